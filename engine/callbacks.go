@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -81,5 +82,19 @@ func (n callbacks) Adopt(table *session.Table) { n.engine.keeper.adopt(table) }
 
 // Reconcile implements replica.Node.
 func (n callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
-	n.engine.keeper.reconcile(n.engine.shards[at-1].Outbox, old, next, table, registered)
+	n.engine.keeper.reconcile(at, old, next, table, registered)
+}
+
+// Route implements keeperNode.
+func (n callbacks) Route(ops []tree.Op) (replication.ShardID, error) {
+	m, err := n.engine.route(ops)
+	return m.Shard, err
+}
+
+// ShardsOf implements keeperNode.
+func (n callbacks) ShardsOf(id tree.SessionID) []uint32 { return n.engine.home().ShardsOf(id) }
+
+// Tell implements keeperNode.
+func (n callbacks) Tell(level slog.Level, message string, args ...any) {
+	n.engine.news.tell(level, message, args...)
 }

@@ -21,7 +21,7 @@ import (
 // caller who loses patience while the outcome is unknown leaves nothing behind.
 type Claim struct {
 	// Immutable.
-	session *Session
+	session *kept
 	pipe    *outbox.Outbox // of its shard
 	waiter  *outbox.Call
 	asked   []tree.Op // the creates of ephemerals, without their data
@@ -55,20 +55,20 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 }
 
 // Claim submits a transaction that creates ephemerals. ctx bounds admission only.
-func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
-	m, err := s.engine.route(ops)
-	c := &Claim{session: s, pipe: m.Outbox, asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
+func (s *kept) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
+	at, err := s.keeper.node.Route(ops)
+	c := &Claim{session: s, pipe: s.keeper.pipes[at-1], asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
 	c.waiter.OnOutcome = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true
-		k := s.engine.keeper
+		k := s.keeper
 		k.mu.Lock()
 		if s.end == nil { // or nobody would forget it again
 			k.losingLocked(s, c.waiter)
 		}
 		k.mu.Unlock()
 	}
-	s.send(m, c.waiter, s.admissible(ctx, c.waiter, ops, err))
+	s.send(c.pipe, c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
 }
 
@@ -79,7 +79,7 @@ func (c *Claim) lingersLocked() bool { return c.heir && !c.held }
 // applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
 // applied.
 func (c *Claim) applied(w *outbox.Call) {
-	k := c.session.engine.keeper
+	k := c.session.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if w.Err != nil {
@@ -121,8 +121,8 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	}
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		timers := &c.session.engine.keeper.timers
-		t := timers.Get(c.session.engine.cfg.RequestTimeout)
+		timers := &c.session.keeper.timers
+		t := timers.Get(c.session.keeper.o.requestTimeout)
 		defer timers.Put(t)
 		expired = t.C
 	}
@@ -141,7 +141,7 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 // it is held again and again, each time when the turn before has ended. A remote client's session never is safe: what it holds is the
 // client's to judge, which may take it elsewhere before this node knows.
 func (c *Claim) Hold(again bool) (*Turn, error) {
-	k := c.session.engine.keeper
+	k := c.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
@@ -178,13 +178,13 @@ func (c *Claim) Settle() error {
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} {
-	c.session.engine.keeper.look()
+	c.session.keeper.look()
 	return c.done
 }
 
 // Err compares the clock and says why the claim ended; nil while it has not.
 func (c *Claim) Err() error {
-	k := c.session.engine.keeper
+	k := c.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	return c.err
@@ -195,7 +195,7 @@ func (c *Claim) Err() error {
 // are, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own. It compares the clock first: a
 // claim whose deadline has passed was lost, and Err goes on saying so.
 func (c *Claim) Release() error {
-	k := c.session.engine.keeper
+	k := c.session.keeper
 	k.look() // what was lost before was not given up
 	if c.pipe.Cancel(c.waiter, ErrReleased) {
 		return nil
@@ -211,7 +211,7 @@ func (c *Claim) Release() error {
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.session.engine.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.o.requestTimeout)
 	defer cancel()
 	for _, w := range deletions {
 		if err := c.pipe.Wait(ctx, w, 0); err != nil {
@@ -223,14 +223,14 @@ func (c *Claim) Release() error {
 
 // leave is told that a transaction of a session is about to be submitted that deletes the claim's znodes, and returns the operations for
 // that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
-func (c *Claim) leave(s *Session) ([]tree.Op, error) {
+func (c *Claim) leave(s *kept) ([]tree.Op, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: there is no claim", tree.ErrNotHeld)
 	}
 	if c.session != s {
 		return nil, fmt.Errorf("%w: a claim is given up by its own session", tree.ErrNotHeld)
 	}
-	k := s.engine.keeper
+	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
@@ -252,7 +252,7 @@ func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 
 // stay is told that the claim's znodes were not deleted: it has not left.
 func (c *Claim) stay() {
-	k := c.session.engine.keeper
+	k := c.session.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c.leaving = false
@@ -304,7 +304,7 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 }
 
 // findCreated returns the znode of the session that a snapshot brought and that op may have created.
-func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
+func (s *kept) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
 	parent := tree.Parent(op.Path)
 	names, _, err := next.Children(parent)
 	if err != nil {
@@ -340,7 +340,7 @@ func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue f
 	for _, path := range paths {
 		w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
-			s.engine.keeper.losingLocked(s, w)
+			s.keeper.losingLocked(s, w)
 		}
 		c.releases = append(c.releases, w)
 		queue(w)

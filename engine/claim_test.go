@@ -88,13 +88,15 @@ func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 	})
 }
 
-// tells has fn called at the moment when the claim's context ends.
+// tells has fn called when the node has been told of the claim's end, and nobody can see it yet.
 func (n *node) tells(c hold, fn func()) {
-	c.turn.Context() // which makes it
-	n.keeper.mu.Lock()
-	defer n.keeper.mu.Unlock()
-	cancel := c.turn.cancel
-	c.turn.cancel = func(cause error) { fn(); cancel(cause) }
+	ctx := c.turn.Context()
+	n.told = func() {
+		if ctx.Err() != nil {
+			fn()
+			n.told = nil
+		}
+	}
 }
 
 // E3.1: A holder is told before anybody can see that its znode is gone.
@@ -137,7 +139,9 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 		last := s.Submit(t.Context(), []tree.Op{create("/c")})
 		go c.Release()
 		synctest.Wait()
-		if !n.pipe.Cancel(gone.waiter, context.Canceled) {
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := gone.Wait(ended); errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatal("a request that is still queued cannot be taken out")
 		}
 		n.log.Refuse(enginetest.ErrRefused)
@@ -146,7 +150,7 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 		n.log.Refuse(nil)
 		enginetest.Pass(outbox.PollInterval)
 		n.apply(n.wantRequests("create /b", "create /c", "release /q", "create /other")...)
-		if err := outcome(last.waiter); err != nil {
+		if err := outcome(last); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -363,7 +367,7 @@ func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
 		n.commit()
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a", Version: tree.AnyVersion}})
 		with := new(With)
-		leave, err := with.Leave(s, c)
+		leave, err := with.Leave(s.kept, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,12 +388,13 @@ func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		first := n.claim(s, "/q")
+		czxid := n.czxid("/q")
 		go first.Release()
 		release := n.wantRequests("release /q")
 		n.applyCommand(command.Command{Kind: command.KindBatch, Origin: enginetest.Decode(t, release[0].Cmd).Origin, Requests: []command.Request{
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
-			{Kind: command.RequestRelease, Session: s.ID(), Path: "/q", Czxid: first.czxid},
+			{Kind: command.RequestRelease, Session: s.ID(), Path: "/q", Czxid: czxid},
 		}})
 		if !n.exists("/q") {
 			t.Fatal("another znode was deleted")

@@ -13,3 +13,7 @@ var (
 	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
 	ErrTooLarge = errors.New("too large")
 )
+
+// pathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
+// them all at the entry that holds it, after every restart again.
+const pathMax = 64 << 10

@@ -35,9 +35,8 @@ const (
 	MaxDataSizeMax                = 8 << 20 // a transaction of a few such still fits in one log entry
 )
 
-// PathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
-// them all at the entry that holds it, after every restart again.
-const PathMax = 64 << 10
+// PathMax bounds the bytes of a path.
+const PathMax = pathMax
 
 // requestOverhead is the room that a transaction has beside the data of its largest znode.
 const requestOverhead = 3 << 20

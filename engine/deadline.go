@@ -80,7 +80,7 @@ func (k *keeper) moved(sent, drift time.Duration) {
 	}
 }
 
-func (k *keeper) move(sent, drift time.Duration) (expired []*Session, ends bool) {
+func (k *keeper) move(sent, drift time.Duration) (expired []*kept, ends bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Boot()
@@ -133,7 +133,7 @@ func (k *keeper) lookAndLock() {
 
 // lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
 // ends. It costs by the number of sessions only when something can have happened.
-func (k *keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
+func (k *keeper) lookLocked(now time.Duration) (expired []*kept, ends bool) {
 	if k.mu.timeouts.least == 0 {
 		return nil, false
 	}
@@ -176,7 +176,7 @@ func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -m
 
 // suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clocks. Its held claims
 // end, and their znodes are deleted ahead of everything that this node sends from now on.
-func (k *keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
+func (k *keeper) suspendLocked(s *kept, now, drift time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
 		if beyond(drift-s.drift, session.Margin(s.timeout)) {
 			s.life.Suspend(now) // what was sent before another jump proves nothing after it

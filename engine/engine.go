@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -246,34 +245,44 @@ func (e *Engine) eachShard(fn func(m *replica.Replica) error) error {
 // OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
 // the identities.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.openSession(ctx, timeout, nil, who)
+	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), false, who))
 }
 
-// openSession opens a remote client's session if it is given what such a one has.
-func (e *Engine) openSession(ctx context.Context, timeout time.Duration, remote *remote, who []tree.Identity) (*Session, error) {
-	timeout = e.timeoutWithin(timeout)
-	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: remote != nil, Identities: who}
-	if _, err := rand.Read(r.Password[:]); err != nil {
+// OpenRemote opens a session for a remote client with a timeout within the configured bounds. It outlives this node; whoever knows
+// its id and password may Resume it, here or elsewhere. Heard keeps it from being closed.
+func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
+}
+
+// session adds to a session's life what reads for it.
+func (e *Engine) session(k *kept, err error) (*Session, error) {
+	if err != nil {
 		return nil, err
 	}
-	if remote != nil {
-		remote.password = r.Password
+	return &Session{kept: k, engine: e}, nil
+}
+
+// Resume attaches a remote client's session to this node, also if it is attached here already, with a timeout within the configured
+// bounds and for somebody who has shown to be the identities. The Session it had before ends with ErrSessionMoved. When Resume returns, all
+// shards that the session uses know of the attachment.
+//
+// It returns ErrSessionExpired for a session that there is not (any more), that is an in-process one, or that has another password. As
+// long as the outcome is unknown it asks again: until ctx ends, or the node's request timeout if ctx has no deadline. After any error
+// but ErrSessionExpired the session may be attached here with nobody to speak for it; it is for its client to try again.
+func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+	bounded, cancel := e.bounded(ctx)
+	defer cancel()
+	for {
+		s, err := e.session(e.keeper.Reattach(bounded, id, password, e.timeoutWithin(timeout), who))
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, ErrUnknownOutcome // which knows no ctx that the caller does not
+		case !errors.Is(err, ErrUnknownOutcome) || bounded.Err() != nil:
+			return nil, err
+		}
 	}
-	s := newSession(e, timeout, remote, who)
-	opening := outbox.NewCall(nil, &r)
-	opening.OnOutcome = func(w *outbox.Call) { e.keeper.opened(s, w) }
-	if err := e.keeper.opens(s, opening); err != nil {
-		return nil, err
-	}
-	home := e.home().Outbox
-	if _, err := home.Submit(opening); err != nil {
-		return nil, err
-	}
-	if err := home.Wait(ctx, opening, e.cfg.RequestTimeout); err != nil {
-		e.keeper.abandon(s)
-		return nil, err
-	}
-	return s, nil
 }
 
 // timeoutWithin is a session's timeout within the configured bounds.

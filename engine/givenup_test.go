@@ -21,13 +21,13 @@ func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 		first := n.wantRequests("create /sent")
 		queued := s.Submit(ctx, []tree.Op{create("/queued")})
 		cancel()
-		if err := outcome(s.Submit(ctx, []tree.Op{create("/late")}).waiter); err != context.Canceled {
+		if err := outcome(s.Submit(ctx, []tree.Op{create("/late")})); err != context.Canceled {
 			t.Fatalf("taken after the ctx has ended: %v", err)
 		}
 		n.apply(first...)
 		n.apply(n.wantRequests("create /queued")...)
 		for _, p := range []Pending{sent, queued} {
-			if err := outcome(p.waiter); err != nil {
+			if err := outcome(p); err != nil {
 				t.Fatalf("outcome %v of what was applied", err)
 			}
 		}
@@ -43,7 +43,7 @@ func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
 			n.pipe.AbandonSent(outbox.ErrUnknownOutcome, s.owner)
 		})
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
-		if err := outcome(p.waiter); err != outbox.ErrUnknownOutcome {
+		if err := outcome(p); err != outbox.ErrUnknownOutcome {
 			t.Fatal(err)
 		}
 		s.Submit(t.Context(), []tree.Op{create("/b")})
@@ -65,7 +65,7 @@ func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
 		if !testkit.Closed(p.Done()) {
 			t.Fatal("the request has no outcome")
 		}
-		if err := outcome(p.waiter); err != outbox.ErrUnknownOutcome {
+		if err := outcome(p); err != outbox.ErrUnknownOutcome {
 			t.Error(err)
 		}
 	})

@@ -226,12 +226,12 @@ func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
 		ahead.catchUp()
 		ahead.node.apply(inflight...)
 		ahead.install()
-		if err := outcome(passed.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
+		if err := outcome(passed); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("passed: %v", err)
 		}
 		n.apply(inflight...) // a second copy
 		n.commit()
-		if err := outcome(later.waiter); err != nil {
+		if err := outcome(later); err != nil {
 			t.Fatalf("later: %v", err)
 		}
 		if !n.exists("/passed") || !n.exists("/later") {
@@ -270,7 +270,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 		if want := []string{"_c_a-lock-0000000000", "_c_a-lock-0000000001"}; !slices.Equal(names, want) {
 			t.Fatalf("left are %q, want %q", names, want)
 		}
-		if err := errors.Join(known.Err(), outcome(plain.waiter), s.Err()); err != nil {
+		if err := errors.Join(known.Err(), outcome(plain), s.Err()); err != nil {
 			t.Fatal(err)
 		}
 		if open := tableOf(n.shard).Sessions(enginetest.Member); len(open) != 1 {
@@ -354,7 +354,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), outbox.ErrSessionExpired) {
 			t.Errorf("its watch: %v, %v", e, w.Err())
 		}
-		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionExpired) {
+		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionExpired) {
 			t.Errorf("its queued request: %v", err)
 		}
 		n.wantState(s, session.Connected)
@@ -455,7 +455,7 @@ func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 		if err := n.shard.Install(bytes.NewReader(stream[:len(stream)-1]), nil); err == nil {
 			t.Fatal("a stream that broke off was installed")
 		}
-		if n.exists("/n") || w.stream.Ended() {
+		if n.exists("/n") || testkit.Closed(w.Events()) {
 			t.Fatal("something of it was")
 		}
 		n.mkdir(s, "/n")

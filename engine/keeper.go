@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -34,44 +35,73 @@ import (
 //  4. while the clocks are within calm they change no session's state.
 type keeper struct {
 	// Immutable after Start.
-	engine *Engine
-	clock  clock.Clock
-	home   *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
-	pipes  []*outbox.Outbox // of all shards
-	wake   chan struct{}    // capacity 1: a nearer deadline or a beat may be due
-	tick   time.Duration    // in which the silence of remote clients is counted
+	node  keeperNode
+	o     keeperOptions
+	clock clock.Clock
+	home  *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
+	pipes []*outbox.Outbox // of all shards
+	wake  chan struct{}    // capacity 1: a nearer deadline or a beat may be due
+	tick  time.Duration    // in which the silence of remote clients is counted
 
 	timers timers.Pool
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
 		rank.Mutex[rank.Keeper]
-		proved    time.Duration               // boot clock
-		drift     time.Duration               // wall clock minus boot clock at that moment
-		sessions  map[tree.SessionID]*Session // in-process ones
-		suspended map[*Session]struct{}
+		proved    time.Duration            // boot clock
+		drift     time.Duration            // wall clock minus boot clock at that moment
+		sessions  map[tree.SessionID]*kept // in-process ones
+		suspended map[*kept]struct{}
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
-		anchor    clock.Anchor                // of the newest look at all clocks
-		losing    map[*Session][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
-		unknown   []*Claim                    // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*Session]*outbox.Call   // their requests
-		closing   bool                        // no session is opened any more
+		anchor    clock.Anchor             // of the newest look at all clocks
+		losing    map[*kept][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
+		unknown   []*Claim                 // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*kept]*outbox.Call   // their requests
+		closing   bool                     // no session is opened any more
 		closed    error
 	}
 }
 
-func newKeeper(e *Engine, home *outbox.Outbox) *keeper {
-	k := &keeper{engine: e, clock: e.clock, home: home, pipes: []*outbox.Outbox{home}, wake: make(chan struct{}, 1), tick: remoteTick(e.cfg.MinSessionTimeout)}
-	k.mu.sessions = make(map[tree.SessionID]*Session)
-	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
-	k.mu.suspended = make(map[*Session]struct{})
-	k.mu.losing = make(map[*Session][]*outbox.Call)
-	k.mu.opening = make(map[*Session]*outbox.Call)
+// keeperOptions are what a keeper is made of.
+type keeperOptions struct {
+	node            keeperNode
+	clock           clock.Clock
+	requestTimeout  time.Duration // bounds calls whose ctx has no deadline
+	requestBytesMax int           // of an encoded transaction
+	leastTimeout    time.Duration // of a session
+}
+
+// A keeperNode is what a keeper asks of its node.
+type keeperNode interface {
+	// Route returns the shard of a transaction. With an error it is any shard.
+	Route(ops []tree.Op) (replication.ShardID, error)
+	// ShardsOf returns the shards that a session uses. It is called on the apply goroutine, while an entry is applied.
+	ShardsOf(id tree.SessionID) []uint32
+	// Tell has a line logged. It does not block.
+	Tell(level slog.Level, message string, args ...any)
+}
+
+// newKeeper returns the keeper of a node that has no shard yet: addShard follows for each, the home shard first.
+func newKeeper(o keeperOptions) *keeper {
+	k := &keeper{node: o.node, o: o, clock: o.clock, wake: make(chan struct{}, 1), tick: remoteTick(o.leastTimeout)}
+	k.mu.sessions = make(map[tree.SessionID]*kept)
+	k.mu.remotes.byID = make(map[tree.SessionID]*kept)
+	k.mu.suspended = make(map[*kept]struct{})
+	k.mu.losing = make(map[*kept][]*outbox.Call)
+	k.mu.opening = make(map[*kept]*outbox.Call)
 	k.mu.proved = k.clock.Boot()
 	k.mu.drift = k.clock.Drift()
 	return k
+}
+
+// addShard adds the outbox of the next shard.
+func (k *keeper) addShard(p *outbox.Outbox) {
+	if k.home == nil {
+		k.home = p
+	}
+	k.pipes = append(k.pipes, p)
 }
 
 // takesLocked returns why no session can be opened any more.
@@ -83,7 +113,7 @@ func (k *keeper) takesLocked() error {
 }
 
 // opens is told of a session that is about to be opened by a request.
-func (k *keeper) opens(s *Session, w *outbox.Call) error {
+func (k *keeper) opens(s *kept, w *outbox.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.takesLocked(); err != nil {
@@ -95,7 +125,7 @@ func (k *keeper) opens(s *Session, w *outbox.Call) error {
 
 // opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
 // could concern the session.
-func (k *keeper) opened(s *Session, w *outbox.Call) {
+func (k *keeper) opened(s *kept, w *outbox.Call) {
 	if w.Err == nil {
 		k.add(s, tree.SessionID(w.Zxid), w.Sent, w.Drift)
 	}
@@ -106,7 +136,7 @@ func (k *keeper) opened(s *Session, w *outbox.Call) {
 
 // add takes charge of a session that was opened by a batch of this node first sent at sent, when the clocks differed by
 // drift. It closes it again if its opener has lost patience.
-func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
+func (k *keeper) add(s *kept, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.id = id
@@ -128,7 +158,7 @@ func (k *keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 }
 
 // keepLocked takes charge of an in-process session.
-func (k *keeper) keepLocked(s *Session, drift time.Duration) {
+func (k *keeper) keepLocked(s *kept, drift time.Duration) {
 	if len(k.mu.sessions) == 0 {
 		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
 	}
@@ -139,7 +169,7 @@ func (k *keeper) keepLocked(s *Session, drift time.Duration) {
 }
 
 // findLocked returns the session of this node with an id.
-func (k *keeper) findLocked(id tree.SessionID) *Session {
+func (k *keeper) findLocked(id tree.SessionID) *kept {
 	if s := k.mu.sessions[id]; s != nil {
 		return s
 	}
@@ -154,7 +184,7 @@ func (k *keeper) signal() {
 }
 
 // abandon closes a session whose opener lost patience: now if it is open, else as soon as it is.
-func (k *keeper) abandon(s *Session) {
+func (k *keeper) abandon(s *kept) {
 	k.mu.Lock()
 	s.abandoned = true
 	if s.id != 0 && s.end == nil {
@@ -166,7 +196,7 @@ func (k *keeper) abandon(s *Session) {
 
 // closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
 // its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
-func (k *keeper) closeLocked(s *Session) {
+func (k *keeper) closeLocked(s *kept) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(w *outbox.Call) bool { return !w.IsDone() })
 	for _, c := range s.claims {
 		lost = lost || c.lingersLocked()
@@ -179,14 +209,14 @@ func (k *keeper) closeLocked(s *Session) {
 }
 
 // losingLocked notes a request of a session by which something of it is lost.
-func (k *keeper) losingLocked(s *Session, w *outbox.Call) {
+func (k *keeper) losingLocked(s *kept, w *outbox.Call) {
 	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), w)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
 // knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
 // is told if it was lost, to silence: that is an expiry.
-func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
+func (k *keeper) queueCloseLocked(s *kept, lost bool) (closing []ends) {
 	for _, p := range k.pipes {
 		if p == k.home || s.remote == nil && s.owner.Known(p.Shard) {
 			w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.attached(), Lost: lost})
@@ -198,7 +228,7 @@ func (k *keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
 }
 
 // admit has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
-func (k *keeper) admit(ctx context.Context, s *Session, p *outbox.Outbox, who []tree.Identity) error {
+func (k *keeper) admit(ctx context.Context, s *kept, p *outbox.Outbox, who []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
 		k.mu.Unlock()
@@ -211,7 +241,7 @@ func (k *keeper) admit(ctx context.Context, s *Session, p *outbox.Outbox, who []
 }
 
 // admitLocked queues what has a shard admit a session, unless queue does not take it.
-func (k *keeper) admitLocked(s *Session, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
+func (k *keeper) admitLocked(s *kept, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
 	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.attached(), Identities: who})
 	if !queue(w) {
 		return nil
@@ -224,7 +254,7 @@ func (k *keeper) admitLocked(s *Session, p *outbox.Outbox, who []tree.Identity, 
 	return w
 }
 
-func (k *keeper) removeLocked(s *Session) {
+func (k *keeper) removeLocked(s *kept) {
 	if s.remote != nil {
 		k.detachLocked(s)
 		return
@@ -252,13 +282,13 @@ func (k *keeper) signalAll() {
 }
 
 // cancel takes every queued request of the sessions out, on every shard, their ends excepted.
-func (k *keeper) cancel(err error, sessions ...*Session) {
+func (k *keeper) cancel(err error, sessions ...*kept) {
 	for _, p := range k.pipes {
 		p.CancelQueued(err, ownersOf(sessions)...)
 	}
 }
 
-func ownersOf(sessions []*Session) []*outbox.Owner {
+func ownersOf(sessions []*kept) []*outbox.Owner {
 	list := make([]*outbox.Owner, len(sessions))
 	for i, s := range sessions {
 		list[i] = s.owner
@@ -267,20 +297,20 @@ func ownersOf(sessions []*Session) []*outbox.Owner {
 }
 
 // giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
-func (k *keeper) giveUp(sessions ...*Session) {
+func (k *keeper) giveUp(sessions ...*kept) {
 	for _, p := range k.pipes {
 		p.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
 // endLocked ends a session on this node for good: its claims and watches end with why.
-func (k *keeper) endLocked(s *Session, state session.State, why error) {
+func (k *keeper) endLocked(s *kept, state session.State, why error) {
 	if s.end != nil {
 		return
 	}
 	s.end = why
 	if why == outbox.ErrSessionExpired {
-		k.engine.news.tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
+		k.node.Tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
 		s.life.Expire()
@@ -306,7 +336,7 @@ func (k *keeper) endLocked(s *Session, state session.State, why error) {
 
 // drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
 // nobody may ever learn what became of them.
-func (k *keeper) drop(expired []*Session) {
+func (k *keeper) drop(expired []*kept) {
 	if len(expired) == 0 {
 		return
 	}
@@ -326,7 +356,7 @@ func (k *keeper) ended(at replication.ShardID, why error, ids ...tree.SessionID)
 	k.giveUp(gone...)
 }
 
-func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
+func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	state := session.Closed
@@ -343,9 +373,9 @@ func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 }
 
 // allLocked are the sessions of this node, in no order.
-func (k *keeper) allLocked() iter.Seq[*Session] {
-	return func(yield func(*Session) bool) {
-		for _, all := range []map[tree.SessionID]*Session{k.mu.sessions, k.mu.remotes.byID} {
+func (k *keeper) allLocked() iter.Seq[*kept] {
+	return func(yield func(*kept) bool) {
+		for _, all := range []map[tree.SessionID]*kept{k.mu.sessions, k.mu.remotes.byID} {
 			for _, s := range all {
 				if !yield(s) {
 					return

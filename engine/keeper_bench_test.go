@@ -10,7 +10,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
@@ -23,15 +22,14 @@ func BenchmarkQuestion(b *testing.B) {
 			b.Run(fmt.Sprintf("state=%v/sessions=%d", state, sessions), func(b *testing.B) {
 				var now time.Duration
 				clock := clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
-				e := &Engine{clock: clock}
-				e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
-				var s *Session
+				k := newRigOf(clock, 1).keeper
+				var s *kept
 				for i := range sessions {
-					s = newSession(e, testTimeout+time.Duration(i%3)*testTimeout, nil, nil)
-					e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
+					s = newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, nil, nil)
+					k.add(s, tree.SessionID(i+1), 0, clock.Drift())
 				}
 				if state == session.Suspended {
-					now = testDeadline
+					now = rigTimeout - rigTimeout/10
 				}
 				b.ReportAllocs()
 				for b.Loop() {
@@ -51,16 +49,15 @@ func TestIdleSessionIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	e := &Engine{clock: enginetest.NewClock().Clock()}
-	e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
+	k := newRigOf(enginetest.NewClock().Clock(), 1).keeper
 	before := heap()
 	for i := range sessions {
-		e.keeper.add(newSession(e, testTimeout, nil, nil), tree.SessionID(i+1), 0, e.clock.Drift())
+		k.add(newSession(k, rigTimeout, nil, nil), tree.SessionID(i+1), 0, k.clock.Drift())
 	}
 	size := float64(heap()-before) / sessions
 	t.Logf("%.0f bytes a session", size)
 	if size > most {
 		t.Errorf("%.0f bytes a session, want at most %d", size, most)
 	}
-	runtime.KeepAlive(e)
+	runtime.KeepAlive(k)
 }

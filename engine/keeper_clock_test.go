@@ -25,10 +25,10 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 		"state":   func(n *node, s *Session, c hold) bool { st, _ := s.State(); return st == session.Suspended },
 		"claim":   func(n *node, s *Session, c hold) bool { return errors.Is(c.Err(), ErrSuspended) },
 		"hold":    func(n *node, s *Session, c hold) bool { return errors.Is(holdErr(c.Claim), ErrSuspended) },
-		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.err == ErrSuspended },
+		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.Err() == ErrSuspended },
 		"done":    func(n *node, s *Session, c hold) bool { return testkit.Closed(c.Done()) },
 		"guard": func(n *node, s *Session, c hold) bool {
-			_, err := c.turn.guard(s)
+			_, err := new(With).Guard(s.kept, c.turn)
 			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, ErrSuspended)
 		},
 	}
@@ -252,17 +252,16 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 		c := n.held(s, "/q")
 		s.Submit(t.Context(), []tree.Op{create("/a")})
 		sent := n.wantRequests("create /a")
-		clock := n.keeper.clock
 		reads := 0
-		n.keeper.clock.Wall = func() time.Time {
-			if reads++; reads == 2 {
+		read := func() {
+			if reads++; reads == 1 {
 				n.fake.Step(time.Minute)
 			}
-			return clock.Wall()
 		}
+		n.fake.OnRead.Store(&read)
 		n.apply(sent...)
-		n.keeper.clock = clock
-		if reads < 2 {
+		n.fake.OnRead.Store(nil)
+		if reads < 1 {
 			n.fake.Step(time.Minute)
 		}
 		if c.Err() == nil {

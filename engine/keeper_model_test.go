@@ -71,22 +71,21 @@ func (k *naiveKeeper) moved(now, drift, sent, sentDrift time.Duration) {
 type keeperModel struct {
 	t         *testing.T
 	rng       *rand.Rand
-	engine    *Engine
+	keeper    *keeper
 	naive     *naiveKeeper
 	now, wall time.Duration
 	sent      time.Duration // of the newest batch
 	sentDrift time.Duration
 	steps     []clockStep
 	nextID    tree.SessionID
-	sessions  map[tree.SessionID]*Session
+	sessions  map[tree.SessionID]*kept
 	claims    map[tree.SessionID]*Claim
 }
 
 func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
-	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
+	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*kept), claims: make(map[tree.SessionID]*Claim)}
 	clock := clock.Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
-	m.engine = &Engine{clock: clock}
-	m.engine.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
+	m.keeper = newRigOf(clock, 1).keeper
 	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
 	return m
 }
@@ -127,7 +126,7 @@ func (m *keeperModel) step() {
 	case n < 16:
 		m.sendOne(m.sent + (m.now-m.sent)*time.Duration(m.rng.IntN(11))/10)
 		m.naive.moved(m.now, m.drift(), m.sent, m.sentDrift)
-		m.engine.keeper.moved(m.sent, m.sentDrift)
+		m.keeper.moved(m.sent, m.sentDrift)
 	case n < 18:
 		m.hold()
 	default:
@@ -148,21 +147,21 @@ func (m *keeperModel) open() {
 	m.nextID++
 	timeouts := []time.Duration{time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second}
 	timeout := timeouts[m.rng.IntN(len(timeouts))]
-	s := newSession(m.engine, timeout, nil, nil)
+	s := newSession(m.keeper, timeout, nil, nil)
 	if m.naive.live() == 0 {
 		m.naive.drift = m.sentDrift
 	}
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
-	m.engine.keeper.add(s, m.nextID, m.sent, m.sentDrift)
+	m.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, pipe: m.engine.home().Outbox, done: make(chan struct{}), created: true, paths: []string{"/c"}}
+	c := &Claim{session: s, pipe: m.keeper.home, done: make(chan struct{}), created: true, paths: []string{"/c"}}
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.engine.keeper.ended(command.HomeShard, outbox.ErrSessionClosed, id)
+	m.keeper.ended(command.HomeShard, outbox.ErrSessionClosed, id)
 	m.forget(id)
 }
 
@@ -179,7 +178,7 @@ func (m *keeperModel) hold() {
 	}
 	m.naive.look(m.now, m.drift())
 	naive := m.naive.sessions[id]
-	err := holdErr(m.claims[id])
+	_, err := m.claims[id].Hold(false)
 	once := naive.held // is all that a claim is held
 	if over := m.claims[id].over; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
 		m.t.Fatalf("hold of session %d: %v, want as it is %v", id, err, naive.life.State())

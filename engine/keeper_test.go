@@ -117,7 +117,7 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 		if !errors.Is(s.Err(), outbox.ErrSessionExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), outbox.ErrSessionExpired) {
 			t.Fatalf("ended with %v", s.Err())
 		}
-		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionExpired) {
+		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionExpired) {
 			t.Fatalf("a queued request of it: %v", err)
 		}
 		n.lead(enginetest.Other)
@@ -211,15 +211,15 @@ func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 		stays := other.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/y"}})
 		_, ps := n.requests()
 		enginetest.Pass(testDeadline + testTimeout + time.Second)
-		if err := outcome(sent.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
+		if err := outcome(sent); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("outcome %v", err)
 		}
 		n.apply(ps...)
 		n.commit()
-		if err := outcome(stays.waiter); err != nil {
+		if err := outcome(stays); err != nil {
 			t.Fatalf("another session's request: %v", err)
 		}
-		if err := outcome(sent.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
+		if err := outcome(sent); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Fatalf("the outcome has become %v", err)
 		}
 	})
@@ -399,7 +399,7 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		n.apply(open[0])
 		id := tableOf(n.shard).Sessions(enginetest.Member)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
-		if len(tableOf(n.shard).Sessions(enginetest.Member)) > 0 || len(n.keeper.mu.sessions) > 0 || n.keeper.mu.timeouts.least != 0 {
+		if len(tableOf(n.shard).Sessions(enginetest.Member)) > 0 || n.keeper.pulse() != 0 {
 			t.Fatal("the session is still there")
 		}
 	})
@@ -428,7 +428,7 @@ func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		synctest.Wait()
-		if err := outcome(queued.waiter); !errors.Is(err, outbox.ErrSessionClosed) {
+		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionClosed) {
 			t.Fatalf("a queued request: %v", err)
 		}
 		if !errors.Is(c.Err(), outbox.ErrSessionClosed) || !errors.Is(s.Err(), outbox.ErrSessionClosed) {
@@ -438,7 +438,7 @@ func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
 			t.Fatalf("a request after Close: %v", err)
 		}
 		n.apply(first...)
-		if err := outcome(sent.waiter); err != nil {
+		if err := outcome(sent); err != nil {
 			t.Fatalf("a request that was sent before Close: %v", err)
 		}
 		n.commit()
@@ -514,7 +514,7 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 				if !errors.Is(w.Err(), c.why) {
 					t.Fatalf("the watch ended with %v, want %v", w.Err(), c.why)
 				}
-				if name != "node" && stays.stream.Ended() {
+				if name != "node" && testkit.Closed(stays.Events()) {
 					t.Fatal("another session's watch ended too")
 				}
 				if _, err := s.Watch("/q", watch.Once, ""); !errors.Is(err, c.why) {
@@ -523,23 +523,6 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
-	withNode(t, func(t *testing.T, n *node) {
-		s := n.open(testTimeout)
-		n.mkdir(s, "/a")
-		for range 1000 {
-			if _, err := s.Watch("/a", watch.Once, ""); err != nil {
-				t.Fatal(err)
-			}
-			s.Submit(t.Context(), []tree.Op{{Kind: tree.KindSet, Path: "/a", Version: tree.AnyVersion}})
-			n.commit()
-		}
-		if got := s.watches.n; got > 100 {
-			t.Fatalf("%d watches are remembered", got)
-		}
-	})
 }
 
 func TestNodesEndTellsSessionsWhy(t *testing.T) {

@@ -31,7 +31,7 @@ func (n *node) owns(s *Session) (paths []string) {
 		path := n.on(m.Shard, 0)
 		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(m.Shard, 1))})
 		n.commit()
-		if err := outcome(p.waiter); err != nil {
+		if err := outcome(p); err != nil {
 			n.t.Fatalf("create %s: %v", path, err)
 		}
 		paths = append(paths, path)
@@ -225,7 +225,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				go given.Release()
 				between.turn.End() // and its claim stays, for another turn
 				n.commit()
-				guard, err := held.turn.guard(s)
+				guard, err := new(With).Guard(s.kept, held.turn)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -235,11 +235,11 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				n.lead(enginetest.Other)
 				n.commit()
 				n.wantState(s, session.Connected)
-				stat, ok := n.at(held.paths[0]).Tree().Exists(held.paths[0])
+				stat, ok := n.at(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim))
 				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), ErrSuspended) {
 					t.Errorf("what was held is %+v, %v", stat, held.Err())
 				}
-				if n.exists(given.paths[0]) || n.exists(between.paths[0]) {
+				if n.exists(pathOf(given.Claim)) || n.exists(pathOf(between.Claim)) {
 					t.Error("what was given up lingers")
 				}
 				if err := holdErr(waits); err != nil {
@@ -247,12 +247,12 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				}
 				late := s.Submit(t.Context(), append(guard, create(n.on(ShardID(shards), 3))))
 				n.commit()
-				if err := outcome(late.waiter); !errors.Is(err, tree.ErrNotHeld) {
+				if err := outcome(late); !errors.Is(err, tree.ErrNotHeld) {
 					t.Errorf("a write that it guards: %v", err)
 				}
 				go s.Close()
 				n.carry()
-				if !n.exists(held.paths[0]) || n.exists(waits.paths[0]) {
+				if !n.exists(pathOf(held.Claim)) || n.exists(pathOf(waits)) {
 					t.Error("its close took what lingers, or left what does not")
 				}
 			})
@@ -272,7 +272,7 @@ func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 		go s.Close()
 		n.faster()
 		n.commit()
-		if stat, ok := n.at(held.paths[0]).Tree().Exists(held.paths[0]); !ok || stat.EphemeralOwner != 0 {
+		if stat, ok := n.at(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim)); !ok || stat.EphemeralOwner != 0 {
 			t.Errorf("what was held is there: %v, %+v", ok, stat)
 		}
 	})
@@ -359,22 +359,6 @@ func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 	}
 }
 
-// Of a session that has ended nothing is kept for an heir that comes too late.
-func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
-	withNode(t, func(t *testing.T, n *node) {
-		s := n.open(testTimeout)
-		go s.Close()
-		<-s.Done()
-		n.commit()
-		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
-		n.keeper.mu.Lock()
-		defer n.keeper.mu.Unlock()
-		if heir.err == nil || len(n.keeper.mu.losing) != 0 {
-			t.Errorf("the heir: %v; %d sessions are losing something", heir.err, len(n.keeper.mu.losing))
-		}
-	})
-}
-
 // A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
 // snapshot.
 func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
@@ -420,7 +404,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		s := r.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{lingering("/e")})
 		r.commit()
-		if err := outcome(p.waiter); err != nil {
+		if err := outcome(p); err != nil {
 			t.Fatal(err)
 		}
 		r.after(2 * lingerTime)() // it is somebody's
@@ -466,7 +450,7 @@ func TestLoseIsNothingToAskFor(t *testing.T) {
 		for _, ops := range [][]tree.Op{{{Kind: tree.KindLose, Path: "/e"}}, {create("/x"), {Kind: tree.KindLose, Path: "/e"}}} {
 			p := s.Submit(t.Context(), ops)
 			n.commit()
-			if err := outcome(p.waiter); !errors.Is(err, tree.ErrInvalidKind) {
+			if err := outcome(p); !errors.Is(err, tree.ErrInvalidKind) {
 				t.Errorf("%v", err)
 			}
 		}

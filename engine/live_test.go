@@ -56,6 +56,10 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 // A keeper that is busy keeps nobody waiting who has a registry's lock, for it may wait for that.
 func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	n := startCounted(t, 1)[0]
+	busy, err := n.OpenSession(t.Context(), testTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
 	gone, err := n.OpenSession(t.Context(), testTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +70,10 @@ func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n.keeper.mu.Lock()
+	changes, release := make(chan struct{}), make(chan struct{})
+	busy.OnTurn(func() { close(changes); <-release }) // under the keeper's lock
+	go busy.Close()
+	<-changes
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -81,6 +88,6 @@ func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("a read waits for the keeper's lock")
 	}
-	n.keeper.mu.Unlock()
+	close(release)
 	<-done
 }

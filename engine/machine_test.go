@@ -149,7 +149,7 @@ func TestGapInTheOwnStreamIsResent(t *testing.T) {
 		}
 		n.apply(ps[1])
 		n.commit()
-		if err := outcome(first.waiter); err != nil || !n.exists("/b") {
+		if err := outcome(first); err != nil || !n.exists("/b") {
 			t.Fatal(err)
 		}
 		n.apply(ps...) // and copies
@@ -356,7 +356,7 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 		create := func(scheme, id string) error {
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/n-", Mode: tree.Sequential, ACL: []tree.ACL{{Perms: 31, Scheme: scheme, ID: id}}}})
 			n.commit()
-			return Single(outcome(p.waiter))
+			return Single(outcome(p))
 		}
 		n.applyCommand(register(2, "ip"))
 		if err := create("ip", "10.0.0.1"); err != nil {
@@ -391,7 +391,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 		create := func(path string) error {
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path}})
 			n.commit()
-			return Single(outcome(p.waiter))
+			return Single(outcome(p))
 		}
 		n.cfg.MaxTreeSize = 1
 		if err := create("/a"); err != nil {
@@ -475,10 +475,11 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 		n.log.Drain() // and they are lost
 		n.silence()
 		n.lead(0)
-		for _, w := range []*outbox.Call{p.waiter, c.waiter} {
-			if err := outcome(w); err != outbox.ErrSessionExpired {
-				t.Errorf("outcome %v", err)
-			}
+		if err := outcome(p); err != outbox.ErrSessionExpired {
+			t.Errorf("outcome %v", err)
+		}
+		if _, err := c.Created(t.Context()); err != outbox.ErrSessionExpired {
+			t.Errorf("outcome of the claim %v", err)
 		}
 	})
 }
@@ -487,7 +488,7 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
-		w := s.newTxn([]tree.Op{create("/a")}, nil)
+		w := outbox.NewCall(nil, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{create("/a")}})
 		w.OnOutcome = func(*outbox.Call) { panic("broken invariant") }
 		if _, err := n.pipe.Submit(w); err != nil {
 			t.Fatal(err)
@@ -533,7 +534,7 @@ func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 		submitted := s.Submit(t.Context(), []tree.Op{create("/a"), create(long)})
 		claimed := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: long, Mode: tree.EphemeralSequential}}, nil)
 		n.commit()
-		for what, err := range map[string]error{"submit": outcome(submitted.waiter), "claim": outcome(claimed.waiter), "node": n.disk.Err()} {
+		for what, err := range map[string]error{"submit": outcome(submitted), "claim": claimed.Err(), "node": n.disk.Err()} {
 			if what != "node" && !errors.Is(err, ErrTooLarge) || what == "node" && err != nil {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -37,7 +37,8 @@ type node struct {
 	image *storage.Image // nil: it has none
 
 	applied []*enginetest.Proposal
-	fails   bool // the test makes the node fail
+	fails   bool   // the test makes the node fail
+	told    func() // called when the node has been told what a replica is about to show, unless it is nil
 }
 
 // withNode runs fn in a bubble with a registered node; another member leads.
@@ -113,8 +114,30 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 
 // newShard adds a shard to the node.
 func (n *node) newShard(origin session.Origin) {
-	m := n.newMachine(ShardID(len(n.shards)+1), n.log, origin)
+	m := n.newMachine(ShardID(len(n.shards)+1), n.log, spy{callbacks{n.Engine}, n}, origin)
 	n.loops.Go(m.Outbox.Loop)
+}
+
+// A spy looks on when a replica tells its node what it is about to show.
+type spy struct {
+	callbacks
+	n *node
+}
+
+func (s spy) Gone(changes []tree.Change) {
+	s.callbacks.Gone(changes)
+	s.look()
+}
+
+func (s spy) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
+	s.callbacks.Reconcile(at, old, next, table, registered)
+	s.look()
+}
+
+func (s spy) look() {
+	if s.n.told != nil {
+		s.n.told()
+	}
 }
 
 // tree is that of the node's first shard.
@@ -207,7 +230,7 @@ func (n *node) mkdir(s *Session, path string) {
 	n.t.Helper()
 	p := s.Submit(n.t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path}})
 	n.commit()
-	if err := outcome(p.waiter); err != nil {
+	if err := outcome(p); err != nil {
 		n.t.Fatalf("create %s: %v", path, err)
 	}
 }
@@ -268,11 +291,26 @@ func (n *node) wantState(s *Session, want session.State) {
 }
 
 // outcome is the error of a request that has an outcome.
-func outcome(w *outbox.Call) error {
-	if !w.IsDone() {
+func outcome(p Pending) error {
+	if !p.Known() {
 		return errors.New("waiting")
 	}
-	return w.Err
+	_, err := p.Result()
+	return err
+}
+
+// callOutcome is the error of a call that has an outcome.
+func callOutcome(c *outbox.Call) error {
+	if !c.IsDone() {
+		return errors.New("waiting")
+	}
+	return c.Err
+}
+
+// pathOf returns the path of the claim's first znode.
+func pathOf(c *Claim) string {
+	results, _ := c.Created(context.Background())
+	return results[0].Path
 }
 
 // cause is why a context has ended, nil while it has not.

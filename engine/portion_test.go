@@ -10,6 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
@@ -255,17 +256,17 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 						path := n.on(m.Shard, i)
 						p := s.Submit(t.Context(), []tree.Op{lingering(path)})
 						n.commit()
-						if err := outcome(p.waiter); err != nil {
+						if err := outcome(p); err != nil {
 							t.Fatal(err)
 						}
 						paths = append(paths, path)
 					}
 				}
 				if lost {
-					n.keeper.mu.Lock()
-					n.keeper.queueCloseLocked(s, true)
-					n.keeper.mu.Unlock()
-					n.keeper.pumpAll()
+					for _, m := range n.shards {
+						m.Outbox.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Lost: true}))
+						m.Outbox.Pump()
+					}
 				} else {
 					closed := make(chan error, 1)
 					go func() { closed <- s.Close() }()

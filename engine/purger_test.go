@@ -35,7 +35,7 @@ func (n *node) own(s *Session, path string) {
 	n.t.Helper()
 	p := s.Submit(n.t.Context(), []tree.Op{ephemeral(path)})
 	n.commit()
-	if err := outcome(p.waiter); err != nil {
+	if err := outcome(p); err != nil {
 		n.t.Fatalf("create %s: %v", path, err)
 	}
 }
@@ -55,10 +55,10 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		there := s.Submit(t.Context(), []tree.Op{create(n.on(2, 1))})
 		_, ps := n.requests()
 		n.applyOn(2, told(s, zxidOf(n.shard)+2))
-		if err := outcome(home.waiter); !errors.Is(err, outbox.ErrUnknownOutcome) {
+		if err := outcome(home); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Errorf("what may yet be applied was told %v", err)
 		}
-		if err := outcome(there.waiter); err != outbox.ErrSessionExpired {
+		if err := outcome(there); err != outbox.ErrSessionExpired {
 			t.Errorf("what comes after the end was told %v", err)
 		}
 		n.apply(ps...)

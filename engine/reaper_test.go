@@ -32,7 +32,7 @@ func (r reaping) do(ops ...tree.Op) {
 	for _, op := range ops {
 		p := r.Submit(r.t.Context(), []tree.Op{op})
 		r.commit()
-		if err := outcome(p.waiter); err != nil {
+		if err := outcome(p); err != nil {
 			r.t.Fatalf("%v %s: %v", op.Kind, op.Path, err)
 		}
 	}

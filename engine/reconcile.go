@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 
@@ -34,7 +35,8 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 // that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
 // whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
 // its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
-func (k *keeper) reconcile(p *outbox.Outbox, old, next *tree.Tree, table *session.Table, registered bool) {
+func (k *keeper) reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
+	p := k.pipes[at-1]
 	gone, moved := k.reconcileLocked(p, old, next, table)
 	k.drop(gone)
 	k.cancel(outbox.ErrSessionMoved, moved...)
@@ -44,7 +46,7 @@ func (k *keeper) reconcile(p *outbox.Outbox, old, next *tree.Tree, table *sessio
 	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
+func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p == k.home {
@@ -69,7 +71,7 @@ func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *
 	return gone, moved
 }
 
-func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
+func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*kept) {
 	me := k.home.Origin.Member
 	for id, s := range k.mu.sessions {
 		if table.Usable(id, me) != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,7 @@ type remote struct {
 //  2. byID and the lists of classes hold the same ones, and each is at its place in its class's list;
 //  3. classes are in the order of their timeouts, and none is empty.
 type remotes struct {
-	byID     map[tree.SessionID]*Session
+	byID     map[tree.SessionID]*kept
 	classes  []*class
 	timeouts timeouts
 	proved   time.Duration // as the keeper's, but known as soon as a session is attached
@@ -68,7 +69,7 @@ type remotes struct {
 }
 
 // attachLocked takes charge of a session that a batch first sent at sent has attached to this node.
-func (k *keeper) attachLocked(s *Session, sent time.Duration) {
+func (k *keeper) attachLocked(s *kept, sent time.Duration) {
 	r := &k.mu.remotes
 	if len(r.byID) == 0 {
 		r.ticked = k.clock.Boot()
@@ -81,7 +82,7 @@ func (k *keeper) attachLocked(s *Session, sent time.Duration) {
 }
 
 // detachLocked does nothing to a session that the keeper does not have.
-func (k *keeper) detachLocked(s *Session) {
+func (k *keeper) detachLocked(s *kept) {
 	r := &k.mu.remotes
 	if r.byID[s.id] != s {
 		return
@@ -99,7 +100,7 @@ func (k *keeper) takes() error {
 }
 
 // resumed is told that a Reattach of this node was applied, on the apply goroutine.
-func (k *keeper) resumed(s *Session, w *outbox.Call) {
+func (k *keeper) resumed(s *kept, w *outbox.Call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.remote.attached = w.Zxid
@@ -122,7 +123,7 @@ func (k *keeper) adopt(table *session.Table) {
 	}
 	for _, r := range table.Sessions(me) {
 		if r.Remote() && k.mu.remotes.byID[r.ID] == nil && table.Usable(r.ID, me) == nil {
-			s := newSession(k.engine, r.Timeout, &remote{password: r.Password, attached: r.Attached, orphan: true}, r.Identities)
+			s := newSession(k, r.Timeout, &remote{password: r.Password, attached: r.Attached, orphan: true}, r.Identities)
 			s.id = r.ID
 			k.attachLocked(s, 0)
 		}
@@ -144,7 +145,7 @@ func (k *keeper) left(id tree.SessionID) {
 }
 
 // reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those that have another attachment there.
-func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
+func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*kept) {
 	for id, s := range k.mu.remotes.byID {
 		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
 		case err == nil:
@@ -160,7 +161,7 @@ func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 }
 
 // stateLocked is the state of a session now.
-func (k *keeper) stateLocked(s *Session) session.State {
+func (k *keeper) stateLocked(s *kept) session.State {
 	state := s.life.State()
 	if s.remote == nil || state.Final() {
 		return state
@@ -171,66 +172,63 @@ func (k *keeper) stateLocked(s *Session) session.State {
 	return session.Connected
 }
 
-// OpenRemote opens a session for a remote client with a timeout within the configured bounds. It outlives this node; whoever knows
-// its id and password may Resume it, here or elsewhere. Heard keeps it from being closed.
-func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.openSession(ctx, timeout, &remote{}, who)
-}
-
-// Resume attaches a remote client's session to this node, also if it is attached here already, with a timeout within the configured
-// bounds and for somebody who has shown to be the identities. The Session it had before ends with ErrSessionMoved. When Resume returns, all
-// shards that the session uses know of the attachment.
-//
-// It returns ErrSessionExpired for a session that there is not (any more), that is an in-process one, or that has another password. As
-// long as the outcome is unknown it asks again: until ctx ends, or the node's request timeout if ctx has no deadline. After any error
-// but ErrSessionExpired the session may be attached here with nobody to speak for it; it is for its client to try again.
-func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	bounded, cancel := e.bounded(ctx)
-	defer cancel()
-	for {
-		s, err := e.move(bounded, id, password, e.timeoutWithin(timeout), who)
-		switch {
-		case err == nil:
-			return s, nil
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, outbox.ErrUnknownOutcome // which knows no ctx that the caller does not
-		case !errors.Is(err, outbox.ErrUnknownOutcome) || bounded.Err() != nil:
-			return nil, err
-		}
-	}
-}
-
-// move commits the attachment of a session to this node, and has the shards that it uses admit it anew.
-func (e *Engine) move(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who []tree.Identity) (*Session, error) {
-	if err := e.keeper.takes(); err != nil {
+// Open opens a session, of a remote client if remote says so, for somebody who has shown to be the identities.
+func (k *keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*kept, error) {
+	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: who}
+	if _, err := rand.Read(r.Password[:]); err != nil {
 		return nil, err
 	}
-	s := newSession(e, timeout, &remote{password: password}, who)
+	var its *remote
+	if isRemote {
+		its = &remote{password: r.Password}
+	}
+	s := newSession(k, timeout, its, who)
+	opening := outbox.NewCall(nil, &r)
+	opening.OnOutcome = func(w *outbox.Call) { k.opened(s, w) }
+	if err := k.opens(s, opening); err != nil {
+		return nil, err
+	}
+	if _, err := k.home.Submit(opening); err != nil {
+		return nil, err
+	}
+	if err := k.home.Wait(ctx, opening, k.o.requestTimeout); err != nil {
+		k.abandon(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// Reattach attaches a remote client's session to this node, and introduces it anew to the shards that it uses. After any error but
+// ErrSessionExpired the session may be attached here with nobody to speak for it.
+func (k *keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who []tree.Identity) (*kept, error) {
+	if err := k.takes(); err != nil {
+		return nil, err
+	}
+	s := newSession(k, timeout, &remote{password: password}, who)
 	s.id = id
-	home := e.home()
 	var shards []uint32
 	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
 	w.OnOutcome = func(w *outbox.Call) {
-		if w.Err == nil { // so it is being applied, with the machine's mu held
-			e.keeper.resumed(s, w)
-			shards = home.ShardsOf(id)
+		if w.Err == nil { // so it is being applied
+			k.resumed(s, w)
+			shards = k.node.ShardsOf(id)
 		}
 	}
-	if _, err := home.Outbox.Submit(w); err != nil {
+	if _, err := k.home.Submit(w); err != nil {
 		return nil, err
 	}
-	if err := home.Outbox.Wait(ctx, w, e.cfg.RequestTimeout); err != nil {
+	if err := k.home.Wait(ctx, w, k.o.requestTimeout); err != nil {
 		return nil, err
 	}
 	return s, s.enter(ctx, shards)
 }
 
-// enter has the shards that a session uses admit it, and returns the first error there was in their order.
-func (s *Session) enter(ctx context.Context, shards []uint32) error {
+// enter introduces a session to the shards that it uses, and returns the first error there was in their order.
+func (s *kept) enter(ctx context.Context, shards []uint32) error {
 	errs := make([]error, len(shards))
 	var all sync.WaitGroup
 	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.enterOne(ctx, s.engine.shards[shard-1].Outbox) })
+		all.Go(func() { errs[i] = s.enterOne(ctx, s.keeper.pipes[shard-1]) })
 	}
 	all.Wait()
 	if err := s.live(); err != nil {
@@ -239,8 +237,8 @@ func (s *Session) enter(ctx context.Context, shards []uint32) error {
 	return cmp.Or(errs...)
 }
 
-func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
-	err := s.engine.keeper.admit(ctx, s, p, s.identities())
+func (s *kept) enterOne(ctx context.Context, p *outbox.Outbox) error {
+	err := s.keeper.admit(ctx, s, p, s.identities())
 	if err == nil && !p.Introduced(s.owner) {
 		return s.Err()
 	}
@@ -248,7 +246,7 @@ func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
 }
 
 // Password is what a remote client has to know to Resume its session; zero for an in-process one, which nobody can.
-func (s *Session) Password() [16]byte {
+func (s *kept) Password() [16]byte {
 	if s.remote == nil {
 		return [16]byte{}
 	}
@@ -256,7 +254,7 @@ func (s *Session) Password() [16]byte {
 }
 
 // Heard tells that a remote client has said something. It is cheap.
-func (s *Session) Heard() {
+func (s *kept) Heard() {
 	r := s.remote
 	if r == nil || r.class == nil {
 		return
@@ -268,7 +266,7 @@ func (s *Session) Heard() {
 
 // Busy says whether nobody listens to a remote client for a while, because what it has asked for takes its time: it is not silent then. It is
 // cheap.
-func (s *Session) Busy(is bool) {
+func (s *kept) Busy(is bool) {
 	r := s.remote
 	if r == nil || r.class == nil {
 		return
@@ -276,7 +274,7 @@ func (s *Session) Busy(is bool) {
 	switch since, now := r.busy.Load(), r.class.clock.Load(); {
 	case is == (since > 0):
 	case is:
-		r.busy.Store(now + int64(s.engine.keeper.tick))
+		r.busy.Store(now + int64(s.keeper.tick))
 	default:
 		if now > since { // as a tick would have it: what it has said meanwhile is still to be read
 			r.heard.Store(now)
@@ -291,21 +289,21 @@ var errInProcess = errors.New("an in-process session keeps the identities that i
 // Identify replaces what a remote client has authenticated as. What was submitted for the session before the call is judged by what it was
 // before, what is submitted after it by what it is now, and so is what is read on this node once it has returned. After an error it is
 // unknown which it is: the connection should be closed.
-func (s *Session) Identify(ctx context.Context, who ...tree.Identity) error {
+func (s *kept) Identify(ctx context.Context, who ...tree.Identity) error {
 	if s.remote == nil {
 		return errInProcess
 	}
-	k := s.engine.keeper
+	k := s.keeper
 	w, err := k.identify(s, who)
 	if err != nil {
 		return err
 	}
 	k.pumpAll()
-	return k.home.Wait(ctx, w, s.engine.cfg.RequestTimeout)
+	return k.home.Wait(ctx, w, s.keeper.o.requestTimeout)
 }
 
 // identify queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
-func (k *keeper) identify(s *Session, who []tree.Identity) (*outbox.Call, error) {
+func (k *keeper) identify(s *kept, who []tree.Identity) (*outbox.Call, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
@@ -318,4 +316,11 @@ func (k *keeper) identify(s *Session, who []tree.Identity) (*outbox.Call, error)
 	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
 	k.home.Queue(w)
 	return w, nil
+}
+
+// Remotes returns how many remote sessions are attached to this node.
+func (k *keeper) Remotes() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.mu.remotes.byID)
 }

@@ -74,12 +74,12 @@ func TestRemoteSessionMoves(t *testing.T) {
 					m.nodes[1].lead(3)
 					m.commit()
 					// The queued create went out before the Move, and is the session's.
-					if err := outcome(queued.waiter); err != nil {
+					if err := outcome(queued); err != nil {
 						t.Fatalf("what was queued before: %v", err)
 					}
 				} else {
 					next = m.resume(2, s)
-					if err := outcome(queued.waiter); err != outbox.ErrSessionMoved {
+					if err := outcome(queued); err != outbox.ErrSessionMoved {
 						t.Fatalf("what was queued: %v", err)
 					}
 					m.nodes[1].lead(3)
@@ -160,14 +160,11 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		ops := []tree.Op{create("/late")}
-		w := s.newTxn(ops, nil)
-		if err := s.admissible(t.Context(), w, ops, nil); err != nil {
-			t.Fatal(err)
-		}
+		w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: ops})
 		next := m.resume(1, s)
 		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
-		if err := outcome(w); err != outbox.ErrSessionMoved {
+		if err := callOutcome(w); err != outbox.ErrSessionMoved {
 			t.Errorf("its outcome is %v", err)
 		}
 		m.wantThere(false, "/late")
@@ -204,7 +201,7 @@ func TestRestartKeepsRemoteSessions(t *testing.T) {
 		m.chat(testTimeout, back, away)
 		m.wantThere(false, "/stays")
 		m.wantThere(true, "/back", "/away")
-		if n := len(m.nodes[1].keeper.mu.remotes.byID); n != 1 {
+		if n := m.nodes[1].keeper.Remotes(); n != 1 {
 			t.Errorf("%d sessions are attached", n)
 		}
 	})
@@ -228,14 +225,14 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 			t.Fatalf("it knows already: %+v", r)
 		}
 		m.chat(2*testTimeout, next)
-		if len(n.keeper.mu.remotes.byID) > 0 {
+		if n.keeper.Remotes() > 0 {
 			t.Error("it speaks for a session of its predecessor")
 		}
 		m.deaf[n], m.mute[n] = false, false
 		m.chat(2*testTimeout, next)
 		wantEnd(t, next, nil)
 		m.wantThere(true, "/e")
-		if len(n.keeper.mu.remotes.byID) > 0 {
+		if n.keeper.Remotes() > 0 {
 			t.Error("it speaks for a session that has moved")
 		}
 	})
@@ -364,7 +361,7 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 		m.mustCreate(s, paths...)
 		next := m.resume(2, s)
 		for id := range ShardID(3) {
-			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.remote.attached {
+			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.attached() {
 				t.Errorf("Resume has returned, and shard %d has %+v", id+1, r)
 			}
 		}
@@ -456,10 +453,10 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range dirs {
-				if err := Single(outcome(before[i].waiter)); err != tree.ErrNoAuth {
+				if err := Single(outcome(before[i])); err != tree.ErrNoAuth {
 					t.Errorf("fresh %v, shard %d, before: %v", fresh, i+1, err)
 				}
-				if err := outcome(after[i].waiter); err != nil {
+				if err := outcome(after[i]); err != nil {
 					t.Errorf("fresh %v, shard %d, after: %v", fresh, i+1, err)
 				}
 			}
@@ -490,7 +487,7 @@ func TestLateIdentifyChangesNothing(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		n := m.nodes[1]
-		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.remote.attached, Identities: []tree.Identity{alice}})
+		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.attached(), Identities: []tree.Identity{alice}})
 		next := m.resume(1, s)
 		if _, err := n.pipe.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
@@ -572,7 +569,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			t.Fatalf("resumed %v, opened %v", back, opening)
 		}
 		n.checkRemotes()
-		if known := len(n.keeper.mu.remotes.byID); known != 3 {
+		if known := n.keeper.Remotes(); known != 3 {
 			t.Errorf("%d sessions, want those two and what was opened", known)
 		}
 		for range 20 {
@@ -598,12 +595,12 @@ func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 		ahead.node.apply(&enginetest.Proposal{Cmd: former},
 			&enginetest.Proposal{Cmd: command.EncodeBatch(enginetest.Member, origin.Start-1, 1, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&open)}))})
 		ahead.install()
-		if known := len(n.sessionsOf(enginetest.Member)); known != 1 || len(n.keeper.mu.remotes.byID) > 0 {
-			t.Fatalf("of %d sessions it speaks for %d", known, len(n.keeper.mu.remotes.byID))
+		if known := len(n.sessionsOf(enginetest.Member)); known != 1 || n.keeper.Remotes() > 0 {
+			t.Fatalf("of %d sessions it speaks for %d", known, n.keeper.Remotes())
 		}
 		n.lead(enginetest.Other)
 		n.commit()
-		if len(n.keeper.mu.remotes.byID) != 1 {
+		if n.keeper.Remotes() != 1 {
 			t.Error("it has registered, and speaks for none")
 		}
 		n.checkRemotes()

@@ -19,7 +19,7 @@ func (n *node) write(s *Session, ops ...tree.Op) tree.Zxid {
 	n.t.Helper()
 	p := s.Submit(n.t.Context(), ops)
 	n.commit()
-	if err := outcome(p.waiter); err != nil {
+	if err := outcome(p); err != nil {
 		n.t.Fatalf("%v: %v", ops, err)
 	}
 	return n.at(ops[0].Path).Tree().Visible()
@@ -153,7 +153,7 @@ func TestRemoteWatches_CausesOfTheTree(t *testing.T) {
 		n.write(s, tree.Op{Kind: tree.KindCheck, Path: "/a", Version: tree.AnyVersion})
 		failed := s.Submit(t.Context(), []tree.Op{set("/a"), create("/a/e")})
 		n.commit()
-		if outcome(failed.waiter) == nil {
+		if outcome(failed) == nil {
 			t.Fatal("the multi went through")
 		}
 		wantSent(t, w)

@@ -33,7 +33,7 @@ func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 			s := n.open(testTimeout, who...)
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path, ACL: []tree.ACL{{Perms: tree.PermsAll, Scheme: scheme, ID: id}}}})
 			n.commit()
-			return Single(outcome(p.waiter))
+			return Single(outcome(p))
 		}
 		short := tree.Identity{Scheme: "brittle", ID: "a"}
 		if err := create("/valid", "brittle", "a"); !errors.Is(err, tree.ErrInvalidACL) {

@@ -5,27 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-	"github.com/vivarium-go/vivarium/watch"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
-// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
+// A kept is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
 // methods may be called by any number of goroutines.
-type Session struct {
+type kept struct {
 	// Immutable; id from the moment the keeper has the session.
-	engine  *Engine
+	keeper  *keeper
 	id      tree.SessionID
 	timeout time.Duration
 	owner   *outbox.Owner // of its requests
@@ -47,8 +42,6 @@ type Session struct {
 	admitting map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
 	claims    map[string]*Claim
 	watches   watches
-
-	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
 }
 
 // ends are requests on their way that end something.
@@ -58,8 +51,8 @@ type ends struct {
 }
 
 // newSession returns a session of a remote client if it is given what such a one has.
-func newSession(e *Engine, timeout time.Duration, remote *remote, who []tree.Identity) *Session {
-	s := &Session{engine: e, timeout: timeout, remote: remote, owner: outbox.NewOwner(len(e.shards), remote != nil)}
+func newSession(k *keeper, timeout time.Duration, remote *remote, who []tree.Identity) *kept {
+	s := &kept{keeper: k, timeout: timeout, remote: remote, owner: outbox.NewOwner(len(k.pipes), remote != nil)}
 	s.owner.SetKnown(command.HomeShard)
 	if len(who) > 0 {
 		s.who.Store(&who)
@@ -68,7 +61,7 @@ func newSession(e *Engine, timeout time.Duration, remote *remote, who []tree.Ide
 }
 
 // loss is the level at which it is logged that the session has expired. That of a remote client is its client's affair.
-func (s *Session) loss() slog.Level {
+func (s *kept) loss() slog.Level {
 	if s.remote != nil {
 		return slog.LevelDebug
 	}
@@ -76,7 +69,7 @@ func (s *Session) loss() slog.Level {
 }
 
 // identities are what the session has authenticated as.
-func (s *Session) identities() []tree.Identity {
+func (s *kept) identities() []tree.Identity {
 	if who := s.who.Load(); who != nil {
 		return *who
 	}
@@ -84,7 +77,7 @@ func (s *Session) identities() []tree.Identity {
 }
 
 // attached is the transaction that attached a remote client's session to this node, zero for an in-process one.
-func (s *Session) attached() tree.Zxid {
+func (s *kept) attached() tree.Zxid {
 	if s.remote == nil {
 		return 0
 	}
@@ -92,7 +85,7 @@ func (s *Session) attached() tree.Zxid {
 }
 
 // turnLocked tells whoever waits on the state that it is another.
-func (s *Session) turnLocked() {
+func (s *kept) turnLocked() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
@@ -104,15 +97,15 @@ func (s *Session) turnLocked() {
 
 // OnTurn has turned called from now on whenever the state is another, which State says then; nil ends that. It runs under a lock: it must
 // be short, and call nothing here.
-func (s *Session) OnTurn(turned func()) {
-	k := s.engine.keeper
+func (s *kept) OnTurn(turned func()) {
+	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.turned = turned
 }
 
 // contextLocked returns the context that ends with the session.
-func (s *Session) contextLocked() context.Context {
+func (s *kept) contextLocked() context.Context {
 	if s.ctx == nil {
 		s.ctx, s.cancel = context.WithCancelCause(context.Background())
 		if s.end != nil {
@@ -123,25 +116,25 @@ func (s *Session) contextLocked() context.Context {
 }
 
 // ID returns the session's id, which is never used again.
-func (s *Session) ID() tree.SessionID { return s.id }
+func (s *kept) ID() tree.SessionID { return s.id }
 
 // Timeout returns how long the ensemble waits in silence before it expires the session.
-func (s *Session) Timeout() time.Duration { return s.timeout }
+func (s *kept) Timeout() time.Duration { return s.timeout }
 
 // Context compares the clock and returns a context that ends with the session; its cause says why.
-func (s *Session) Context() context.Context {
-	k := s.engine.keeper
+func (s *kept) Context() context.Context {
+	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	return s.contextLocked()
 }
 
 // Done compares the clock and returns a channel that is closed when the session has ended.
-func (s *Session) Done() <-chan struct{} { return s.Context().Done() }
+func (s *kept) Done() <-chan struct{} { return s.Context().Done() }
 
 // Err returns why the session ended, nil while it has not.
-func (s *Session) Err() error {
-	k := s.engine.keeper
+func (s *kept) Err() error {
+	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	return s.end
@@ -149,8 +142,8 @@ func (s *Session) Err() error {
 
 // State compares the clock and returns the session's state, with a channel that is closed when it is another. Suspended says less of a
 // remote client's session than of others: see remote.go.
-func (s *Session) State() (session.State, <-chan struct{}) {
-	k := s.engine.keeper
+func (s *kept) State() (session.State, <-chan struct{}) {
+	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	if s.changed == nil {
@@ -160,8 +153,8 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 }
 
 // Now is State without the channel, which most remote clients' sessions never need.
-func (s *Session) Now() session.State {
-	k := s.engine.keeper
+func (s *kept) Now() session.State {
+	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	return k.stateLocked(s)
@@ -170,8 +163,8 @@ func (s *Session) Now() session.State {
 // Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
 // at most the node's request timeout. Those that a remote client's session has on other shards than the first go soon after. Close
 // returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.
-func (s *Session) Close() error {
-	k := s.engine.keeper
+func (s *kept) Close() error {
+	k := s.keeper
 	k.lookAndLock() // what its claims lost before, they did not lose by this
 	if s.end == nil {
 		k.closeLocked(s)
@@ -183,7 +176,7 @@ func (s *Session) Close() error {
 	}
 	k.cancel(outbox.ErrSessionClosed, s)
 	k.pumpAll()
-	ctx, cancel := context.WithTimeout(context.Background(), s.engine.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.o.requestTimeout)
 	defer cancel()
 	err := closed(ctx, closing)
 	if err != nil {
@@ -205,43 +198,43 @@ func closed(ctx context.Context, closing []ends) error {
 
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
-func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
+func (s *kept) Submit(ctx context.Context, ops []tree.Op) Pending {
 	return s.submit(ctx, ops, nil, nil)
 }
 
 // SubmitWith is Submit of a transaction that has to do with claims.
-func (s *Session) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
+func (s *kept) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
 	return s.submit(ctx, ops, with, nil)
 }
 
 // SubmitThen is Submit, and has then called when the outcome is known, unless it is nil. It runs on the apply goroutine or on the caller's,
 // maybe under a lock: it must be short, and call nothing here.
-func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
+func (s *kept) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
 	return s.submit(ctx, ops, nil, then)
 }
 
-func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
-	m, err := s.engine.route(ops)
-	p := Pending{session: s, pipe: m.Outbox, waiter: s.newTxn(ops, with)}
+func (s *kept) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
+	at, err := s.keeper.node.Route(ops)
+	p := Pending{session: s, pipe: s.keeper.pipes[at-1], waiter: s.newTxn(ops, with)}
 	p.waiter.Then = then
-	s.send(m, p.waiter, s.admissible(ctx, p.waiter, ops, err))
+	s.send(p.pipe, p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }
 
 // send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
 // session introduced.
-func (s *Session) send(m *replica.Replica, w *outbox.Call, err error) {
+func (s *kept) send(p *outbox.Outbox, w *outbox.Call, err error) {
 	if err != nil {
-		m.Outbox.Refuse(w, err)
+		p.Refuse(w, err)
 		return
 	}
-	if first, _ := m.Outbox.Submit(w); first { // an error is w's outcome
+	if first, _ := p.Submit(w); first { // an error is w's outcome
 		who := s.identities() // now: what it may become is behind what waits
-		go s.introduce(m, who)
+		go s.introduce(p, who)
 	}
 }
 
-func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
+func (s *kept) newTxn(ops []tree.Op, with *With) *outbox.Call {
 	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
 	if with != nil {
 		w.Terms = with
@@ -250,7 +243,7 @@ func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
 }
 
 // admissible refuses what can be refused here; err is what has been found before.
-func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
+func (s *kept) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
 	if err != nil {
 		return err
 	}
@@ -258,11 +251,11 @@ func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op,
 		return err
 	}
 	for i := range ops {
-		if n := len(ops[i].Path); n > PathMax {
-			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
+		if n := len(ops[i].Path); n > pathMax {
+			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, pathMax)
 		}
 	}
-	if n, most := len(w.Encoded), s.engine.cfg.requestBytesMax(); n > most {
+	if n, most := len(w.Encoded), s.keeper.o.requestBytesMax; n > most {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
 	}
 	return s.live()
@@ -270,12 +263,12 @@ func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op,
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
 // identities; it is refused if the session ends before, or there is no room for the requests that it takes.
-func (s *Session) introduce(m *replica.Replica, who []tree.Identity) {
+func (s *kept) introduce(p *outbox.Outbox, who []tree.Identity) {
 	ctx := s.Context()
 	for {
-		err := s.askIn(ctx, m, who)
+		err := s.askIn(ctx, p, who)
 		switch {
-		case err == nil && m.Outbox.Introduced(s.owner):
+		case err == nil && p.Introduced(s.owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -284,27 +277,27 @@ func (s *Session) introduce(m *replica.Replica, who []tree.Identity) {
 		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		m.Outbox.NotIntroduced(s.owner, err)
+		p.NotIntroduced(s.owner, err)
 		return
 	}
 }
 
 // askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askIn(ctx context.Context, m *replica.Replica, who []tree.Identity) error {
-	home := s.engine.home().Outbox
-	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(m.Shard)})
+func (s *kept) askIn(ctx context.Context, p *outbox.Outbox, who []tree.Identity) error {
+	home := s.keeper.home
+	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(p.Shard)})
 	if _, err := home.Submit(noted); err != nil {
 		return err
 	}
 	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
 		return err
 	}
-	return s.engine.keeper.admit(ctx, s, m.Outbox, who)
+	return s.keeper.admit(ctx, s, p, who)
 }
 
 // A Pending is a transaction on its way.
 type Pending struct {
-	session *Session
+	session *kept
 	pipe    *outbox.Outbox
 	waiter  *outbox.Call
 }
@@ -343,7 +336,7 @@ func (p Pending) Zxid() tree.Zxid {
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
-	if err := p.pipe.Wait(ctx, p.waiter, p.session.engine.cfg.RequestTimeout); err != nil {
+	if err := p.pipe.Wait(ctx, p.waiter, p.session.keeper.o.requestTimeout); err != nil {
 		return nil, err
 	}
 	return p.waiter.Results, nil
@@ -352,137 +345,4 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 // live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
 // drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
 // below the keeper's.
-func (s *Session) live() error { return s.owner.Err() }
-
-// reader is this node's replica as the session may see it.
-func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }
-
-// view is this node's replica of what holds a path, as the session may see it.
-func (s *Session) view(path string) tree.View { return s.reader().view(path) }
-
-// mayRead asks no shard in particular: all judge ACLs by the same schemes.
-func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
-
-// Get returns a copy of the data and the Stat of a znode, from this node's replica.
-func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
-	data, stat, err := s.reader().Get(path)
-	if err := s.live(); err != nil {
-		return nil, tree.Stat{}, err
-	}
-	return data, stat, err
-}
-
-// Exists returns the Stat of a znode and whether there is one.
-func (s *Session) Exists(path string) (tree.Stat, bool, error) {
-	stat, ok, err := s.reader().Exists(path)
-	if err := s.live(); err != nil {
-		return tree.Stat{}, false, err
-	}
-	return stat, ok, err
-}
-
-// ACL returns a znode's ACL and its Stat, both of one version.
-func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
-	acl, stat, err := s.reader().ACL(path)
-	if err := s.live(); err != nil {
-		return nil, tree.Stat{}, err
-	}
-	return acl, stat, err
-}
-
-// Children returns the sorted names of a znode's children and its Stat, both of one version.
-func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
-	names, stat, err = s.reader().Children(path)
-	if err := s.live(); err != nil {
-		return nil, tree.Stat{}, err
-	}
-	return names, stat, err
-}
-
-// Descendants counts the znodes below one.
-func (s *Session) Descendants(path string) (n int, err error) {
-	n, err = s.reader().Descendants(path)
-	if err := s.live(); err != nil {
-		return 0, err
-	}
-	return n, err
-}
-
-// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
-// at an entry.
-func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
-	if err := s.live(); err != nil {
-		return nil, err // without waiting
-	}
-	var all []string
-	for _, m := range s.engine.shards {
-		if s.owner.Known(m.Shard) { // another has nothing of the session
-			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.id)...) })
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := s.live(); err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(path string) bool { return !strings.HasPrefix(path, prefix) })
-	slices.Sort(all)
-	return all, nil
-}
-
-// Member returns the member whose node speaks for a session of the ensemble, as far as this node has applied: the one that it was opened
-// on, or that a remote client of it is connected to. It returns ErrNoSession for one that there is not, or whose end is decided. It waits
-// for a machine that is at an entry.
-func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, error) {
-	if err := s.live(); err != nil {
-		return 0, err // without waiting
-	}
-	var m MemberID
-	err := s.engine.inspect(ctx, s.engine.home(), func(table *session.Table) {
-		if r, _ := table.Get(id); table.Usable(id, r.Origin) == nil {
-			m = MemberID(r.Origin)
-		}
-	})
-	if err == nil && m == 0 {
-		err = ErrNoSession
-	}
-	if err := s.live(); err != nil {
-		return 0, err
-	}
-	return m, err
-}
-
-// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
-// shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
-func (s *Session) Before(path string, match ...string) (string, bool, error) {
-	if path != rootPath && s.engine.spans(tree.Parent(path)) {
-		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
-	}
-	name, ok, err := s.view(path).Before(path, match...)
-	if err := s.live(); err != nil {
-		return "", false, err
-	}
-	return name, ok, err
-}
-
-// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
-// returns the zxid that its reads show at least; or on all of them if its znode is on all, and returns zero.
-func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
-	if err := s.live(); err != nil {
-		return 0, err
-	}
-	wait := func(m *replica.Replica) error { return s.engine.barrier(ctx, m.Shard) }
-	if s.engine.spans(path) {
-		if err := s.engine.eachShard(wait); err != nil {
-			return 0, err
-		}
-		return 0, s.live()
-	}
-	m := s.engine.at(path)
-	if err := wait(m); err != nil {
-		return 0, err
-	}
-	z := m.Tree().Visible()
-	return z, s.live()
-}
+func (s *kept) live() error { return s.owner.Err() }

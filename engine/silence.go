@@ -88,7 +88,7 @@ type class struct {
 // these, which lie side by side in memory: see BenchmarkTick.
 type silent struct {
 	due int64
-	s   *Session
+	s   *kept
 }
 
 // remoteTick is how often silence is counted.
@@ -118,14 +118,14 @@ func (r *remotes) classOf(timeout, tick time.Duration) *class {
 }
 
 // add takes in a session whose client has just been heard.
-func (c *class) add(s *Session, tick time.Duration) {
+func (c *class) add(s *kept, tick time.Duration) {
 	s.remote.class, s.remote.place, s.remote.renewed = c, len(c.list), -1
 	s.Heard()
 	c.list = append(c.list, silent{due: c.due(s, tick), s: s})
 }
 
 // leave takes a session out of its class.
-func (r *remotes) leave(s *Session) {
+func (r *remotes) leave(s *kept) {
 	c := s.remote.class
 	last := len(c.list) - 1
 	c.list[s.remote.place] = c.list[last]
@@ -139,7 +139,7 @@ func (r *remotes) leave(s *Session) {
 
 // due is when a session has been silent for its timeout. It adds a tick, because the tick in which
 // the client was heard may have ended right after.
-func (c *class) due(s *Session, tick time.Duration) int64 {
+func (c *class) due(s *kept, tick time.Duration) int64 {
 	return s.remote.heard.Load() + int64(tick+s.timeout)
 }
 
@@ -155,7 +155,7 @@ func (k *keeper) countSilence() {
 	}
 }
 
-func (k *keeper) tickLocked(now time.Duration) (gone []*Session) {
+func (k *keeper) tickLocked(now time.Duration) (gone []*kept) {
 	r := &k.mu.remotes
 	took := now - r.ticked
 	if len(r.byID) == 0 || took < k.tick {
@@ -178,7 +178,7 @@ func (k *keeper) tickLocked(now time.Duration) (gone []*Session) {
 }
 
 // silentLocked ends the sessions of a class whose clients have been silent for their timeout.
-func (k *keeper) silentLocked(c *class) (gone []*Session) {
+func (k *keeper) silentLocked(c *class) (gone []*kept) {
 	now := c.clock.Load()
 	for i := 0; i < len(c.list); i++ {
 		if c.list[i].due > now {
@@ -232,4 +232,12 @@ func (k *keeper) renewLocked(c *class, i int) {
 	s.Heard()
 	s.remote.renewed = s.remote.heard.Load()
 	c.list[i].due = c.due(s, k.tick)
+}
+
+// SilenceLeft returns how much more silence of its client a remote session survives, by the clock of its class.
+func (s *kept) SilenceLeft() time.Duration {
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	c := s.remote.class
+	return time.Duration(c.due(s, s.keeper.tick) - c.clock.Load())
 }

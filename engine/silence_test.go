@@ -37,7 +37,7 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 		m.deaf[former] = false
 		m.commit()
 		m.run(time.Second)
-		if err := outcome(write.waiter); err != outbox.ErrSessionMoved {
+		if err := outcome(write); err != outbox.ErrSessionMoved {
 			t.Errorf("the late write: %v", err)
 		}
 		if err := <-closed; err != outbox.ErrSessionMoved {
@@ -59,7 +59,6 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 				s := m.open(1)
 				m.mustCreate(s, "/e")
 				former := m.nodes[1]
-				k := former.keeper
 				m.run(testTimeout / 2)
 				var next *Session
 				if to != 1 {
@@ -71,11 +70,8 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 					synctest.Wait()
 				}
 				// The close is queued while the former attachment is all that this node knows.
-				k.mu.Lock()
-				k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
-				k.queueCloseLocked(s, true)
-				k.mu.Unlock()
-				k.home.Pump()
+				former.pipe.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Attached: s.attached(), Lost: true}))
+				former.pipe.Pump()
 				m.commit()
 				m.deaf[former] = false
 				m.chat(2*testTimeout, next)
@@ -184,7 +180,7 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					s, silent := m.open(1), m.open(1)
 					m.mustCreate(s, "/e")
 					n := m.nodes[1]
-					for class := s.remote.class; class.due(s, n.keeper.tick) > class.clock.Load()+int64(left*n.keeper.tick); {
+					for s.SilenceLeft() > left*remoteTickMin {
 						m.run(10 * time.Millisecond)
 					}
 					enginetest.Pass(remoteTickMin / 2)
@@ -305,11 +301,8 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 		if r, _ := tableOf(n.shard).Get(s.ID()); r.Origin != 2 {
 			t.Fatal("not moved")
 		}
-		k := late.keeper
-		k.mu.Lock()
-		k.closeLocked(s)
-		k.mu.Unlock()
-		k.pumpAll()
+		go s.Close()
+		synctest.Wait()
 		m.commit()
 		m.deaf[late] = false
 		m.commit()

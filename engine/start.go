@@ -270,20 +270,20 @@ func (e *Engine) loadShard(id ShardID) error {
 		return err
 	}
 	me := e.identity.now
-	m := e.newMachine(id, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
+	m := e.newMachine(id, callbacks{e}, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
 	return m.Load(image)
 }
 
 // newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
-func (e *Engine) newMachine(id ShardID, raft replica.Raft, origin session.Origin) *replica.Replica {
+func (e *Engine) newMachine(id ShardID, raft replica.Raft, node replica.Node, origin session.Origin) *replica.Replica {
 	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
 	pipe := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
-		e.keeper = newKeeper(e, pipe)
-	} else {
-		e.keeper.pipes = append(e.keeper.pipes, pipe)
+		e.keeper = newKeeper(keeperOptions{node: callbacks{e}, clock: e.clock, requestTimeout: e.cfg.RequestTimeout,
+			requestBytesMax: e.cfg.requestBytesMax(), leastTimeout: e.cfg.MinSessionTimeout})
 	}
-	m := replica.New(replica.Options{Shard: id, Node: callbacks{e}, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
+	e.keeper.addShard(pipe)
+	m := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
 	e.shards = append(e.shards, m)
 	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.Watches)

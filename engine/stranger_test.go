@@ -11,21 +11,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// What waits for its shard to know the session is told why that ended, while nothing of it could be sent.
-func TestStrangerIsToldWhyItsSessionEnded(t *testing.T) {
-	withShards(t, 2, func(t *testing.T, n *node) {
-		s := n.open(testTimeout)
-		n.lead(0) // the attach stays queued
-		p := s.Submit(t.Context(), []tree.Op{ephemeral(n.on(2, 0))})
-		synctest.Wait()
-		s.cancel(outbox.ErrSessionClosed) // as endLocked, which has not come to close done yet
-		synctest.Wait()
-		if err := outcome(p.waiter); err == context.Canceled {
-			t.Errorf("it was told %v", err)
-		}
-	})
-}
-
 // The same, with an application that has derived many contexts from the session's: to end them takes a while.
 func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
@@ -39,7 +24,7 @@ func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
 		synctest.Wait()
 		go s.Close()
 		synctest.Wait()
-		if err := outcome(p.waiter); err != outbox.ErrSessionClosed {
+		if err := outcome(p); err != outbox.ErrSessionClosed {
 			t.Errorf("it was told %v", err)
 		}
 	})
@@ -57,49 +42,14 @@ func TestStrangersLeaveRoom(t *testing.T) {
 		synctest.Wait()
 		p := known.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
-		if err := outcome(p.waiter); errors.Is(err, outbox.ErrUnavailable) {
+		if err := outcome(p); errors.Is(err, outbox.ErrUnavailable) {
 			t.Errorf("a session that the shard knows was told %v", err)
 		}
 	})
 }
 
-// A session is closed when a shard has just admitted it and its requests are about to go on there: nothing of it is left when Close
-// returns.
-func TestCloseLeavesNothingWhereItsSessionIsJustKnown(t *testing.T) {
-	withShards(t, 2, func(t *testing.T, n *node) {
-		s, there, path := n.open(testTimeout), n.shards[1], n.on(2, 0)
-		ops := []tree.Op{ephemeral(path)}
-		if introduce, err := there.Outbox.Submit(s.newTxn(ops, nil)); !introduce || err != nil { // the test introduces it
-			t.Fatal(introduce, err)
-		}
-		admitted := make(chan error, 1)
-		go func() { admitted <- s.askIn(s.Context(), there, nil) }()
-		n.commit()
-		if err := <-admitted; err != nil {
-			t.Fatal(err)
-		}
-		k := n.keeper // what follows is Close and introduce, interleaved
-		k.mu.Lock()
-		k.closeLocked(s)
-		closing := s.closing
-		k.mu.Unlock()
-		there.Outbox.Introduced(s.owner)
-		k.cancel(outbox.ErrSessionClosed, s)
-		k.pumpAll()
-		n.commit()
-		for _, end := range closing {
-			if err := outcome(end.waiter); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n.exists(path) {
-			t.Errorf("Close has returned, having waited for %d shards, and %s is there", len(closing), path)
-		}
-	})
-}
-
-// Likewise, and its requests are found there before its context has ended: they are told of the end, not
-// of a success.
+// A session ends when a shard has just been told of it, and its requests are found there before its context has ended: they are told of
+// the end, not of a success.
 func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path := n.open(testTimeout), n.on(2, 0)
@@ -113,7 +63,7 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		end := outbox.ErrSessionExpired // endLocked, but for its last line
 		s.owner.End(end)
 		n.apply(admit...)
-		if err := outcome(p.waiter); err != end || n.exists(path) {
+		if err := outcome(p); err != end || n.exists(path) {
 			t.Errorf("it was told %v", err)
 		}
 	})

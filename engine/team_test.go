@@ -54,36 +54,11 @@ func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
 	})
 }
 
-// checkRemotes holds the keeper to the invariants of remotes.
+// checkRemotes holds the keeper to its invariants.
 func (n *node) checkRemotes() {
 	n.t.Helper()
-	k := n.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := &k.mu.remotes
-	listed := 0
-	for i, c := range r.classes {
-		if listed += len(c.list); len(c.list) == 0 || i > 0 && r.classes[i-1].timeout >= c.timeout {
-			n.t.Errorf("member %d: the class of %v, at %d, has %d sessions", n.cfg.Member, c.timeout, i, len(c.list))
-		}
-		for i, one := range c.list {
-			n.checkRemote(c, i, one)
-		}
-	}
-	if len(r.byID) != listed {
-		n.t.Errorf("member %d has %d remote sessions, and %d in its lists", n.cfg.Member, len(r.byID), listed)
-	}
-}
-
-// checkRemote checks the i-th session of a class. The keeper's mu is held.
-func (n *node) checkRemote(c *class, i int, one silent) {
-	n.t.Helper()
-	r := one.s.remote
-	if n.keeper.mu.remotes.byID[one.s.id] != one.s || r.place != i || r.class != c || rounded(one.s.timeout, n.keeper.tick) != c.timeout || one.s.end != nil {
-		n.t.Errorf("member %d: session %d of %v at %d of the class of %v is %d, ended with %v", n.cfg.Member, one.s.id, one.s.timeout, i, c.timeout, r.place, one.s.end)
-	}
-	if rec, ok := tableOf(n.shard).Get(one.s.id); !ok || MemberID(rec.Origin) != n.cfg.Member || rec.Attached != r.attached {
-		n.t.Errorf("member %d has session %d of %d, the table %+v", n.cfg.Member, one.s.id, r.attached, rec)
+	if err := n.keeper.Verify(tableOf(n.shard)); err != nil {
+		n.t.Errorf("member %d: %v", n.cfg.Member, err)
 	}
 }
 

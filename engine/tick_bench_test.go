@@ -9,21 +9,19 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // newRemotes makes a keeper with idle sessions of remote clients.
-func newRemotes(clock clock.Clock, sessions int) (k *keeper, all []*Session) {
-	e := &Engine{clock: clock}
-	e.newMachine(command.HomeShard, &enginetest.Log{}, enginetest.Origin())
+func newRemotes(clock clock.Clock, sessions int) (k *keeper, all []*kept) {
+	k = newRigOf(clock, 1).keeper
 	for i := range sessions {
-		s := newSession(e, testTimeout+time.Duration(i%3)*testTimeout, new(remote), nil)
-		e.keeper.add(s, tree.SessionID(i+1), 0, clock.Drift())
+		s := newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, new(remote), nil)
+		k.add(s, tree.SessionID(i+1), 0, clock.Drift())
 		all = append(all, s)
 	}
-	return e.keeper, all
+	return k, all
 }
 
 // What the silence of clients costs a node: one tick, of which there are as many in a timeout as ticksPerTimeout says. Each client says
@@ -33,7 +31,7 @@ func BenchmarkTick(b *testing.B) {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
 			var now time.Duration
 			k, all := newRemotes(clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}, sessions)
-			pings := int(testTimeout / k.tick / 3)
+			pings := int(rigTimeout / k.tick / 3)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()

@@ -29,7 +29,7 @@ var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); retu
 
 // Context compares the clock and returns a context that ends with the turn; its cause says why.
 func (t *Turn) Context() context.Context {
-	k := t.claim.session.engine.keeper
+	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	if t.ctx == nil {
@@ -43,7 +43,7 @@ func (t *Turn) Context() context.Context {
 
 // Done compares the clock and returns a channel that is closed when the turn has ended.
 func (t *Turn) Done() <-chan struct{} {
-	k := t.claim.session.engine.keeper
+	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	if t.done == nil {
@@ -56,7 +56,7 @@ func (t *Turn) Done() <-chan struct{} {
 
 // Err compares the clock and says why the turn ended; nil while it has not.
 func (t *Turn) Err() error {
-	k := t.claim.session.engine.keeper
+	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	return t.err
@@ -64,7 +64,7 @@ func (t *Turn) Err() error {
 
 // End ends the turn with ErrReleased, unless it has ended. It compares the clock first: what was lost before was not given up.
 func (t *Turn) End() {
-	k := t.claim.session.engine.keeper
+	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	t.endLocked(ErrReleased)
@@ -88,12 +88,12 @@ func (t *Turn) endLocked(why error) {
 // guard returns operations that make a transaction of a session fail unless the claim's znodes are there when it is applied. It fails with
 // ErrNotHeld, and says why, if the turn has ended at this moment, or if the transaction could come behind what a later turn of the claim
 // guards: those of one session keep their order, and the znodes do not tell the turns apart.
-func (t *Turn) guard(s *Session) ([]tree.Op, error) {
+func (t *Turn) guard(s *kept) ([]tree.Op, error) {
 	if t == nil {
 		return nil, fmt.Errorf("%w: there is no turn", tree.ErrNotHeld)
 	}
 	c := t.claim
-	k := c.session.engine.keeper // not that of s: the transaction may be of another node of the ensemble
+	k := c.session.keeper // not that of s: the transaction may be of another node of the ensemble
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
@@ -120,7 +120,7 @@ type With struct {
 
 // Guard returns operations that make a transaction of a session fail unless the turn's claim is held, when the transaction is submitted
 // and when it is applied. It fails with ErrNotHeld, and says why, if it is not at this moment.
-func (w *With) Guard(s *Session, t *Turn) ([]tree.Op, error) {
+func (w *With) Guard(s *kept, t *Turn) ([]tree.Op, error) {
 	ops, err := t.guard(s)
 	if err == nil {
 		w.turns = append(w.turns, t)
@@ -130,7 +130,7 @@ func (w *With) Guard(s *Session, t *Turn) ([]tree.Op, error) {
 
 // Leave returns operations that delete the znodes of a claim of the session, which ends when they are applied; its turn ends now. If the
 // transaction is not submitted, Undo must be called.
-func (w *With) Leave(s *Session, c *Claim) ([]tree.Op, error) {
+func (w *With) Leave(s *kept, c *Claim) ([]tree.Op, error) {
 	ops, err := c.leave(s)
 	if err == nil {
 		w.leaves = append(w.leaves, c)

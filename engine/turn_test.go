@@ -18,7 +18,7 @@ type guarded struct {
 func (n *node) guards(s *Session, turn *Turn, path string) guarded {
 	n.t.Helper()
 	with := &With{}
-	ops, err := with.Guard(s, turn)
+	ops, err := with.Guard(s.kept, turn)
 	if err != nil {
 		n.t.Fatal(err)
 	}

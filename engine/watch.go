@@ -7,7 +7,7 @@ import (
 
 // A Watch is a stream of events that ends with its session.
 type Watch struct {
-	session *Session
+	session *kept
 	stream  stream
 
 	next, prev *Watch // in the session's watches; guarded by the keeper's mu
@@ -22,14 +22,11 @@ type stream interface {
 	End(error)
 }
 
-// Watch arms a watch, which ends with the session. Its events have paths below root.
-func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
-	if err := s.live(); err != nil {
-		return nil, err
-	}
-	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
-	w := &Watch{session: s, stream: s.engine.watch(path, mode, s.watcherBelow(root))}
-	over, err := s.keep(w)
+// Keep takes charge of a watch, which ends with the session, or returns why that has ended; then the watch has ended too. Watches that have ended by themselves are forgotten
+// and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
+func (s *kept) Keep(st stream) (*Watch, error) {
+	w := &Watch{session: s, stream: st}
+	over, err := s.note(w)
 	if err != nil {
 		over = append(over, w)
 	}
@@ -42,20 +39,9 @@ func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, erro
 	return w, nil
 }
 
-// watcherBelow is who is told by the session's watches with a root. They share one, and mostly have the same root.
-func (s *Session) watcherBelow(root string) *watch.Watcher {
-	who := s.watcher.Load()
-	if who == nil || who.Root != root {
-		who = &watch.Watcher{MayRead: s.mayRead, Root: root}
-		s.watcher.Store(who)
-	}
-	return who
-}
-
-// keep notes a watch, which ends with the session, or says that it has ended. Watches that have ended by themselves are forgotten
-// and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
-func (s *Session) keep(w *Watch) (over []*Watch, err error) {
-	k := s.engine.keeper
+// note returns the watches that were forgotten for w, or why the session has ended.
+func (s *kept) note(w *Watch) (over []*Watch, err error) {
+	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
@@ -80,7 +66,7 @@ func (w *Watch) Err() error { return w.stream.Err() }
 // Close ends the watch.
 func (w *Watch) Close() {
 	w.stream.End(nil)
-	k := w.session.engine.keeper
+	k := w.session.keeper
 	k.mu.Lock()
 	w.session.watches.remove(w)
 	k.mu.Unlock()

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// rigTimeout is the timeout of sessions in these tests.
+const rigTimeout = 10 * time.Second
+
+// A keeperRig is a keeper whose shards are outboxes alone: the test completes their requests.
+type keeperRig struct {
+	keeper *keeper
+	log    *enginetest.Log
+	route  replication.ShardID // of every transaction
+}
+
+func newRigOf(clock clock.Clock, shards int) *keeperRig {
+	r := &keeperRig{log: &enginetest.Log{}, route: command.HomeShard}
+	r.keeper = newKeeper(keeperOptions{node: r, clock: clock, requestTimeout: 5 * time.Second, requestBytesMax: 1 << 20, leastTimeout: time.Second})
+	for id := range replication.ShardID(shards) {
+		r.keeper.addShard(outbox.New(id+1, r.log, clock, enginetest.Origin(), command.Rules{}, r))
+	}
+	return r
+}
+
+// withKeeper runs fn in a bubble with a keeper whose outboxes run, on a member that does not lead.
+func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRigOf(enginetest.NewClock().Clock(), shards)
+		for _, p := range r.keeper.pipes {
+			go p.Loop()
+			t.Cleanup(func() { p.Close(outbox.ErrClosed) })
+		}
+		r.lead(enginetest.Other)
+		r.complete(t)
+		fn(t, r)
+	})
+}
+
+func (r *keeperRig) lead(m replication.MemberID) {
+	r.log.Elect(m)
+	for _, p := range r.keeper.pipes {
+		p.LeaderChanged()
+	}
+	synctest.Wait()
+}
+
+// complete completes all that is proposed, with success.
+func (r *keeperRig) complete(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	for ps := r.log.Drain(); len(ps) > 0; ps = r.log.Drain() {
+		for _, p := range ps {
+			o, c := r.keeper.pipes[p.Shard-1], enginetest.Decode(t, p.Cmd)
+			b := o.Oldest(c.Origin.LastSeq)
+			for i := range c.Requests {
+				o.Complete(b, i, nil, tree.Zxid(c.Origin.LastSeq)<<10+tree.Zxid(i), nil)
+			}
+			o.BatchApplied(b)
+		}
+		synctest.Wait()
+	}
+}
+
+// open opens an in-process session.
+func (r *keeperRig) open(t *testing.T) *kept {
+	t.Helper()
+	var s *kept
+	var err error
+	go func() { s, err = r.keeper.Open(t.Context(), rigTimeout, false, nil) }()
+	r.complete(t)
+	if err != nil || s == nil {
+		t.Fatalf("open: %v", err)
+	}
+	return s
+}
+
+func (r *keeperRig) Route([]tree.Op) (replication.ShardID, error)   { return r.route, nil }
+func (r *keeperRig) ShardsOf(tree.SessionID) []uint32               { return nil }
+func (r *keeperRig) Tell(slog.Level, string, ...any)                {}
+func (r *keeperRig) CheckDeadlines()                                { r.keeper.look() }
+func (r *keeperRig) Proved(sent, drift time.Duration)               { r.keeper.moved(sent, drift) }
+func (r *keeperRig) BeatInterval() time.Duration                    { return r.keeper.pulse() }
+func (r *keeperRig) AppliedAtHome() tree.Zxid                       { return 0 }
+func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err }
+
+// What waits for its shard to know the session is told why that ended, while nothing of it could be sent.
+func TestStrangerIsToldWhyItsSessionEnded(t *testing.T) {
+	withKeeper(t, 2, func(t *testing.T, r *keeperRig) {
+		s := r.open(t)
+		r.lead(0) // the request to add the shard stays queued
+		r.route = 2
+		p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a"}})
+		synctest.Wait()
+		s.cancel(outbox.ErrSessionClosed) // as endLocked, which has not come to close done yet
+		synctest.Wait()
+		if !p.Known() {
+			t.Fatal("it waits")
+		}
+		if _, err := p.Result(); err == nil || err == context.Canceled {
+			t.Errorf("it was told %v", err)
+		}
+	})
+}
+
+// Of a session that has ended nothing is kept for an heir that comes too late.
+func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
+	withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
+		s := r.open(t)
+		go s.Close()
+		<-s.Done()
+		r.complete(t)
+		heir := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, &With{Inherits: true})
+		if err := heir.Err(); err == nil || len(r.keeper.mu.losing) != 0 {
+			t.Errorf("the heir: %v; %d sessions are losing something", err, len(r.keeper.mu.losing))
+		}
+	})
+}
+
+// A firedWatch has ended by itself.
+type firedWatch struct{ stream }
+
+func (firedWatch) Ended() bool { return true }
+func (firedWatch) End(error)   {}
+
+func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
+	withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
+		s := r.open(t)
+		for range 1000 {
+			if _, err := s.Keep(firedWatch{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.watches.n; got > 100 {
+			t.Fatalf("%d watches are remembered", got)
+		}
+	})
+}

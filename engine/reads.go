@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node. Its life is the
+// keeper's; its reads are here. Its methods may be called by any number of goroutines.
+type Session struct {
+	*kept
+	engine *Engine
+
+	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
+}
+
+// reader is this node's replica as the session may see it.
+func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }
+
+// view is this node's replica of what holds a path, as the session may see it.
+func (s *Session) view(path string) tree.View { return s.reader().view(path) }
+
+// mayRead asks no shard in particular: all judge ACLs by the same schemes.
+func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
+
+// Get returns a copy of the data and the Stat of a znode, from this node's replica.
+func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
+	data, stat, err := s.reader().Get(path)
+	if err := s.kept.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return data, stat, err
+}
+
+// Exists returns the Stat of a znode and whether there is one.
+func (s *Session) Exists(path string) (tree.Stat, bool, error) {
+	stat, ok, err := s.reader().Exists(path)
+	if err := s.kept.live(); err != nil {
+		return tree.Stat{}, false, err
+	}
+	return stat, ok, err
+}
+
+// ACL returns a znode's ACL and its Stat, both of one version.
+func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	acl, stat, err := s.reader().ACL(path)
+	if err := s.kept.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return acl, stat, err
+}
+
+// Children returns the sorted names of a znode's children and its Stat, both of one version.
+func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
+	names, stat, err = s.reader().Children(path)
+	if err := s.kept.live(); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return names, stat, err
+}
+
+// Descendants counts the znodes below one.
+func (s *Session) Descendants(path string) (n int, err error) {
+	n, err = s.reader().Descendants(path)
+	if err := s.kept.live(); err != nil {
+		return 0, err
+	}
+	return n, err
+}
+
+// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
+// at an entry.
+func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
+	if err := s.kept.live(); err != nil {
+		return nil, err // without waiting
+	}
+	var all []string
+	for _, m := range s.engine.shards {
+		if s.owner.Known(m.Shard) { // another has nothing of the session
+			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.id)...) })
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := s.kept.live(); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(path string) bool { return !strings.HasPrefix(path, prefix) })
+	slices.Sort(all)
+	return all, nil
+}
+
+// Member returns the member whose node speaks for a session of the ensemble, as far as this node has applied: the one that it was opened
+// on, or that a remote client of it is connected to. It returns ErrNoSession for one that there is not, or whose end is decided. It waits
+// for a machine that is at an entry.
+func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, error) {
+	if err := s.kept.live(); err != nil {
+		return 0, err // without waiting
+	}
+	var m MemberID
+	err := s.engine.inspect(ctx, s.engine.home(), func(table *session.Table) {
+		if r, _ := table.Get(id); table.Usable(id, r.Origin) == nil {
+			m = MemberID(r.Origin)
+		}
+	})
+	if err == nil && m == 0 {
+		err = ErrNoSession
+	}
+	if err := s.kept.live(); err != nil {
+		return 0, err
+	}
+	return m, err
+}
+
+// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
+// shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
+func (s *Session) Before(path string, match ...string) (string, bool, error) {
+	if path != rootPath && s.engine.spans(tree.Parent(path)) {
+		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
+	}
+	name, ok, err := s.view(path).Before(path, match...)
+	if err := s.kept.live(); err != nil {
+		return "", false, err
+	}
+	return name, ok, err
+}
+
+// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
+// returns the zxid that its reads show at least; or on all of them if its znode is on all, and returns zero.
+func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
+	if err := s.kept.live(); err != nil {
+		return 0, err
+	}
+	wait := func(m *replica.Replica) error { return s.engine.barrier(ctx, m.Shard) }
+	if s.engine.spans(path) {
+		if err := s.engine.eachShard(wait); err != nil {
+			return 0, err
+		}
+		return 0, s.kept.live()
+	}
+	m := s.engine.at(path)
+	if err := wait(m); err != nil {
+		return 0, err
+	}
+	z := m.Tree().Visible()
+	return z, s.kept.live()
+}
+
+// Watch arms a watch, which ends with the session. Its events have paths below root.
+func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
+	if err := s.kept.live(); err != nil {
+		return nil, err
+	}
+	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
+	return s.Keep(s.engine.watch(path, mode, s.watcherBelow(root)))
+}
+
+// watcherBelow is who is told by the session's watches with a root. They share one, and mostly have the same root.
+func (s *Session) watcherBelow(root string) *watch.Watcher {
+	who := s.watcher.Load()
+	if who == nil || who.Root != root {
+		who = &watch.Watcher{MayRead: s.mayRead, Root: root}
+		s.watcher.Store(who)
+	}
+	return who
+}

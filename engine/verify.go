@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// Verify returns an error if the invariants of remotes do not hold. table is the home shard's, as this node has applied it.
+func (k *keeper) Verify(table *session.Table) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := &k.mu.remotes
+	listed := 0
+	for i, c := range r.classes {
+		if listed += len(c.list); len(c.list) == 0 || i > 0 && r.classes[i-1].timeout >= c.timeout {
+			return fmt.Errorf("the class of %v, at %d, has %d sessions", c.timeout, i, len(c.list))
+		}
+		for place, one := range c.list {
+			if err := k.verifyLocked(c, place, one.s, table); err != nil {
+				return err
+			}
+		}
+	}
+	if len(r.byID) != listed {
+		return fmt.Errorf("%d remote sessions are attached, %d are in the lists", len(r.byID), listed)
+	}
+	return nil
+}
+
+// verifyLocked is Verify for the session at a place of a class.
+func (k *keeper) verifyLocked(c *class, place int, s *kept, table *session.Table) error {
+	if k.mu.remotes.byID[s.id] != s || s.remote.place != place || s.remote.class != c || rounded(s.timeout, k.tick) != c.timeout || s.end != nil {
+		return fmt.Errorf("session %d of %v, at %d of the class of %v, is at %d and ended with %v", s.id, s.timeout, place, c.timeout, s.remote.place, s.end)
+	}
+	if rec, ok := table.Get(s.id); !ok || rec.Origin != k.home.Origin.Member || rec.Attached != s.remote.attached {
+		return fmt.Errorf("session %d is attached by %d, the table has %+v", s.id, s.remote.attached, rec)
+	}
+	return nil
+}
