@@ -40,7 +40,8 @@ var imports = map[string][]string{
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
-	"engine": {"engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank", "internal/timers",
+	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
+	"engine": {"engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile": {"go.yaml.in/yaml/v3"},

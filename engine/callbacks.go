@@ -14,13 +14,13 @@ import (
 type callbacks struct{ engine *Engine }
 
 // CheckDeadlines implements outbox.Node.
-func (n callbacks) CheckDeadlines() { n.engine.keeper.look() }
+func (n callbacks) CheckDeadlines() { n.engine.keeper.CheckDeadlines() }
 
 // Proved implements outbox.Node.
-func (n callbacks) Proved(sent, drift time.Duration) { n.engine.keeper.moved(sent, drift) }
+func (n callbacks) Proved(sent, drift time.Duration) { n.engine.keeper.Proved(sent, drift) }
 
 // BeatInterval implements outbox.Node.
-func (n callbacks) BeatInterval() time.Duration { return n.engine.keeper.pulse() }
+func (n callbacks) BeatInterval() time.Duration { return n.engine.keeper.BeatInterval() }
 
 // AppliedAtHome implements outbox.Node.
 func (n callbacks) AppliedAtHome() tree.Zxid { return n.engine.home().Tree().Visible() }
@@ -60,11 +60,11 @@ func (n callbacks) Transfer(id replication.ShardID, nth int) {
 func (n callbacks) Fail(cause error) { n.engine.fail(cause) }
 
 // Gone implements replica.Node.
-func (n callbacks) Gone(changes []tree.Change) { n.engine.keeper.gone(changes) }
+func (n callbacks) Gone(changes []tree.Change) { n.engine.keeper.Gone(changes) }
 
 // Ended implements replica.Node.
 func (n callbacks) Ended(at replication.ShardID, why error, ids ...tree.SessionID) {
-	n.engine.keeper.ended(at, why, ids...)
+	n.engine.keeper.Ended(at, why, ids...)
 }
 
 // Expired implements replica.Node.
@@ -75,14 +75,14 @@ func (n callbacks) Expired(id tree.SessionID) {
 }
 
 // Left implements replica.Node.
-func (n callbacks) Left(id tree.SessionID) { n.engine.keeper.left(id) }
+func (n callbacks) Left(id tree.SessionID) { n.engine.keeper.Left(id) }
 
 // Adopt implements replica.Node.
-func (n callbacks) Adopt(table *session.Table) { n.engine.keeper.adopt(table) }
+func (n callbacks) Adopt(table *session.Table) { n.engine.keeper.Adopt(table) }
 
 // Reconcile implements replica.Node.
 func (n callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
-	n.engine.keeper.reconcile(at, old, next, table, registered)
+	n.engine.keeper.Reconcile(at, old, next, table, registered)
 }
 
 // Route implements keeperNode.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
@@ -25,7 +27,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 		if err := c.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if !errors.Is(c.Err(), ErrReleased) || !testkit.Closed(c.Done()) {
+		if !errors.Is(c.Err(), keeper.ErrReleased) || !testkit.Closed(c.Done()) {
 			t.Fatal(c.Err())
 		}
 		n.lead(enginetest.Other)
@@ -43,12 +45,12 @@ func TestClaimReleasedWhileItsCreateIsOnItsWayIsDeletedFirst(t *testing.T) {
 		if err := c.Release(); err != nil {
 			t.Fatal(err)
 		}
-		if !errors.Is(c.Err(), ErrReleased) {
+		if !errors.Is(c.Err(), keeper.ErrReleased) {
 			t.Fatal(c.Err())
 		}
 		n.apply(create...)
 		n.apply(n.wantRequests("release /q", "delete /later")...)
-		if n.exists("/q") || !errors.Is(c.Err(), ErrReleased) {
+		if n.exists("/q") || !errors.Is(c.Err(), keeper.ErrReleased) {
 			t.Fatal("the znode is still there")
 		}
 	})
@@ -62,7 +64,7 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 			go func() { released <- c.Release() }()
 		}
 		ps := n.wantRequests("release /q")
-		if len(released) > 0 || !errors.Is(c.Err(), ErrReleased) || !errors.Is(cause(c.turn.Context()), ErrReleased) {
+		if len(released) > 0 || !errors.Is(c.Err(), keeper.ErrReleased) || !errors.Is(cause(c.turn.Context()), keeper.ErrReleased) {
 			t.Fatalf("while it is being released: %v", c.Err())
 		}
 		n.apply(ps...)
@@ -108,7 +110,7 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 		n.tells(c, func() { told = n.exists("/q") })
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
 		n.commit()
-		if !told || c.Err() != ErrDeleted {
+		if !told || c.Err() != keeper.ErrDeleted {
 			t.Errorf("told while the znode was there: %v; %v", told, c.Err())
 		}
 	})
@@ -119,7 +121,7 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 		n.tells(c, func() { told = n.exists("/q") })
 		ahead.do(tree.Op{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion})
 		ahead.install()
-		if !told || c.Err() != ErrDeleted {
+		if !told || c.Err() != keeper.ErrDeleted {
 			t.Errorf("by a snapshot: told while the znode was there: %v; %v", told, c.Err())
 		}
 	})
@@ -203,7 +205,7 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
-		var claims []*Claim
+		var claims []*keeper.Claim
 		for _, path := range []string{"/q1", "/q2", "/q3"} {
 			claims = append(claims, n.claim(s, path))
 		}
@@ -227,7 +229,7 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 	for name, giveUp := range map[string]func(context.Context, *Session, hold) error{
 		"release":   func(_ context.Context, _ *Session, c hold) error { return c.Release() },
 		"close":     func(_ context.Context, s *Session, _ hold) error { return s.Close() },
-		"shut down": func(ctx context.Context, s *Session, _ hold) error { return s.engine.keeper.closeAll(ctx) },
+		"shut down": func(ctx context.Context, s *Session, _ hold) error { return s.engine.keeper.CloseAll(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
@@ -239,7 +241,7 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 				var err error
 				go func() { err = giveUp(ctx, s, c) }()
 				n.commit()
-				if c.Err() != ErrSuspended || cause(c.turn.Context()) != ErrSuspended {
+				if c.Err() != keeper.ErrSuspended || cause(c.turn.Context()) != keeper.ErrSuspended {
 					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.turn.Context()))
 				}
 				if err := errors.Join(err, giveUp(ctx, s, c), c.Release()); err != nil || n.exists("/q") {
@@ -280,7 +282,7 @@ func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 		s := n.open(testTimeout)
 		c := n.claim(s, "/q")
 		n.fake.Pause(testDeadline)
-		if err := holdErr(c); !errors.Is(err, ErrSuspended) {
+		if err := holdErr(c); !errors.Is(err, keeper.ErrSuspended) {
 			t.Fatal(err)
 		}
 		if err := c.Err(); err != nil {
@@ -348,7 +350,7 @@ func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 		c := n.held(s, "/q")
 		other.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
 		n.commit()
-		if !errors.Is(c.Err(), ErrDeleted) || !errors.Is(cause(c.turn.Context()), ErrDeleted) {
+		if !errors.Is(c.Err(), keeper.ErrDeleted) || !errors.Is(cause(c.turn.Context()), keeper.ErrDeleted) {
 			t.Fatal(c.Err())
 		}
 		if err := c.Release(); err != nil {
@@ -366,8 +368,8 @@ func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/a", Mode: tree.Ephemeral}, {Kind: tree.KindCreate, Path: "/b", Mode: tree.Ephemeral}}, nil)
 		n.commit()
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a", Version: tree.AnyVersion}})
-		with := new(With)
-		leave, err := with.Leave(s.kept, c)
+		with := new(keeper.With)
+		leave, err := with.Leave(s.Session, c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -455,7 +457,7 @@ func TestSettle(t *testing.T) {
 		s, other := n.open(testTimeout), n.open(testTimeout)
 		c := n.held(s, "/q")
 		other.Submit(t.Context(), []tree.Op{create("/other")})
-		if err := c.Settle(); err != nil {
+		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		n.apply(n.wantRequests("create /other")...)
@@ -466,13 +468,13 @@ func TestSettle(t *testing.T) {
 		if _, err := taken.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if err := c.Settle(); err != nil {
+		if err := c.Flush(); err != nil {
 			t.Fatalf("after a request that was taken back: %v", err)
 		}
 		n.lead(enginetest.Other)
 		s.Submit(t.Context(), []tree.Op{create("/x")})
 		settled := make(chan error, 1)
-		go func() { settled <- c.Settle() }()
+		go func() { settled <- c.Flush() }()
 		sent := n.wantRequests("create /x")
 		if len(settled) > 0 {
 			t.Fatal("it did not wait")
@@ -482,7 +484,7 @@ func TestSettle(t *testing.T) {
 		if err := <-settled; err != nil || !n.exists("/x") {
 			t.Fatal(err)
 		}
-		if err := c.Settle(); err != nil {
+		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		n.wantRequests()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // MemberID names a member of the ensemble.
@@ -36,7 +38,7 @@ const (
 )
 
 // PathMax bounds the bytes of a path.
-const PathMax = pathMax
+const PathMax = keeper.PathMax
 
 // requestOverhead is the room that a transaction has beside the data of its largest znode.
 const requestOverhead = 3 << 20

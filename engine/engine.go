@@ -24,6 +24,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
@@ -41,7 +43,7 @@ type Engine struct {
 	found      []transport.ShardState // of the logs, as this start found them
 	shards     []*replica.Replica     // by ShardID - 1
 	registries watch.Shards           // of shards
-	keeper     *keeper
+	keeper     *keeper.Keeper
 	purger     *replica.Purger
 
 	schemePanics <-chan schemePanic // to be logged
@@ -72,7 +74,7 @@ type Engine struct {
 // run starts the node's loops; Close stops them.
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
-	e.loops.Go(func() { e.keeper.loop(e.stop) })
+	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	for _, m := range e.shards {
 		e.loops.Go(m.Outbox.Loop)
 		e.loops.Go(func() { m.ExpireLoop(e.stop, e.done) })
@@ -106,7 +108,7 @@ func (e *Engine) finish(why, cause error) {
 		for _, m := range e.shards {
 			m.Outbox.Close(why)
 		}
-		e.keeper.close(why)
+		e.keeper.Close(why)
 		e.end.Lock()
 		e.end.err = cause
 		e.end.Unlock()
@@ -255,11 +257,11 @@ func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...t
 }
 
 // session adds to a session's life what reads for it.
-func (e *Engine) session(k *kept, err error) (*Session, error) {
+func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Session{kept: k, engine: e}, nil
+	return &Session{Session: k, engine: e}, nil
 }
 
 // Resume attaches a remote client's session to this node, also if it is attached here already, with a timeout within the configured
@@ -327,7 +329,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
 		defer cancel()
 	}
-	err := e.keeper.closeAll(ctx)
+	err := e.keeper.CloseAll(ctx)
 	e.handOver(ctx)
 	return errors.Join(err, e.Close())
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
@@ -24,4 +25,8 @@ var (
 	ErrSessionClosed  = outbox.ErrSessionClosed
 	ErrSessionMoved   = outbox.ErrSessionMoved
 	ErrClosed         = outbox.ErrClosed
+	ErrSuspended      = keeper.ErrSuspended
+	ErrDeleted        = keeper.ErrDeleted
+	ErrReleased       = keeper.ErrReleased
+	ErrTooLarge       = keeper.ErrTooLarge
 )

@@ -15,6 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A watchman is a node that may lead and measures silences, with a log whose commits take a while.
@@ -141,7 +143,7 @@ func TestMemberThatBeatsNeverExpires(t *testing.T) {
 		m := w.joined(2, 1)
 		id := m.open(timeout)
 		for range 30 {
-			w.watch(timeout / beatsPerTimeout)
+			w.watch(timeout / keeper.BeatsPerTimeout)
 			if len(w.onWay) > 0 {
 				t.Fatal("its silence was measured")
 			}

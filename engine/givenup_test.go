@@ -9,6 +9,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // B4.4: the ctx of Submit bounds how long a transaction may wait to be accepted. It does not end the
@@ -26,7 +28,7 @@ func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 		}
 		n.apply(first...)
 		n.apply(n.wantRequests("create /queued")...)
-		for _, p := range []Pending{sent, queued} {
+		for _, p := range []keeper.Pending{sent, queued} {
 			if err := outcome(p); err != nil {
 				t.Fatalf("outcome %v of what was applied", err)
 			}
@@ -40,7 +42,7 @@ func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
 		n.log.Refuse(enginetest.ErrRefused)
 		n.log.OnNextPropose(func() {
 			n.log.OnNextPropose(nil)
-			n.pipe.AbandonSent(outbox.ErrUnknownOutcome, s.owner)
+			n.pipe.AbandonSent(outbox.ErrUnknownOutcome, s.Owner)
 		})
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
 		if err := outcome(p); err != outbox.ErrUnknownOutcome {

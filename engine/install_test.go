@@ -18,6 +18,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
@@ -144,7 +146,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 				if c.mode == watch.Once {
 					modes = append(modes, watch.Persistent)
 				}
-				var watches []*Watch
+				var watches []*keeper.Watch
 				for _, mode := range modes {
 					w, err := s.Watch(c.path, mode, "")
 					if err != nil {
@@ -169,7 +171,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 }
 
 // afterGap says what an install did to a watch.
-func afterGap(w *Watch, zxid tree.Zxid) string {
+func afterGap(w *keeper.Watch, zxid tree.Zxid) string {
 	select {
 	case e, ok := <-w.Events():
 		var gap *watch.GapError
@@ -313,7 +315,7 @@ func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
 func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
-		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
+		heir := s.Claim(t.Context(), []tree.Op{lingering("/q")}, &keeper.With{Inherits: true})
 		passed := n.wantRequests("create /q")
 		ahead.catchUp()
 		ahead.node.apply(passed...)
@@ -345,7 +347,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)
 		}
-		if err := deleted.Err(); !errors.Is(err, ErrDeleted) || !testkit.Closed(deleted.Done()) {
+		if err := deleted.Err(); !errors.Is(err, keeper.ErrDeleted) || !testkit.Closed(deleted.Done()) {
 			t.Errorf("a claim whose znode is another: %v", err)
 		}
 		if err := lost.Err(); !errors.Is(err, outbox.ErrSessionExpired) || !errors.Is(gone.Err(), outbox.ErrSessionExpired) {
@@ -376,14 +378,14 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		n.lead(enginetest.Other)
 		ahead.node.apply(n.log.Drain()...)
 		proved := false
-		own.OnTurn(func() { // when it is Connected again
+		own.OnStateChange(func() { // when it is Connected again
 			proved = true
-			if err := s.live(); err != outbox.ErrSessionExpired {
+			if err := s.Live(); err != outbox.ErrSessionExpired {
 				t.Errorf("the session that has ended is told %v", err)
 			}
 		})
 		ahead.install()
-		own.OnTurn(nil)
+		own.OnStateChange(nil)
 		if err := holdErr(waiting); !errors.Is(err, outbox.ErrSessionExpired) {
 			t.Errorf("hold: %v", err)
 		}
@@ -401,7 +403,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 		n.mkdir(s, "/a")
 		n.mkdir(s, "/b")
 		kept, lost := n.held(s, "/kept"), n.held(s, "/lost")
-		watches := make(map[string]*Watch)
+		watches := make(map[string]*keeper.Watch)
 		for _, path := range []string{"/a", "/b"} {
 			w, err := s.Watch(path, watch.Persistent, "")
 			if err != nil {
@@ -431,7 +433,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 				t.Errorf("the watch of %s: %q, want %q", path, got, want)
 			}
 		}
-		if kept.Err() != nil || lost.Err() != ErrDeleted || passed.Err() != outbox.ErrUnknownOutcome {
+		if kept.Err() != nil || lost.Err() != keeper.ErrDeleted || passed.Err() != outbox.ErrUnknownOutcome {
 			t.Errorf("claims: kept %v, lost %v, passed %v", kept.Err(), lost.Err(), passed.Err())
 		}
 		n.apply(n.wantRequests("release /passed")...)

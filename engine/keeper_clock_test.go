@@ -13,6 +13,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
@@ -23,13 +25,13 @@ var stops = map[string]func(c *enginetest.Clock, d time.Duration){"stopped": (*e
 func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 	questions := map[string]func(n *node, s *Session, c hold) bool{
 		"state":   func(n *node, s *Session, c hold) bool { st, _ := s.State(); return st == session.Suspended },
-		"claim":   func(n *node, s *Session, c hold) bool { return errors.Is(c.Err(), ErrSuspended) },
-		"hold":    func(n *node, s *Session, c hold) bool { return errors.Is(holdErr(c.Claim), ErrSuspended) },
-		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.Err() == ErrSuspended },
+		"claim":   func(n *node, s *Session, c hold) bool { return errors.Is(c.Err(), keeper.ErrSuspended) },
+		"hold":    func(n *node, s *Session, c hold) bool { return errors.Is(holdErr(c.Claim), keeper.ErrSuspended) },
+		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.Err() == keeper.ErrSuspended },
 		"done":    func(n *node, s *Session, c hold) bool { return testkit.Closed(c.Done()) },
 		"guard": func(n *node, s *Session, c hold) bool {
-			_, err := new(With).Guard(s.kept, c.turn)
-			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, ErrSuspended)
+			_, err := new(keeper.With).Guard(s.Session, c.turn)
+			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, keeper.ErrSuspended)
 		},
 	}
 	for name, lost := range questions {
@@ -43,7 +45,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 					if !lost(n, s, c) {
 						t.Fatal("the first question is not answered lost")
 					}
-					if !testkit.Closed(c.Done()) || !errors.Is(cause(c.turn.Context()), ErrSuspended) {
+					if !testkit.Closed(c.Done()) || !errors.Is(cause(c.turn.Context()), keeper.ErrSuspended) {
 						t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
 					}
 				})
@@ -94,7 +96,7 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 		n.fake.Pause(4*time.Second + time.Millisecond)
 		n.apply(beat[0])
 		n.wantState(s, session.Connected)
-		if err := c.Err(); !errors.Is(err, ErrSuspended) {
+		if err := c.Err(); !errors.Is(err, keeper.ErrSuspended) {
 			t.Fatalf("the claim ended with %v", err)
 		}
 		if !testkit.Closed(changed) {
@@ -144,7 +146,7 @@ func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 				c := n.held(s, "/q")
 				n.fake.Step(step)
 				n.wantState(s, session.Suspended)
-				if !errors.Is(c.Err(), ErrSuspended) {
+				if !errors.Is(c.Err(), keeper.ErrSuspended) {
 					t.Fatalf("the claim goes on: %v", c.Err())
 				}
 				release := n.wantRequests("release /q")
@@ -223,7 +225,7 @@ func TestClockSetWhileASessionIsOpenedSuspendsIt(t *testing.T) {
 		n.fake.Step(time.Hour)
 		n.apply(ps...)
 		n.wantState(s, session.Suspended)
-		n.run(testTimeout / beatsPerTimeout)
+		n.run(testTimeout / keeper.BeatsPerTimeout)
 		n.wantState(s, session.Connected)
 	})
 }

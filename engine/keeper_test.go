@@ -18,6 +18,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
@@ -97,7 +99,7 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 		if err := holdErr(waits); err != nil {
 			t.Fatalf("a claim that waited cannot be held: %v", err)
 		}
-		if err := holdErr(held.Claim); !errors.Is(err, ErrSuspended) {
+		if err := holdErr(held.Claim); !errors.Is(err, keeper.ErrSuspended) {
 			t.Fatalf("an ended claim is held again: %v", err)
 		}
 	})
@@ -159,7 +161,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 		until time.Duration // the newest batch was sent by then
 		sent  int           // batches
 	}{
-		"idle":               {0, testTimeout / beatsPerTimeout, 1}, // a beat before the first was missed
+		"idle":               {0, testTimeout / keeper.BeatsPerTimeout, 1}, // a beat before the first was missed
 		"one asks":           {1, 0, 1},
 		"a batch can be had": {outbox.SecondBatchMin, time.Second / 10, outbox.InflightMax},
 	} {
@@ -334,7 +336,7 @@ func TestBusyNodeSendsNoBeats(t *testing.T) {
 				t.Fatalf("%d batches for one request", len(ps))
 			}
 			n.apply(ps...)
-			enginetest.Pass(testTimeout/beatsPerTimeout - time.Millisecond)
+			enginetest.Pass(testTimeout/keeper.BeatsPerTimeout - time.Millisecond)
 		}
 	})
 }
@@ -399,7 +401,7 @@ func TestSessionOfAnOpenerThatGaveUpIsClosed(t *testing.T) {
 		n.apply(open[0])
 		id := tableOf(n.shard).Sessions(enginetest.Member)[0].ID
 		n.apply(n.wantRequests(fmt.Sprint("close ", id))...)
-		if len(tableOf(n.shard).Sessions(enginetest.Member)) > 0 || n.keeper.pulse() != 0 {
+		if len(tableOf(n.shard).Sessions(enginetest.Member)) > 0 || n.keeper.BeatInterval() != 0 {
 			t.Fatal("the session is still there")
 		}
 	})
@@ -555,7 +557,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 			defer close(ended)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if err := n.keeper.closeAll(ctx); err != nil {
+			if err := n.keeper.CloseAll(ctx); err != nil {
 				t.Error(err)
 			}
 		}()

@@ -16,6 +16,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 const lingerTime = 30 * time.Second
@@ -69,7 +71,7 @@ func (n *node) left(s *Session, paths []string, lingers bool) {
 		if n.exists(n.on(m.Shard, 1)) {
 			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", m.Shard)
 		}
-		if owned := tableOf(m).Ephemerals(s.id); len(owned) > 0 {
+		if owned := tableOf(m).Ephemerals(s.ID()); len(owned) > 0 {
 			n.t.Errorf("shard %d: the session still owns %v", m.Shard, owned)
 		}
 		if err := tableOf(m).Verify(); err != nil {
@@ -115,7 +117,7 @@ func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 			n.commit()
 		}},
 		"its node shuts down": {false, func(n *node, _ *Session) {
-			go n.keeper.closeAll(context.Background())
+			go n.keeper.CloseAll(context.Background())
 			n.commit()
 		}},
 		"its owner closes it when the log has expired it": {true, func(n *node, s *Session) {
@@ -176,7 +178,7 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		for _, m := range n.shards[1:] {
 			n.applyOn(m.Shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
 		}
-		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.id {
+		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.ID() {
 			t.Fatalf("it has ended at home: %+v", stat)
 		}
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
@@ -225,7 +227,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				go given.Release()
 				between.turn.End() // and its claim stays, for another turn
 				n.commit()
-				guard, err := new(With).Guard(s.kept, held.turn)
+				guard, err := new(keeper.With).Guard(s.Session, held.turn)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +238,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				n.commit()
 				n.wantState(s, session.Connected)
 				stat, ok := n.at(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim))
-				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), ErrSuspended) {
+				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), keeper.ErrSuspended) {
 					t.Errorf("what was held is %+v, %v", stat, held.Err())
 				}
 				if n.exists(pathOf(given.Claim)) || n.exists(pathOf(between.Claim)) {
@@ -278,7 +280,7 @@ func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 	})
 }
 
-func (n *node) claimToLinger(s *Session, path string) *Claim {
+func (n *node) claimToLinger(s *Session, path string) *keeper.Claim {
 	n.t.Helper()
 	c := s.Claim(n.t.Context(), []tree.Op{lingering(path)}, nil)
 	n.commit()
@@ -301,29 +303,29 @@ func (n *node) heldToLinger(s *Session, path string) hold {
 // An heir of what was lost has the same to lose until it is held: whatever ends it before is a loss, whether or not its outcome is known, and also
 // if that is the close of its session. Before its transaction is sent nothing becomes of it.
 func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
-	inherit := func(n *node, s *Session) *Claim {
-		return s.Claim(n.t.Context(), []tree.Op{lingering("/q")}, &With{Inherits: true})
+	inherit := func(n *node, s *Session) *keeper.Claim {
+		return s.Claim(n.t.Context(), []tree.Op{lingering("/q")}, &keeper.With{Inherits: true})
 	}
-	created := func(n *node, s *Session) (*Claim, func()) {
+	created := func(n *node, s *Session) (*keeper.Claim, func()) {
 		c := inherit(n, s)
 		n.commit()
 		return c, func() {}
 	}
 	for name, c := range map[string]struct {
-		claim   func(n *node, s *Session) (c *Claim, send func())
+		claim   func(n *node, s *Session) (c *keeper.Claim, send func())
 		lingers bool
 	}{
 		"created": {created, true},
-		"on its way": {func(n *node, s *Session) (*Claim, func()) {
+		"on its way": {func(n *node, s *Session) (*keeper.Claim, func()) {
 			c := inherit(n, s)
 			_, ps := n.requests()
 			return c, func() { n.apply(ps...) }
 		}, true},
-		"not sent": {func(n *node, s *Session) (*Claim, func()) {
+		"not sent": {func(n *node, s *Session) (*keeper.Claim, func()) {
 			n.lead(0)
 			return inherit(n, s), func() { n.lead(enginetest.Other) }
 		}, false},
-		"held": {func(n *node, s *Session) (*Claim, func()) {
+		"held": {func(n *node, s *Session) (*keeper.Claim, func()) {
 			c, send := created(n, s)
 			if _, err := c.Hold(false); err != nil {
 				n.t.Error(err)
@@ -339,7 +341,7 @@ func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 					if how != "its session closed" {
 						go claim.Release()
 						<-claim.Done()
-						if err := claim.Err(); !errors.Is(err, ErrReleased) {
+						if err := claim.Err(); !errors.Is(err, keeper.ErrReleased) {
 							t.Errorf("given up: %v", err)
 						}
 					}
@@ -365,7 +367,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 	// lose returns an entry of the log in which the session loses the znode.
 	lose := func(n *node, s *Session, path string) []*enginetest.Proposal {
 		stat, _ := n.tree().Exists(path)
-		n.pipe.QueueEnd(outbox.NewCall(s.owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: stat.Czxid, Lost: true}))
+		n.pipe.QueueEnd(outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.ID(), Path: path, Czxid: stat.Czxid, Lost: true}))
 		n.pipe.Pump()
 		return n.log.Drain()
 	}
@@ -379,7 +381,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		var seen tree.SessionID
 		n.tells(c, func() { seen = owner(n) })
 		n.apply(lose(n, s, "/q")...)
-		if seen != s.id || c.Err() != ErrDeleted {
+		if seen != s.ID() || c.Err() != keeper.ErrDeleted {
 			t.Errorf("told while it was session %d's, %v", seen, c.Err())
 		}
 	})
@@ -392,7 +394,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		ahead.node.apply(lose(n, s, "/q")...)
 		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
-		if seen != s.id || c.Err() != ErrDeleted || owner(n) != 0 {
+		if seen != s.ID() || c.Err() != keeper.ErrDeleted || owner(n) != 0 {
 			t.Errorf("by a snapshot: told while it was session %d's, %v", seen, c.Err())
 		}
 	})
@@ -412,7 +414,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.expire(s.id)
+		r.expire(s.ID())
 		r.want("e")
 		r.after(lingerTime - time.Second)()
 		r.want("e")
@@ -454,7 +456,7 @@ func TestLoseIsNothingToAskFor(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if stat, _ := n.tree().Exists("/e"); stat.EphemeralOwner != s.id || n.exists("/x") {
+		if stat, _ := n.tree().Exists("/e"); stat.EphemeralOwner != s.ID() || n.exists("/x") {
 			t.Errorf("it is %+v", stat)
 		}
 	})

@@ -39,7 +39,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				if err := read(gone); err != outbox.ErrSessionClosed {
 					t.Errorf("it is told %v", err)
 				}
-				if late.live() != nil {
+				if late.Live() != nil {
 					t.Fatal("a read has ended another session")
 				}
 				if _, err := n.WatchRemotely(0).Arm("/", watch.Data, func() bool { return read(gone) == nil }); err != nil {
@@ -71,7 +71,7 @@ func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes, release := make(chan struct{}), make(chan struct{})
-	busy.OnTurn(func() { close(changes); <-release }) // under the keeper's lock
+	busy.OnStateChange(func() { close(changes); <-release }) // under the keeper's lock
 	go busy.Close()
 	<-changes
 	done := make(chan struct{})

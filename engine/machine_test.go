@@ -22,6 +22,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A member is another node as a machine sees it: what it registers and the batches it sends.
@@ -356,7 +358,7 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 		create := func(scheme, id string) error {
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/n-", Mode: tree.Sequential, ACL: []tree.ACL{{Perms: 31, Scheme: scheme, ID: id}}}})
 			n.commit()
-			return Single(outcome(p))
+			return keeper.Single(outcome(p))
 		}
 		n.applyCommand(register(2, "ip"))
 		if err := create("ip", "10.0.0.1"); err != nil {
@@ -391,7 +393,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 		create := func(path string) error {
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path}})
 			n.commit()
-			return Single(outcome(p))
+			return keeper.Single(outcome(p))
 		}
 		n.cfg.MaxTreeSize = 1
 		if err := create("/a"); err != nil {
@@ -420,7 +422,7 @@ func (n *node) silence() {
 }
 
 // waitsForItsTurn returns a claim of a session that is due, with more before it than one entry removes.
-func (n *node) waitsForItsTurn() *Claim {
+func (n *node) waitsForItsTurn() *keeper.Claim {
 	first, s := n.open(testTimeout), n.open(testTimeout)
 	var ops []tree.Op
 	n.shard.Portion = 3
@@ -535,7 +537,7 @@ func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 		claimed := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: long, Mode: tree.EphemeralSequential}}, nil)
 		n.commit()
 		for what, err := range map[string]error{"submit": outcome(submitted), "claim": claimed.Err(), "node": n.disk.Err()} {
-			if what != "node" && !errors.Is(err, ErrTooLarge) || what == "node" && err != nil {
+			if what != "node" && !errors.Is(err, keeper.ErrTooLarge) || what == "node" && err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -554,7 +556,7 @@ func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
 		op := create("/a")
 		op.Data = make([]byte, n.cfg.requestBytesMax())
 		p := s.Submit(t.Context(), []tree.Op{op})
-		if _, err := p.Result(); !errors.Is(err, ErrTooLarge) {
+		if _, err := p.Result(); !errors.Is(err, keeper.ErrTooLarge) {
 			t.Fatal(err)
 		}
 		n.wantRequests()

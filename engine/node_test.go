@@ -21,6 +21,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -97,7 +99,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 	n.shard = e.home()
 	n.pipe = n.shard.Outbox
 	e.purger = replica.NewPurger(e.shards, n.log, e.cfg.Member, e.log)
-	e.loops.Go(func() { e.keeper.loop(e.stop) })
+	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil && !n.fails {
 			t.Errorf("the node failed: %v", err)
@@ -236,7 +238,7 @@ func (n *node) mkdir(s *Session, path string) {
 }
 
 // claim returns a claim whose znode exists.
-func (n *node) claim(s *Session, path string) *Claim {
+func (n *node) claim(s *Session, path string) *keeper.Claim {
 	n.t.Helper()
 	c := s.Claim(n.t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral}}, nil)
 	n.commit()
@@ -248,8 +250,8 @@ func (n *node) claim(s *Session, path string) *Claim {
 
 // A hold is a claim with its turn.
 type hold struct {
-	*Claim
-	turn *Turn
+	*keeper.Claim
+	turn *keeper.Tenure
 }
 
 func (n *node) held(s *Session, path string) hold {
@@ -263,7 +265,7 @@ func (n *node) held(s *Session, path string) hold {
 }
 
 // holdErr is the error of Hold.
-func holdErr(c *Claim) error {
+func holdErr(c *keeper.Claim) error {
 	_, err := c.Hold(false)
 	return err
 }
@@ -291,7 +293,7 @@ func (n *node) wantState(s *Session, want session.State) {
 }
 
 // outcome is the error of a request that has an outcome.
-func outcome(p Pending) error {
+func outcome(p keeper.Pending) error {
 	if !p.Known() {
 		return errors.New("waiting")
 	}
@@ -308,7 +310,7 @@ func callOutcome(c *outbox.Call) error {
 }
 
 // pathOf returns the path of the claim's first znode.
-func pathOf(c *Claim) string {
+func pathOf(c *keeper.Claim) string {
 	results, _ := c.Created(context.Background())
 	return results[0].Path
 }

@@ -179,14 +179,14 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 		}
 		go s.Close()
 		n.commit()
-		if due := tableOf(other).DueLen(); due != 0 || tableOf(other).Owns(s.id) != 5 {
-			t.Fatalf("%d sessions are due, %d znodes are left", due, tableOf(other).Owns(s.id))
+		if due := tableOf(other).DueLen(); due != 0 || tableOf(other).Owns(s.ID()) != 5 {
+			t.Fatalf("%d sessions are due, %d znodes are left", due, tableOf(other).Owns(s.ID()))
 		}
 		for range 5 {
 			n.carryOn()
 		}
 		n.carry()
-		if err := tableOf(other).Introduce(s.id, testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
+		if err := tableOf(other).Introduce(s.ID(), testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
 			t.Errorf("a late admit: %v", err)
 		}
 	})
@@ -287,7 +287,7 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 					}
 				}
 				for _, m := range n.shards {
-					if _, there := tableOf(m).Get(s.id); there {
+					if _, there := tableOf(m).Get(s.ID()); there {
 						t.Errorf("shard %d knows it still", m.Shard)
 					}
 				}

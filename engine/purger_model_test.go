@@ -321,14 +321,14 @@ func (m *purgeModel) count(table *session.Table, c command.Command) {
 
 // lives reports whether nobody has decided a session's end: not its owner, and not the log of the home shard.
 func (m *purgeModel) lives(u *purgeUser) bool {
-	return u.start == m.start && !u.closing && u.s.live() == nil && tableOf(m.other.shard).Usable(u.s.id, enginetest.Member) == nil
+	return u.start == m.start && !u.closing && u.s.Live() == nil && tableOf(m.other.shard).Usable(u.s.ID(), enginetest.Member) == nil
 }
 
 // checkLive looks whether a session that lives has on its own member what it was told to have.
 func (m *purgeModel) checkLive() {
 	for _, c := range m.calls {
 		if c.done && c.told == nil && m.lives(c.user) && !m.owner.exists(c.path) {
-			m.t.Fatalf("%s of session %d is gone, which lives", c.path, c.user.s.id)
+			m.t.Fatalf("%s of session %d is gone, which lives", c.path, c.user.s.ID())
 		}
 	}
 }
@@ -386,7 +386,7 @@ func (m *purgeModel) check() {
 		want := m.want(c)
 		for n := range m.applied {
 			if n.exists(c.path) != want {
-				m.t.Errorf("member %d has %s of session %d, lost: %v: %v, want %v", n.cfg.Member, c.path, c.user.s.id, m.lost[c.user.s.id], !want, want)
+				m.t.Errorf("member %d has %s of session %d, lost: %v: %v, want %v", n.cfg.Member, c.path, c.user.s.ID(), m.lost[c.user.s.ID()], !want, want)
 			}
 		}
 	}
@@ -398,10 +398,10 @@ func (m *purgeModel) want(c *purgeCall) bool {
 	if m.lives(c.user) || !c.real || !c.lingers {
 		return c.real && m.lives(c.user)
 	}
-	lost, knew := m.lost[c.user.s.id], "lost"
+	lost, knew := m.lost[c.user.s.ID()], "lost"
 	switch {
 	case c.shard == command.HomeShard:
-	case lost && c.user.closing, !lost && m.started[c.user.s.id]:
+	case lost && c.user.closing, !lost && m.started[c.user.s.ID()]:
 		// The shard may have heard of the close that came too late at home, or of the next start of the member before the close. It is
 		// as it is there, and the same on all members.
 		lost, knew = m.other.exists(c.path), "either"

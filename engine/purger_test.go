@@ -42,7 +42,7 @@ func (n *node) own(s *Session, path string) {
 
 // told is the entry that tells a shard of a session's end at home.
 func told(s *Session, z tree.Zxid) command.Command {
-	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.id, Former: []session.Incarnation{{Member: enginetest.Member, Start: enginetest.Origin().Start}}, Zxid: z}}}
+	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.ID(), Former: []session.Incarnation{{Member: enginetest.Member, Start: enginetest.Origin().Start}}, Zxid: z}}}
 }
 
 // The end of a session is known from another shard before this node has applied it at home: what it has on its way at home may be

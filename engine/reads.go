@@ -11,19 +11,21 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node. Its life is the
 // keeper's; its reads are here. Its methods may be called by any number of goroutines.
 type Session struct {
-	*kept
+	*keeper.Session
 	engine *Engine
 
 	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
 }
 
 // reader is this node's replica as the session may see it.
-func (s *Session) reader() reader { return reader{engine: s.engine, who: s.identities()} }
+func (s *Session) reader() reader { return reader{engine: s.engine, who: s.Identities()} }
 
 // view is this node's replica of what holds a path, as the session may see it.
 func (s *Session) view(path string) tree.View { return s.reader().view(path) }
@@ -34,7 +36,7 @@ func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 	data, stat, err := s.reader().Get(path)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
 	return data, stat, err
@@ -43,7 +45,7 @@ func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 // Exists returns the Stat of a znode and whether there is one.
 func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	stat, ok, err := s.reader().Exists(path)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return tree.Stat{}, false, err
 	}
 	return stat, ok, err
@@ -52,7 +54,7 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 // ACL returns a znode's ACL and its Stat, both of one version.
 func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	acl, stat, err := s.reader().ACL(path)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
 	return acl, stat, err
@@ -61,7 +63,7 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 // Children returns the sorted names of a znode's children and its Stat, both of one version.
 func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
 	names, stat, err = s.reader().Children(path)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return nil, tree.Stat{}, err
 	}
 	return names, stat, err
@@ -70,7 +72,7 @@ func (s *Session) Children(path string) (names []string, stat tree.Stat, err err
 // Descendants counts the znodes below one.
 func (s *Session) Descendants(path string) (n int, err error) {
 	n, err = s.reader().Descendants(path)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return 0, err
 	}
 	return n, err
@@ -79,19 +81,19 @@ func (s *Session) Descendants(path string) (n int, err error) {
 // Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
 // at an entry.
 func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return nil, err // without waiting
 	}
 	var all []string
 	for _, m := range s.engine.shards {
-		if s.owner.Known(m.Shard) { // another has nothing of the session
-			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.id)...) })
+		if s.Owner.Known(m.Shard) { // another has nothing of the session
+			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.Id)...) })
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(path string) bool { return !strings.HasPrefix(path, prefix) })
@@ -103,7 +105,7 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 // on, or that a remote client of it is connected to. It returns ErrNoSession for one that there is not, or whose end is decided. It waits
 // for a machine that is at an entry.
 func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, error) {
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return 0, err // without waiting
 	}
 	var m MemberID
@@ -115,7 +117,7 @@ func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, erro
 	if err == nil && m == 0 {
 		err = ErrNoSession
 	}
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return 0, err
 	}
 	return m, err
@@ -128,7 +130,7 @@ func (s *Session) Before(path string, match ...string) (string, bool, error) {
 		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
 	}
 	name, ok, err := s.view(path).Before(path, match...)
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return "", false, err
 	}
 	return name, ok, err
@@ -137,7 +139,7 @@ func (s *Session) Before(path string, match ...string) (string, bool, error) {
 // Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
 // returns the zxid that its reads show at least; or on all of them if its znode is on all, and returns zero.
 func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
-	if err := s.kept.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return 0, err
 	}
 	wait := func(m *replica.Replica) error { return s.engine.barrier(ctx, m.Shard) }
@@ -145,19 +147,19 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 		if err := s.engine.eachShard(wait); err != nil {
 			return 0, err
 		}
-		return 0, s.kept.live()
+		return 0, s.Live()
 	}
 	m := s.engine.at(path)
 	if err := wait(m); err != nil {
 		return 0, err
 	}
 	z := m.Tree().Visible()
-	return z, s.kept.live()
+	return z, s.Live()
 }
 
 // Watch arms a watch, which ends with the session. Its events have paths below root.
-func (s *Session) Watch(path string, mode watch.Mode, root string) (*Watch, error) {
-	if err := s.kept.live(); err != nil {
+func (s *Session) Watch(path string, mode watch.Mode, root string) (*keeper.Watch, error) {
+	if err := s.Live(); err != nil {
 		return nil, err
 	}
 	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A remote model is a team whose members 1 and 2 crash, start again, and are cut off one way or both for a while, and clients that wander
@@ -178,7 +180,7 @@ func (m *remoteModel) call() {
 	s := c.s
 	go func() {
 		_, err := s.Submit(m.t.Context(), []tree.Op{ephemeral(call.path)}).Result()
-		m.tell(func() { call.told, call.done = Single(err), true })
+		m.tell(func() { call.told, call.done = keeper.Single(err), true })
 	}()
 	synctest.Wait()
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Every member can tell which one speaks for a session, for as long as its end is not decided.
@@ -160,7 +162,7 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		ops := []tree.Op{create("/late")}
-		w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: ops})
+		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: ops})
 		next := m.resume(1, s)
 		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
@@ -196,7 +198,7 @@ func TestRestartKeepsRemoteSessions(t *testing.T) {
 		back, away = m.resume(1, back), m.resume(2, away)
 		for time.Since(started) < testTimeout {
 			m.wantThere(true, "/stays")
-			m.chat(remoteTickMin, back, away)
+			m.chat(keeper.RemoteTickMin, back, away)
 		}
 		m.chat(testTimeout, back, away)
 		m.wantThere(false, "/stays")
@@ -253,7 +255,7 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 		m.elect(3)
 		for time.Since(died) < testTimeout {
 			m.wantThere(true, "/stays")
-			m.chat(remoteTickMin, moves)
+			m.chat(keeper.RemoteTickMin, moves)
 		}
 		m.chat(testTimeout, moves) // a leader change loses a step of silence
 		m.wantThere(false, "/stays")
@@ -280,7 +282,7 @@ func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 		n := m.nodes[1]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := await(m, func() (int, error) { return 0, n.keeper.closeAll(ctx) }); err != nil {
+		if _, err := await(m, func() (int, error) { return 0, n.keeper.CloseAll(ctx) }); err != nil {
 			t.Fatal(err)
 		}
 		m.wantThere(false, "/own")
@@ -361,7 +363,7 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 		m.mustCreate(s, paths...)
 		next := m.resume(2, s)
 		for id := range ShardID(3) {
-			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.attached() {
+			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.Attached() {
 				t.Errorf("Resume has returned, and shard %d has %+v", id+1, r)
 			}
 		}
@@ -438,12 +440,12 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 			if _, _, err := s.Get(dirs[1]); err != tree.ErrNoAuth {
 				t.Fatalf("read before: %v", err)
 			}
-			var before, after []Pending
+			var before, after []keeper.Pending
 			for _, dir := range dirs {
 				before = append(before, s.Submit(t.Context(), []tree.Op{set(dir)}))
 			}
 			identified := make(chan error, 1)
-			go func() { identified <- s.Identify(t.Context(), alice) }()
+			go func() { identified <- s.SetIdentities(t.Context(), alice) }()
 			synctest.Wait()
 			for _, dir := range dirs {
 				after = append(after, s.Submit(t.Context(), []tree.Op{set(dir)}))
@@ -453,7 +455,7 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range dirs {
-				if err := Single(outcome(before[i])); err != tree.ErrNoAuth {
+				if err := keeper.Single(outcome(before[i])); err != tree.ErrNoAuth {
 					t.Errorf("fresh %v, shard %d, before: %v", fresh, i+1, err)
 				}
 				if err := outcome(after[i]); err != nil {
@@ -471,10 +473,10 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 				}
 				if _, err := await(m, func() ([]tree.Result, error) {
 					return next.Submit(t.Context(), []tree.Op{set(dirs[1])}).Result()
-				}); Single(err) != tree.ErrNoAuth {
+				}); keeper.Single(err) != tree.ErrNoAuth {
 					t.Errorf("write after the move: %v", err)
 				}
-				if err := s.Identify(t.Context(), alice); err != outbox.ErrSessionMoved {
+				if err := s.SetIdentities(t.Context(), alice); err != outbox.ErrSessionMoved {
 					t.Errorf("identify of the former connection: %v", err)
 				}
 			}
@@ -487,7 +489,7 @@ func TestLateIdentifyChangesNothing(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		n := m.nodes[1]
-		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.attached(), Identities: []tree.Identity{alice}})
+		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.Attached(), Identities: []tree.Identity{alice}})
 		next := m.resume(1, s)
 		if _, err := n.pipe.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
@@ -506,7 +508,7 @@ func TestInProcessSessionIsNoRemoteOne(t *testing.T) {
 		if s.Password() != [16]byte{} {
 			t.Error("it has a password to tell")
 		}
-		if err := s.Identify(t.Context(), alice); err == nil {
+		if err := s.SetIdentities(t.Context(), alice); err == nil {
 			t.Error("it may be somebody else")
 		}
 	})
@@ -518,7 +520,7 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 		s := m.open(1)
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/c", Mode: tree.Ephemeral}}, nil)
 		m.commit()
-		if err := holdErr(c); err != ErrSuspended {
+		if err := holdErr(c); err != keeper.ErrSuspended {
 			t.Errorf("hold: %v", err)
 		}
 		m.resume(2, s)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // RemoteWatches are the watches of one connection of ZooKeeper's protocol, on all shards. They are nobody's but the connection's: no
@@ -21,13 +23,13 @@ type RemoteWatches struct {
 // that may wait; see watch.NewClient.
 func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
 	w := &RemoteWatches{engine: e}
-	w.Identify(who...)
+	w.SetIdentities(who...)
 	w.Client = watch.NewClient(&e.registries, limit, w.mayRead)
 	return w
 }
 
-// Identify says what the connection has shown to be from now on. What it is told of is judged by that.
-func (w *RemoteWatches) Identify(who ...tree.Identity) { w.who.Store(&who) }
+// SetIdentities says what the connection has shown to be from now on. What it is told of is judged by that.
+func (w *RemoteWatches) SetIdentities(who ...tree.Identity) { w.who.Store(&who) }
 
 // mayRead asks no shard in particular: all judge ACLs by the same schemes.
 func (w *RemoteWatches) mayRead(acl []tree.ACL) bool { return w.view(rootPath).MayRead(acl) }
@@ -74,7 +76,7 @@ func (w *RemoteWatches) Here() watch.Place {
 
 // Behind is the place of a write's answer: after the events of what was applied before it and of itself, and before those of what came
 // later. With several shards, whose zxids do not compare, and of a write that was never applied, it is Here.
-func (w *RemoteWatches) Behind(p Pending) watch.Place {
+func (w *RemoteWatches) Behind(p keeper.Pending) watch.Place {
 	z := p.Zxid()
 	if len(w.engine.shards) > 1 || z == 0 {
 		return w.Here()

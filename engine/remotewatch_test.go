@@ -184,13 +184,13 @@ func TestRemoteWatches_AreToldWhatTheyMayRead(t *testing.T) {
 		if _, err := w.Arm("/a", watch.Persistent, nil); err != nil {
 			t.Fatal(err)
 		}
-		w.Identify(alice)
+		w.SetIdentities(alice)
 		n.write(s, set("/a"))
 		wantSent(t, w, "NodeDataChanged /a")
 		if _, _, _, err := w.Get("/a"); err != nil {
 			t.Errorf("reading as another: %v", err)
 		}
-		w.Identify()
+		w.SetIdentities()
 		n.write(s, set("/a"))
 		wantSent(t, w)
 	})

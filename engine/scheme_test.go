@@ -14,6 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // brittle is a scheme that panics at what it does not expect.
@@ -33,7 +35,7 @@ func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 			s := n.open(testTimeout, who...)
 			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: path, ACL: []tree.ACL{{Perms: tree.PermsAll, Scheme: scheme, ID: id}}}})
 			n.commit()
-			return Single(outcome(p))
+			return keeper.Single(outcome(p))
 		}
 		short := tree.Identity{Scheme: "brittle", ID: "a"}
 		if err := create("/valid", "brittle", "a"); !errors.Is(err, tree.ErrInvalidACL) {

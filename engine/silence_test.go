@@ -16,6 +16,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
@@ -70,7 +72,7 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 					synctest.Wait()
 				}
 				// The close is queued while the former attachment is all that this node knows.
-				former.pipe.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Attached: s.attached(), Lost: true}))
+				former.pipe.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Attached: s.Attached(), Lost: true}))
 				former.pipe.Pump()
 				m.commit()
 				m.deaf[former] = false
@@ -91,12 +93,12 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 		quiet.Heard()
 		heard := time.Now()
 		for quiet.Err() == nil && time.Since(heard) < 2*testTimeout {
-			m.chat(remoteTickMin/2, loud)
+			m.chat(keeper.RemoteTickMin/2, loud)
 			if quiet.Err() == nil {
 				m.wantThere(true, "/quiet")
 			}
 		}
-		if took := time.Since(heard); took < testTimeout || took > testTimeout+3*remoteTickMin {
+		if took := time.Since(heard); took < testTimeout || took > testTimeout+3*keeper.RemoteTickMin {
 			t.Fatalf("closed after %v, timeout %v", took, testTimeout)
 		}
 		wantEnd(t, quiet, outbox.ErrSessionExpired)
@@ -135,13 +137,13 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
-		m.run(2 * remoteTickMin)
+		m.run(2 * keeper.RemoteTickMin)
 		s.Busy(true)
-		m.run(testTimeout - 2*remoteTickMin)
+		m.run(testTimeout - 2*keeper.RemoteTickMin)
 		s.Busy(false)
-		m.run(testTimeout - remoteTickMin)
+		m.run(testTimeout - keeper.RemoteTickMin)
 		wantEnd(t, s, nil)
-		m.run(3 * remoteTickMin)
+		m.run(3 * keeper.RemoteTickMin)
 		wantEnd(t, s, outbox.ErrSessionExpired)
 	})
 }
@@ -161,7 +163,7 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 				t.Errorf("sent %+v", c)
 			}
 		}
-		if most := 3*beatsPerTimeout + 2; len(sent) > most {
+		if most := 3*keeper.BeatsPerTimeout + 2; len(sent) > most {
 			t.Errorf("%d entries in three timeouts, want at most %d", len(sent), most)
 		}
 		for _, s := range all {
@@ -173,23 +175,23 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 // G2: the node was stopped. Its clients' pings lie in its sockets; they are read before anybody is judged, and who says nothing then has been
 // silent for a tick at most. Also of a stop that is too short for the node to be Suspended.
 func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
-	for _, stop := range []time.Duration{3 * remoteTickMin, time.Second, time.Minute} {
+	for _, stop := range []time.Duration{3 * keeper.RemoteTickMin, time.Second, time.Minute} {
 		for _, left := range []time.Duration{1, 2, 5, 50} { // ticks
 			t.Run(fmt.Sprintf("stop=%v/left=%d", stop, left), func(t *testing.T) {
 				withTeam(t, 1, func(t *testing.T, m *team) {
 					s, silent := m.open(1), m.open(1)
 					m.mustCreate(s, "/e")
 					n := m.nodes[1]
-					for s.SilenceLeft() > left*remoteTickMin {
+					for s.SilenceLeft() > left*keeper.RemoteTickMin {
 						m.run(10 * time.Millisecond)
 					}
-					enginetest.Pass(remoteTickMin / 2)
+					enginetest.Pass(keeper.RemoteTickMin / 2)
 					n.fake.Pause(stop)
-					n.keeper.signal() // a tick comes before anything is read
+					n.keeper.Signal() // a tick comes before anything is read
 					synctest.Wait()
 					if left > 1 { // and the node is stopped again: this time it counts, as one
 						n.fake.Pause(stop)
-						n.keeper.signal()
+						n.keeper.Signal()
 						synctest.Wait()
 					}
 					wantEnd(t, s, nil)
@@ -217,14 +219,14 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		n.lead(0)
 		_, changed := stays.State()
 		var turns atomic.Int64
-		stays.OnTurn(func() { turns.Add(1) })
+		stays.OnStateChange(func() { turns.Add(1) })
 		wantTurn := func(state session.State) {
 			t.Helper()
 			if turns.Swap(0) == 0 || stays.Now() != state {
 				t.Errorf("told of no turn, or it is %v and not %v", stays.Now(), state)
 			}
 		}
-		m.run(testTimeout/suspendedParts + remoteTickMin)
+		m.run(testTimeout/keeper.SuspendedParts + keeper.RemoteTickMin)
 		n.wantState(stays, session.Suspended)
 		if !testkit.Closed(changed) {
 			t.Fatal("nobody is told")
@@ -242,9 +244,9 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		back := time.Now()
 		n.wantState(stays, session.Connected)
 		wantTurn(session.Connected)
-		for time.Since(back) < testTimeout-time.Second-remoteTickMin {
+		for time.Since(back) < testTimeout-time.Second-keeper.RemoteTickMin {
 			m.wantThere(true, "/stays")
-			m.chat(remoteTickMin, moves)
+			m.chat(keeper.RemoteTickMin, moves)
 		}
 		m.chat(testTimeout/2, moves)
 		wantEnd(t, stays, outbox.ErrSessionExpired)
@@ -371,15 +373,15 @@ func TestSilenceIsCountedWhileCommitsAreSlow(t *testing.T) {
 		i := 0
 		return func() time.Duration { i++; return all[i%len(all)] }
 	}
-	slack := 4 * remoteTick(time.Second)
+	slack := 4 * keeper.RemoteTick(time.Second)
 	for name, c := range map[string]struct {
 		latency func() time.Duration
 		most    time.Duration
 	}{
 		"a third of another's":         {always(400 * time.Millisecond), timeout + slack},
 		"its timeout of another's":     {always(1100 * time.Millisecond), timeout + slack},
-		"just below a third":           {always(timeout/suspendedParts - 50*time.Millisecond), 8*timeout + slack},
-		"a third":                      {always(timeout / suspendedParts), 4*timeout + slack},
+		"just below a third":           {always(timeout/keeper.SuspendedParts - 50*time.Millisecond), 8*timeout + slack},
+		"a third":                      {always(timeout / keeper.SuspendedParts), 4*timeout + slack},
 		"half":                         {always(timeout / 2), 4*timeout + slack},
 		"nearly all":                   {always(timeout - 100*time.Millisecond), 4*timeout + slack},
 		"more":                         {always(3 * timeout), 4*3*timeout + timeout + slack},
@@ -412,13 +414,13 @@ func TestSuspensionIsOfOneTimeout(t *testing.T) {
 		n.wantState(long, session.Connected)
 		n.lead(enginetest.Other)
 		for short.Err() == nil {
-			n.run(remoteTickMin)
+			n.run(keeper.RemoteTickMin)
 		}
 		if took := time.Since(opened); took > 4*time.Second {
 			t.Errorf("the short one ended after %v", took)
 		}
 		for long.Err() == nil && time.Since(opened) < time.Minute {
-			n.run(remoteTickMin)
+			n.run(keeper.RemoteTickMin)
 		}
 		if took := time.Since(opened); took < 30*time.Second || took > 31*time.Second {
 			t.Errorf("the long one ended after %v", took)
@@ -430,7 +432,7 @@ func TestSuspensionIsOfOneTimeout(t *testing.T) {
 // session is Suspended between any two beats, and of no ticks it would never end.
 func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 	least := SessionTimeoutFloor(time.Millisecond)
-	for _, timeout := range []time.Duration{least, 2*remoteTickMin - time.Millisecond} {
+	for _, timeout := range []time.Duration{least, 2*keeper.RemoteTickMin - time.Millisecond} {
 		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				n.cfg.MinSessionTimeout = timeout
@@ -440,7 +442,7 @@ func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 					n.run(10 * time.Millisecond)
 					n.wantState(s, session.Connected)
 				}
-				n.run(timeout + 3*remoteTickMin)
+				n.run(timeout + 3*keeper.RemoteTickMin)
 				wantEnd(t, s, outbox.ErrSessionExpired)
 			})
 		})
@@ -458,9 +460,9 @@ func TestOutageIsNobodysSilence(t *testing.T) {
 				until := time.Now().Add(outage)
 				n.outlive(s, outage+time.Second, func() time.Duration { return max(time.Until(until), 10*time.Millisecond) })
 				n.wantState(s, session.Connected)
-				n.run(testTimeout - time.Second - 2*remoteTickMin)
+				n.run(testTimeout - time.Second - 2*keeper.RemoteTickMin)
 				wantEnd(t, s, nil)
-				n.run(time.Second + 4*remoteTickMin)
+				n.run(time.Second + 4*keeper.RemoteTickMin)
 				wantEnd(t, s, outbox.ErrSessionExpired)
 			})
 		})

@@ -5,6 +5,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // The root and the parent of the quotas are on every shard, each with the children that belong there. What is said of them
@@ -73,7 +75,7 @@ func (e *Engine) watchedOn(path string, mode watch.Mode) int {
 }
 
 // watch arms a watch on every shard that has something of what it sees.
-func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) stream {
+func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) keeper.Stream {
 	at := e.watchedOn(path, mode)
 	if at == watch.Everywhere {
 		return watch.Join(e.registries.Registries, path, mode, who)

@@ -26,6 +26,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
@@ -279,10 +281,10 @@ func (e *Engine) newMachine(id ShardID, raft replica.Raft, node replica.Node, or
 	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
 	pipe := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
-		e.keeper = newKeeper(keeperOptions{node: callbacks{e}, clock: e.clock, requestTimeout: e.cfg.RequestTimeout,
-			requestBytesMax: e.cfg.requestBytesMax(), leastTimeout: e.cfg.MinSessionTimeout})
+		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
+			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout})
 	}
-	e.keeper.addShard(pipe)
+	e.keeper.AddOutbox(pipe)
 	m := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
 	e.shards = append(e.shards, m)

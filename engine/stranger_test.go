@@ -61,7 +61,7 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 			t.Fatalf("%d proposals are on their way", len(admit))
 		}
 		end := outbox.ErrSessionExpired // endLocked, but for its last line
-		s.owner.End(end)
+		s.Owner.End(end)
 		n.apply(admit...)
 		if err := outcome(p); err != end || n.exists(path) {
 			t.Errorf("it was told %v", err)

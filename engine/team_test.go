@@ -14,6 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
@@ -184,7 +186,7 @@ func (m *team) resume(at MemberID, s *Session, who ...tree.Identity) *Session {
 func (m *team) create(s *Session, path string) error {
 	m.t.Helper()
 	_, err := await(m, func() ([]tree.Result, error) { return s.Submit(m.t.Context(), []tree.Op{ephemeral(path)}).Result() })
-	return Single(err)
+	return keeper.Single(err)
 }
 
 func (m *team) mustCreate(s *Session, paths ...string) {

@@ -6,28 +6,32 @@ import (
 
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+
+	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // guarded is a transaction that a turn guards, as it is before it is submitted: its goroutine may be stopped there.
 type guarded struct {
 	session *Session
 	ops     []tree.Op
-	with    *With
+	with    *keeper.With
 }
 
-func (n *node) guards(s *Session, turn *Turn, path string) guarded {
+func (n *node) guards(s *Session, turn *keeper.Tenure, path string) guarded {
 	n.t.Helper()
-	with := &With{}
-	ops, err := with.Guard(s.kept, turn)
+	with := &keeper.With{}
+	ops, err := with.Guard(s.Session, turn)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return guarded{s, append(ops, tree.Op{Kind: tree.KindCreate, Path: path}), with}
 }
 
-func (n *node) submit(g guarded) Pending { return g.session.SubmitWith(n.t.Context(), g.ops, g.with) }
+func (n *node) submit(g guarded) keeper.Pending {
+	return g.session.SubmitWith(n.t.Context(), g.ops, g.with)
+}
 
-func (n *node) turn(c *Claim) *Turn {
+func (n *node) turn(c *keeper.Claim) *keeper.Tenure {
 	n.t.Helper()
 	turn, err := c.Hold(true)
 	if err != nil {
@@ -46,7 +50,7 @@ func TestGuardOfAnEarlierTurnIsRefusedWhenQueued(t *testing.T) {
 				c := n.claim(s, "/q")
 				first := n.turn(c)
 				issued := n.guards(s, first, "/first")
-				var p Pending
+				var p keeper.Pending
 				if queuedInTime {
 					p = n.submit(issued)
 				}
@@ -85,13 +89,13 @@ func TestTurnIsRefusedPastTheDeadline(t *testing.T) {
 		n.turn(c).End()
 		n.turn(c).End() // as often as it may be
 		n.fake.Pause(testTimeout)
-		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {
+		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, keeper.ErrSuspended) {
 			t.Errorf("a turn begins past the deadline: %v", err)
 		}
 		n.pipe.Beat()
 		n.commit()
 		n.wantState(s, session.Connected)
-		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, ErrSuspended) {
+		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, keeper.ErrSuspended) {
 			t.Errorf("a turn of a claim that was lost: %v", err)
 		}
 	})

@@ -79,7 +79,7 @@ func (c *Claim) Flush() error {
 	if c.c == nil {
 		return nil
 	}
-	return opError("flush", "", engine.Single(c.c.Settle()))
+	return opError("flush", "", engine.Single(c.c.Flush()))
 }
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.

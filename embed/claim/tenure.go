@@ -12,7 +12,7 @@ import (
 //
 // Its answers are true at the moment of the call. Its methods may be called by any number of
 // goroutines. The zero Tenure has ended: embed.ErrNotHeld.
-type Tenure struct{ t *engine.Turn }
+type Tenure struct{ t *engine.Tenure }
 
 // none is the lifetime of a zero Claim or Tenure.
 var none = func() context.Context {

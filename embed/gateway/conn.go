@@ -139,7 +139,7 @@ func (c *conn) serve() {
 	if c.session != nil {
 		c.session.Busy(false)
 		c.stopSending()
-		c.session.OnTurn(nil)
+		c.session.OnStateChange(nil)
 		c.watches.End(nil)
 		// No other goroutine changes the queue now.
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head))
@@ -281,7 +281,7 @@ func (c *conn) handshake(frame []byte) error {
 		return err
 	}
 	c.attach(s, q.SessionID == 0)
-	s.OnTurn(c.onStateChange)
+	s.OnStateChange(c.onStateChange)
 	c.stateChanged.Store(true) // it may have changed before OnTurn
 	return nil
 }

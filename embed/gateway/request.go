@@ -481,10 +481,10 @@ func (c *conn) auth(q *wire.Request, a *answer) error {
 		return errLast
 	}
 	if len(who) > len(c.identities) {
-		if err := c.session.Identify(c.gate.ctx, who...); err != nil {
+		if err := c.session.SetIdentities(c.gate.ctx, who...); err != nil {
 			return err
 		}
-		c.watches.Identify(who...)
+		c.watches.SetIdentities(who...)
 		c.identities = who
 	}
 	c.push(a)

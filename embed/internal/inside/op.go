@@ -19,10 +19,10 @@ var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to %d"
 // become operations when the transaction is sent. The zero Op is refused.
 type Op struct {
 	kind    opKind
-	plain   tree.Op       // of kindPlain
-	guard   *engine.Turn  // of kindGuard; nil has ended
-	release *engine.Claim // of kindRelease; nil has ended
-	inherit bool          // of kindPlain: the znode it deletes lingers, see engine.With
+	plain   tree.Op        // of kindPlain
+	guard   *engine.Tenure // of kindGuard; nil has ended
+	release *engine.Claim  // of kindRelease; nil has ended
+	inherit bool           // of kindPlain: the znode it deletes lingers, see engine.With
 }
 
 type opKind uint8
@@ -37,7 +37,7 @@ const (
 func Plain(o tree.Op) Op { return Op{plain: o} }
 
 // Guard returns the Op that refuses the transaction unless a claim is held in this tenure.
-func Guard(t *engine.Turn) Op { return Op{kind: kindGuard, guard: t} }
+func Guard(t *engine.Tenure) Op { return Op{kind: kindGuard, guard: t} }
 
 // Release returns the Op that gives a claim up.
 func Release(c *engine.Claim) Op { return Op{kind: kindRelease, release: c} }

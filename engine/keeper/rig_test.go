@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"context"
@@ -20,16 +20,16 @@ const rigTimeout = 10 * time.Second
 
 // A keeperRig is a keeper whose shards are outboxes alone: the test completes their requests.
 type keeperRig struct {
-	keeper *keeper
+	keeper *Keeper
 	log    *enginetest.Log
 	route  replication.ShardID // of every transaction
 }
 
 func newRigOf(clock clock.Clock, shards int) *keeperRig {
 	r := &keeperRig{log: &enginetest.Log{}, route: command.HomeShard}
-	r.keeper = newKeeper(keeperOptions{node: r, clock: clock, requestTimeout: 5 * time.Second, requestBytesMax: 1 << 20, leastTimeout: time.Second})
+	r.keeper = New(Options{Node: r, Clock: clock, RequestTimeout: 5 * time.Second, RequestBytesMax: 1 << 20, LeastTimeout: time.Second})
 	for id := range replication.ShardID(shards) {
-		r.keeper.addShard(outbox.New(id+1, r.log, clock, enginetest.Origin(), command.Rules{}, r))
+		r.keeper.AddOutbox(outbox.New(id+1, r.log, clock, enginetest.Origin(), command.Rules{}, r))
 	}
 	return r
 }
@@ -39,7 +39,7 @@ func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigOf(enginetest.NewClock().Clock(), shards)
-		for _, p := range r.keeper.pipes {
+		for _, p := range r.keeper.outboxes {
 			go p.Loop()
 			t.Cleanup(func() { p.Close(outbox.ErrClosed) })
 		}
@@ -51,7 +51,7 @@ func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
 
 func (r *keeperRig) lead(m replication.MemberID) {
 	r.log.Elect(m)
-	for _, p := range r.keeper.pipes {
+	for _, p := range r.keeper.outboxes {
 		p.LeaderChanged()
 	}
 	synctest.Wait()
@@ -63,7 +63,7 @@ func (r *keeperRig) complete(t *testing.T) {
 	synctest.Wait()
 	for ps := r.log.Drain(); len(ps) > 0; ps = r.log.Drain() {
 		for _, p := range ps {
-			o, c := r.keeper.pipes[p.Shard-1], enginetest.Decode(t, p.Cmd)
+			o, c := r.keeper.outboxes[p.Shard-1], enginetest.Decode(t, p.Cmd)
 			b := o.Oldest(c.Origin.LastSeq)
 			for i := range c.Requests {
 				o.Complete(b, i, nil, tree.Zxid(c.Origin.LastSeq)<<10+tree.Zxid(i), nil)
@@ -75,9 +75,9 @@ func (r *keeperRig) complete(t *testing.T) {
 }
 
 // open opens an in-process session.
-func (r *keeperRig) open(t *testing.T) *kept {
+func (r *keeperRig) open(t *testing.T) *Session {
 	t.Helper()
-	var s *kept
+	var s *Session
 	var err error
 	go func() { s, err = r.keeper.Open(t.Context(), rigTimeout, false, nil) }()
 	r.complete(t)
@@ -90,9 +90,9 @@ func (r *keeperRig) open(t *testing.T) *kept {
 func (r *keeperRig) Route([]tree.Op) (replication.ShardID, error)   { return r.route, nil }
 func (r *keeperRig) ShardsOf(tree.SessionID) []uint32               { return nil }
 func (r *keeperRig) Tell(slog.Level, string, ...any)                {}
-func (r *keeperRig) CheckDeadlines()                                { r.keeper.look() }
-func (r *keeperRig) Proved(sent, drift time.Duration)               { r.keeper.moved(sent, drift) }
-func (r *keeperRig) BeatInterval() time.Duration                    { return r.keeper.pulse() }
+func (r *keeperRig) CheckDeadlines()                                { r.keeper.CheckDeadlines() }
+func (r *keeperRig) Proved(sent, drift time.Duration)               { r.keeper.Proved(sent, drift) }
+func (r *keeperRig) BeatInterval() time.Duration                    { return r.keeper.BeatInterval() }
 func (r *keeperRig) AppliedAtHome() tree.Zxid                       { return 0 }
 func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err }
 
@@ -130,7 +130,7 @@ func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
 }
 
 // A firedWatch has ended by itself.
-type firedWatch struct{ stream }
+type firedWatch struct{ Stream }
 
 func (firedWatch) Ended() bool { return true }
 func (firedWatch) End(error)   {}

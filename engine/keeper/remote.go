@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"cmp"
@@ -60,7 +60,7 @@ type remote struct {
 //  2. byID and the lists of classes hold the same ones, and each is at its place in its class's list;
 //  3. classes are in the order of their timeouts, and none is empty.
 type remotes struct {
-	byID     map[tree.SessionID]*kept
+	byID     map[tree.SessionID]*Session
 	classes  []*class
 	timeouts timeouts
 	proved   time.Duration // as the keeper's, but known as soon as a session is attached
@@ -69,38 +69,38 @@ type remotes struct {
 }
 
 // attachLocked takes charge of a session that a batch first sent at sent has attached to this node.
-func (k *keeper) attachLocked(s *kept, sent time.Duration) {
+func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 	r := &k.mu.remotes
 	if len(r.byID) == 0 {
 		r.ticked = k.clock.Boot()
 	}
 	r.proved = max(r.proved, sent)
-	r.byID[s.id] = s
+	r.byID[s.Id] = s
 	r.timeouts.add(s.timeout)
 	r.classOf(s.timeout, k.tick).add(s, k.tick)
-	k.signal()
+	k.Signal()
 }
 
 // detachLocked does nothing to a session that the keeper does not have.
-func (k *keeper) detachLocked(s *kept) {
+func (k *Keeper) detachLocked(s *Session) {
 	r := &k.mu.remotes
-	if r.byID[s.id] != s {
+	if r.byID[s.Id] != s {
 		return
 	}
-	delete(r.byID, s.id)
+	delete(r.byID, s.Id)
 	r.timeouts.remove(s.timeout)
 	r.leave(s)
 }
 
 // takes returns why no session can be attached any more.
-func (k *keeper) takes() error {
+func (k *Keeper) takes() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.takesLocked()
 }
 
 // resumed is told that a Reattach of this node was applied, on the apply goroutine.
-func (k *keeper) resumed(s *kept, w *outbox.Call) {
+func (k *Keeper) resumed(s *Session, w *outbox.Call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.remote.attached = w.Zxid
@@ -111,10 +111,10 @@ func (k *keeper) resumed(s *kept, w *outbox.Call) {
 	k.attachLocked(s, w.Sent)
 }
 
-// adopt takes charge of the remote sessions that the home shard's table has attached to this member and that the keeper does not have:
+// Adopt takes charge of the remote sessions that the home shard's table has attached to this member and that the keeper does not have:
 // those of the incarnation before, and those whose attachment a snapshot swallowed. This member has registered, or it could be
 // somebody else's by now.
-func (k *keeper) adopt(table *session.Table) {
+func (k *Keeper) Adopt(table *session.Table) {
 	me := k.home.Origin.Member
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,15 +124,15 @@ func (k *keeper) adopt(table *session.Table) {
 	for _, r := range table.Sessions(me) {
 		if r.Remote() && k.mu.remotes.byID[r.ID] == nil && table.Usable(r.ID, me) == nil {
 			s := newSession(k, r.Timeout, &remote{password: r.Password, attached: r.Attached, orphan: true}, r.Identities)
-			s.id = r.ID
+			s.Id = r.ID
 			k.attachLocked(s, 0)
 		}
 	}
 }
 
-// left is told that a session is attached elsewhere, or anew here. What was queued for it is not sent any more. What was sent has its true
+// Left is told that a session is attached elsewhere, or anew here. What was queued for it is not sent any more. What was sent has its true
 // outcome once that comes in the log: if the session is attached here again, it may be behind the Move in this node's stream, and applied.
-func (k *keeper) left(id tree.SessionID) {
+func (k *Keeper) Left(id tree.SessionID) {
 	k.mu.Lock()
 	s := k.mu.remotes.byID[id]
 	if s != nil {
@@ -145,7 +145,7 @@ func (k *keeper) left(id tree.SessionID) {
 }
 
 // reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those that have another attachment there.
-func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*kept) {
+func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
 	for id, s := range k.mu.remotes.byID {
 		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
 		case err == nil:
@@ -161,7 +161,7 @@ func (k *keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*ke
 }
 
 // stateLocked is the state of a session now.
-func (k *keeper) stateLocked(s *kept) session.State {
+func (k *Keeper) stateLocked(s *Session) session.State {
 	state := s.life.State()
 	if s.remote == nil || state.Final() {
 		return state
@@ -173,7 +173,7 @@ func (k *keeper) stateLocked(s *kept) session.State {
 }
 
 // Open opens a session, of a remote client if remote says so, for somebody who has shown to be the identities.
-func (k *keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*kept, error) {
+func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*Session, error) {
 	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: who}
 	if _, err := rand.Read(r.Password[:]); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (k *keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool,
 	if _, err := k.home.Submit(opening); err != nil {
 		return nil, err
 	}
-	if err := k.home.Wait(ctx, opening, k.o.requestTimeout); err != nil {
+	if err := k.home.Wait(ctx, opening, k.o.RequestTimeout); err != nil {
 		k.abandon(s)
 		return nil, err
 	}
@@ -200,12 +200,12 @@ func (k *keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool,
 
 // Reattach attaches a remote client's session to this node, and introduces it anew to the shards that it uses. After any error but
 // ErrSessionExpired the session may be attached here with nobody to speak for it.
-func (k *keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who []tree.Identity) (*kept, error) {
+func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who []tree.Identity) (*Session, error) {
 	if err := k.takes(); err != nil {
 		return nil, err
 	}
 	s := newSession(k, timeout, &remote{password: password}, who)
-	s.id = id
+	s.Id = id
 	var shards []uint32
 	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
 	w.OnOutcome = func(w *outbox.Call) {
@@ -217,36 +217,36 @@ func (k *keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 	if _, err := k.home.Submit(w); err != nil {
 		return nil, err
 	}
-	if err := k.home.Wait(ctx, w, k.o.requestTimeout); err != nil {
+	if err := k.home.Wait(ctx, w, k.o.RequestTimeout); err != nil {
 		return nil, err
 	}
 	return s, s.enter(ctx, shards)
 }
 
 // enter introduces a session to the shards that it uses, and returns the first error there was in their order.
-func (s *kept) enter(ctx context.Context, shards []uint32) error {
+func (s *Session) enter(ctx context.Context, shards []uint32) error {
 	errs := make([]error, len(shards))
 	var all sync.WaitGroup
 	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.enterOne(ctx, s.keeper.pipes[shard-1]) })
+		all.Go(func() { errs[i] = s.enterOne(ctx, s.keeper.outboxes[shard-1]) })
 	}
 	all.Wait()
-	if err := s.live(); err != nil {
+	if err := s.Live(); err != nil {
 		return err // somebody else has it by now
 	}
 	return cmp.Or(errs...)
 }
 
-func (s *kept) enterOne(ctx context.Context, p *outbox.Outbox) error {
-	err := s.keeper.admit(ctx, s, p, s.identities())
-	if err == nil && !p.Introduced(s.owner) {
+func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
+	err := s.keeper.introduce(ctx, s, p, s.Identities())
+	if err == nil && !p.Introduced(s.Owner) {
 		return s.Err()
 	}
 	return err
 }
 
 // Password is what a remote client has to know to Resume its session; zero for an in-process one, which nobody can.
-func (s *kept) Password() [16]byte {
+func (s *Session) Password() [16]byte {
 	if s.remote == nil {
 		return [16]byte{}
 	}
@@ -254,7 +254,7 @@ func (s *kept) Password() [16]byte {
 }
 
 // Heard tells that a remote client has said something. It is cheap.
-func (s *kept) Heard() {
+func (s *Session) Heard() {
 	r := s.remote
 	if r == nil || r.class == nil {
 		return
@@ -266,7 +266,7 @@ func (s *kept) Heard() {
 
 // Busy says whether nobody listens to a remote client for a while, because what it has asked for takes its time: it is not silent then. It is
 // cheap.
-func (s *kept) Busy(is bool) {
+func (s *Session) Busy(is bool) {
 	r := s.remote
 	if r == nil || r.class == nil {
 		return
@@ -286,40 +286,40 @@ func (s *kept) Busy(is bool) {
 // errInProcess refuses to let an in-process session be somebody else.
 var errInProcess = errors.New("an in-process session keeps the identities that it was opened with")
 
-// Identify replaces what a remote client has authenticated as. What was submitted for the session before the call is judged by what it was
+// SetIdentities replaces what a remote client has authenticated as. What was submitted for the session before the call is judged by what it was
 // before, what is submitted after it by what it is now, and so is what is read on this node once it has returned. After an error it is
 // unknown which it is: the connection should be closed.
-func (s *kept) Identify(ctx context.Context, who ...tree.Identity) error {
+func (s *Session) SetIdentities(ctx context.Context, who ...tree.Identity) error {
 	if s.remote == nil {
 		return errInProcess
 	}
 	k := s.keeper
-	w, err := k.identify(s, who)
+	w, err := k.setIdentities(s, who)
 	if err != nil {
 		return err
 	}
 	k.pumpAll()
-	return k.home.Wait(ctx, w, s.keeper.o.requestTimeout)
+	return k.home.Wait(ctx, w, s.keeper.o.RequestTimeout)
 }
 
-// identify queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
-func (k *keeper) identify(s *kept, who []tree.Identity) (*outbox.Call, error) {
+// setIdentities queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
+func (k *Keeper) setIdentities(s *Session, who []tree.Identity) (*outbox.Call, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
 		return nil, s.end
 	}
 	s.who.Store(&who)
-	for _, p := range k.pipes[1:] {
-		k.admitLocked(s, p, who, p.QueueIfUsed)
+	for _, p := range k.outboxes[1:] {
+		k.introduceLocked(s, p, who, p.QueueIfUsed)
 	}
-	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.attached(), Identities: who})
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.Id, Attached: s.Attached(), Identities: who})
 	k.home.Queue(w)
 	return w, nil
 }
 
 // Remotes returns how many remote sessions are attached to this node.
-func (k *keeper) Remotes() int {
+func (k *Keeper) Remotes() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.mu.remotes.byID)

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"math"
@@ -9,9 +9,9 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// beatsPerTimeout is how often an idle node proves itself alive within its smallest session timeout. The leader counts
+// BeatsPerTimeout is how often an idle node proves itself alive within its smallest session timeout. The leader counts
 // silence in quarters of that timeout, so a node that beats more often than that never costs a silence entry.
-const beatsPerTimeout = 6
+const BeatsPerTimeout = 6
 
 // calm is how far clocks may go before sessions have to be looked at one by one. The zero value is not at all.
 type calm struct {
@@ -63,7 +63,7 @@ func (l *timeouts) remove(t time.Duration) {
 }
 
 // leastLocked is the smallest timeout of all sessions, zero if there are none.
-func (k *keeper) leastLocked() time.Duration {
+func (k *Keeper) leastLocked() time.Duration {
 	a, b := k.mu.timeouts.least, k.mu.remotes.timeouts.least
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -71,16 +71,16 @@ func (k *keeper) leastLocked() time.Duration {
 	return min(a, b)
 }
 
-// moved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
-func (k *keeper) moved(sent, drift time.Duration) {
-	expired, ends := k.move(sent, drift)
+// Proved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
+func (k *Keeper) Proved(sent, drift time.Duration) {
+	expired, ends := k.extend(sent, drift)
 	k.drop(expired)
 	if ends {
 		k.signalAll() // not pump: this is the apply goroutine
 	}
 }
 
-func (k *keeper) move(sent, drift time.Duration) (expired []*kept, ends bool) {
+func (k *Keeper) extend(sent, drift time.Duration) (expired []*Session, ends bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Boot()
@@ -91,7 +91,7 @@ func (k *keeper) move(sent, drift time.Duration) (expired []*kept, ends bool) {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
 			s.lost = 0
-			s.turnLocked()
+			s.stateChangedLocked()
 		}
 	}
 	k.mu.calm = calm{}
@@ -105,8 +105,8 @@ func (k *keeper) move(sent, drift time.Duration) (expired []*kept, ends bool) {
 	return expired, ends
 }
 
-// look compares the clock with the deadlines of all sessions.
-func (k *keeper) look() {
+// CheckDeadlines compares the clock with the deadlines of all sessions.
+func (k *Keeper) CheckDeadlines() {
 	k.mu.Lock()
 	expired, ends := k.lookLocked(k.clock.Boot())
 	k.mu.Unlock()
@@ -118,7 +118,7 @@ func (k *keeper) look() {
 
 // lookAndLock compares the clock as look does, and returns with mu locked. While all is calm by the quick clock it takes one lock and no
 // system call, not two and four: taking and releasing a lock that a Mutex keeps is little else than two of these.
-func (k *keeper) lookAndLock() {
+func (k *Keeper) lookAndLock() {
 	k.mu.Lock()
 	if k.mu.timeouts.least == 0 {
 		return
@@ -127,13 +127,13 @@ func (k *keeper) lookAndLock() {
 		return
 	}
 	k.mu.Unlock()
-	k.look()
+	k.CheckDeadlines()
 	k.mu.Lock()
 }
 
 // lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
 // ends. It costs by the number of sessions only when something can have happened.
-func (k *keeper) lookLocked(now time.Duration) (expired []*kept, ends bool) {
+func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.timeouts.least == 0 {
 		return nil, false
 	}
@@ -159,7 +159,7 @@ func (k *keeper) lookLocked(now time.Duration) (expired []*kept, ends bool) {
 }
 
 // calmLocked finds out when sessions have to be looked at again.
-func (k *keeper) calmLocked() {
+func (k *Keeper) calmLocked() {
 	k.mu.calm = endless
 	for _, s := range k.mu.sessions {
 		judged := k.mu.drift
@@ -176,7 +176,7 @@ func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -m
 
 // suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clocks. Its held claims
 // end, and their znodes are deleted ahead of everything that this node sends from now on.
-func (k *keeper) suspendLocked(s *kept, now, drift time.Duration) (ends bool) {
+func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
 		if beyond(drift-s.drift, session.Margin(s.timeout)) {
 			s.life.Suspend(now) // what was sent before another jump proves nothing after it
@@ -190,11 +190,11 @@ func (k *keeper) suspendLocked(s *kept, now, drift time.Duration) (ends bool) {
 	}
 	s.drift = drift
 	k.mu.suspended[s] = struct{}{}
-	s.turnLocked()
-	k.signal() // a batch that is applied brings it back: no need to wait until a beat is due
+	s.stateChangedLocked()
+	k.Signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
 		if c.held {
-			c.endLocked(ErrSuspended, c.turn != nil, c.pipe.QueueEnd) // ahead of what the holder had still to write
+			c.endLocked(ErrSuspended, c.tenure != nil, c.outbox.QueueEnd) // ahead of what the holder had still to write
 			s.lost++
 			ends = true
 		}
@@ -202,9 +202,9 @@ func (k *keeper) suspendLocked(s *kept, now, drift time.Duration) (ends bool) {
 	return ends
 }
 
-// loop wakes at the next deadline, so that channels close without being asked, and in time for a beat. It ends with
+// Loop wakes at the next deadline, so that channels close without being asked, and in time for a beat. It ends with
 // stop.
-func (k *keeper) loop(stop <-chan struct{}) {
+func (k *Keeper) Loop(stop <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -214,21 +214,21 @@ func (k *keeper) loop(stop <-chan struct{}) {
 		case <-k.wake:
 		case <-timer.C:
 		}
-		k.look()
+		k.CheckDeadlines()
 		k.countSilence()
 		timer.Reset(k.next())
 	}
 }
 
-// pulse is how often this node has to prove itself alive, zero if no session lives by it.
-func (k *keeper) pulse() time.Duration {
+// BeatInterval is how often this node has to prove itself alive, zero if no session lives by it.
+func (k *Keeper) BeatInterval() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.leastLocked() / beatsPerTimeout
+	return k.leastLocked() / BeatsPerTimeout
 }
 
 // next beats if it is time to and returns how long the loop may sleep.
-func (k *keeper) next() time.Duration {
+func (k *Keeper) next() time.Duration {
 	k.mu.Lock()
 	now := k.clock.Boot()
 	least, own, quiet := k.leastLocked(), k.mu.timeouts.least, now-k.mu.proved
@@ -241,7 +241,7 @@ func (k *keeper) next() time.Duration {
 	if least == 0 {
 		return time.Hour
 	}
-	beat := least / beatsPerTimeout
+	beat := least / BeatsPerTimeout
 	if quiet < beat && !suspended {
 		return min(again, beat-quiet)
 	}

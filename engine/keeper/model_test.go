@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"errors"
@@ -71,19 +71,19 @@ func (k *naiveKeeper) moved(now, drift, sent, sentDrift time.Duration) {
 type keeperModel struct {
 	t         *testing.T
 	rng       *rand.Rand
-	keeper    *keeper
+	keeper    *Keeper
 	naive     *naiveKeeper
 	now, wall time.Duration
 	sent      time.Duration // of the newest batch
 	sentDrift time.Duration
 	steps     []clockStep
 	nextID    tree.SessionID
-	sessions  map[tree.SessionID]*kept
+	sessions  map[tree.SessionID]*Session
 	claims    map[tree.SessionID]*Claim
 }
 
 func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
-	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*kept), claims: make(map[tree.SessionID]*Claim)}
+	m := &keeperModel{t: t, rng: rng, sessions: make(map[tree.SessionID]*Session), claims: make(map[tree.SessionID]*Claim)}
 	clock := clock.Clock{Boot: func() time.Duration { return m.now }, Wall: func() time.Time { return time.Unix(0, int64(m.wall)) }}
 	m.keeper = newRigOf(clock, 1).keeper
 	m.naive = &naiveKeeper{sessions: make(map[tree.SessionID]*naiveSession)}
@@ -126,7 +126,7 @@ func (m *keeperModel) step() {
 	case n < 16:
 		m.sendOne(m.sent + (m.now-m.sent)*time.Duration(m.rng.IntN(11))/10)
 		m.naive.moved(m.now, m.drift(), m.sent, m.sentDrift)
-		m.keeper.moved(m.sent, m.sentDrift)
+		m.keeper.Proved(m.sent, m.sentDrift)
 	case n < 18:
 		m.hold()
 	default:
@@ -154,14 +154,14 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, pipe: m.keeper.home, done: make(chan struct{}), created: true, paths: []string{"/c"}}
+	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), created: true, paths: []string{"/c"}}
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.keeper.ended(command.HomeShard, outbox.ErrSessionClosed, id)
+	m.keeper.Ended(command.HomeShard, outbox.ErrSessionClosed, id)
 	m.forget(id)
 }
 

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func BenchmarkQuestion(b *testing.B) {
 				var now time.Duration
 				clock := clock.Clock{Boot: func() time.Duration { return now }, Wall: func() time.Time { return time.Unix(0, int64(now)) }}
 				k := newRigOf(clock, 1).keeper
-				var s *kept
+				var s *Session
 				for i := range sessions {
 					s = newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, nil, nil)
 					k.add(s, tree.SessionID(i+1), 0, clock.Drift())

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // newRemotes makes a keeper with idle sessions of remote clients.
-func newRemotes(clock clock.Clock, sessions int) (k *keeper, all []*kept) {
+func newRemotes(clock clock.Clock, sessions int) (k *Keeper, all []*Session) {
 	k = newRigOf(clock, 1).keeper
 	for i := range sessions {
 		s := newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, new(remote), nil)
@@ -39,7 +39,7 @@ func BenchmarkTick(b *testing.B) {
 					all[j].Heard()
 				}
 				now += k.tick
-				k.moved(now, k.clock.Drift())
+				k.Proved(now, k.clock.Drift())
 				b.StartTimer()
 				k.countSilence()
 			}

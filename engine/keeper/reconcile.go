@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
-func (k *keeper) gone(changes []tree.Change) {
+// Gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
+func (k *Keeper) Gone(changes []tree.Change) {
 	for i := range changes {
 		if c := &changes[i]; c.Owner != 0 && (c.Type == tree.Deleted || c.Lost) {
 			k.deleted(c.Owner, c.Path)
@@ -21,7 +21,7 @@ func (k *keeper) gone(changes []tree.Change) {
 	}
 }
 
-func (k *keeper) deleted(owner tree.SessionID, path string) {
+func (k *Keeper) deleted(owner tree.SessionID, path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.findLocked(owner); s != nil {
@@ -31,22 +31,22 @@ func (k *keeper) deleted(owner tree.SessionID, path string) {
 	}
 }
 
-// reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone, or lingers, and, at home, sessions
+// Reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone, or lingers, and, at home, sessions
 // that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
 // whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
 // its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
-func (k *keeper) reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
-	p := k.pipes[at-1]
+func (k *Keeper) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
+	p := k.outboxes[at-1]
 	gone, moved := k.reconcileLocked(p, old, next, table)
 	k.drop(gone)
 	k.cancel(outbox.ErrSessionMoved, moved...)
 	if p == k.home && registered {
-		k.adopt(table)
+		k.Adopt(table)
 	}
 	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*kept) {
+func (k *Keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p == k.home {
@@ -56,22 +56,22 @@ func (k *keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.pipe == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
+			if stat, ok := next.Exists(path); c.outbox == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.Id) {
 				c.goneLocked(path)
 			}
 		}
 	}
 	taken := make(map[string]bool)
 	k.mu.unknown = slices.DeleteFunc(k.mu.unknown, func(c *Claim) bool {
-		if c.pipe == p {
+		if c.outbox == p {
 			c.findLocked(old, next, taken)
 		}
-		return c.pipe == p
+		return c.outbox == p
 	})
 	return gone, moved
 }
 
-func (k *keeper) reconcileSessionsLocked(table *session.Table) (gone []*kept) {
+func (k *Keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
 	me := k.home.Origin.Member
 	for id, s := range k.mu.sessions {
 		if table.Usable(id, me) != nil {

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"cmp"
@@ -55,10 +55,11 @@ import (
 const (
 	// ticksPerTimeout says how exactly silence is counted: a session ends at most two ticks late.
 	ticksPerTimeout = 20
-	remoteTickMin   = 100 * time.Millisecond
+	// RemoteTickMin is the shortest tick in which silence is counted.
+	RemoteTickMin = 100 * time.Millisecond
 	// A remote session is Suspended after 1/suspendedParts of its timeout. That is twice as long as
 	// an idle node takes to prove itself alive, and it leaves the client enough time to move.
-	suspendedParts = 3
+	SuspendedParts = 3
 	// A timeout is rounded to whole ticks if it has at least exactTicks of them. Rounding a shorter
 	// one would change it too much: its client would be kept away between any two beats of its
 	// node.
@@ -88,11 +89,11 @@ type class struct {
 // these, which lie side by side in memory: see BenchmarkTick.
 type silent struct {
 	due int64
-	s   *kept
+	s   *Session
 }
 
-// remoteTick is how often silence is counted.
-func remoteTick(least time.Duration) time.Duration { return max(least/ticksPerTimeout, remoteTickMin) }
+// RemoteTick is how often silence is counted.
+func RemoteTick(least time.Duration) time.Duration { return max(least/ticksPerTimeout, RemoteTickMin) }
 
 // find returns where the class of a timeout is, or would be.
 func (r *remotes) find(timeout time.Duration) (i int, there bool) {
@@ -118,14 +119,14 @@ func (r *remotes) classOf(timeout, tick time.Duration) *class {
 }
 
 // add takes in a session whose client has just been heard.
-func (c *class) add(s *kept, tick time.Duration) {
+func (c *class) add(s *Session, tick time.Duration) {
 	s.remote.class, s.remote.place, s.remote.renewed = c, len(c.list), -1
 	s.Heard()
 	c.list = append(c.list, silent{due: c.due(s, tick), s: s})
 }
 
 // leave takes a session out of its class.
-func (r *remotes) leave(s *kept) {
+func (r *remotes) leave(s *Session) {
 	c := s.remote.class
 	last := len(c.list) - 1
 	c.list[s.remote.place] = c.list[last]
@@ -139,13 +140,13 @@ func (r *remotes) leave(s *kept) {
 
 // due is when a session has been silent for its timeout. It adds a tick, because the tick in which
 // the client was heard may have ended right after.
-func (c *class) due(s *kept, tick time.Duration) int64 {
+func (c *class) due(s *Session, tick time.Duration) int64 {
 	return s.remote.heard.Load() + int64(tick+s.timeout)
 }
 
 // countSilence counts a tick if it is time to, and closes the sessions whose clients have been
 // silent for their timeout.
-func (k *keeper) countSilence() {
+func (k *Keeper) countSilence() {
 	k.mu.Lock()
 	gone := k.tickLocked(k.clock.Boot())
 	k.mu.Unlock()
@@ -155,7 +156,7 @@ func (k *keeper) countSilence() {
 	}
 }
 
-func (k *keeper) tickLocked(now time.Duration) (gone []*kept) {
+func (k *Keeper) tickLocked(now time.Duration) (gone []*Session) {
 	r := &k.mu.remotes
 	took := now - r.ticked
 	if len(r.byID) == 0 || took < k.tick {
@@ -178,7 +179,7 @@ func (k *keeper) tickLocked(now time.Duration) (gone []*kept) {
 }
 
 // silentLocked ends the sessions of a class whose clients have been silent for their timeout.
-func (k *keeper) silentLocked(c *class) (gone []*kept) {
+func (k *Keeper) silentLocked(c *class) (gone []*Session) {
 	now := c.clock.Load()
 	for i := 0; i < len(c.list); i++ {
 		if c.list[i].due > now {
@@ -201,9 +202,9 @@ func (k *keeper) silentLocked(c *class) (gone []*kept) {
 
 // judgeLocked moves the clock of a Suspended class, and suspends or resumes the sessions of a
 // class.
-func (k *keeper) judgeLocked(c *class, now time.Duration) {
+func (k *Keeper) judgeLocked(c *class, now time.Duration) {
 	r := &k.mu.remotes
-	suspended := now-r.proved >= c.timeout/suspendedParts
+	suspended := now-r.proved >= c.timeout/SuspendedParts
 	if c.suspended && r.proved != c.proved {
 		shown := min(now-c.since, r.proved-c.from)
 		c.clock.Add(int64(min(shown-c.shown, c.timeout) / slowParts))
@@ -218,13 +219,13 @@ func (k *keeper) judgeLocked(c *class, now time.Duration) {
 		if !suspended {
 			k.renewLocked(c, i)
 		}
-		c.list[i].s.turnLocked()
+		c.list[i].s.stateChangedLocked()
 	}
 	c.clock.Add(1) // so that a client heard from now on was heard after its timeout was renewed
 }
 
 // renewLocked gives a session's client its full timeout again, if it was heard since the last time.
-func (k *keeper) renewLocked(c *class, i int) {
+func (k *Keeper) renewLocked(c *class, i int) {
 	s := c.list[i].s
 	if s.remote.heard.Load() <= s.remote.renewed {
 		return
@@ -235,7 +236,7 @@ func (k *keeper) renewLocked(c *class, i int) {
 }
 
 // SilenceLeft returns how much more silence of its client a remote session survives, by the clock of its class.
-func (s *kept) SilenceLeft() time.Duration {
+func (s *Session) SilenceLeft() time.Duration {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
 	c := s.remote.class

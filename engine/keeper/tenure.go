@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Turn is one time for which a claim is held. It ends with the claim, or before it by End; then the claim's znodes stay, so that
+// A Tenure is one time for which a claim is held. It ends with the claim, or before it by End; then the claim's znodes stay, so that
 // nobody else is let in, until the claim is released, given up in a transaction, or held again.
-type Turn struct {
+type Tenure struct {
 	claim *Claim
 
 	// over is set with err, under the keeper's mu and so before another turn of the claim begins; read without it when what the turn
@@ -28,7 +28,7 @@ type Turn struct {
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // Context compares the clock and returns a context that ends with the turn; its cause says why.
-func (t *Turn) Context() context.Context {
+func (t *Tenure) Context() context.Context {
 	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *Turn) Context() context.Context {
 }
 
 // Done compares the clock and returns a channel that is closed when the turn has ended.
-func (t *Turn) Done() <-chan struct{} {
+func (t *Tenure) Done() <-chan struct{} {
 	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *Turn) Done() <-chan struct{} {
 }
 
 // Err compares the clock and says why the turn ended; nil while it has not.
-func (t *Turn) Err() error {
+func (t *Tenure) Err() error {
 	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -63,20 +63,20 @@ func (t *Turn) Err() error {
 }
 
 // End ends the turn with ErrReleased, unless it has ended. It compares the clock first: what was lost before was not given up.
-func (t *Turn) End() {
+func (t *Tenure) End() {
 	k := t.claim.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	t.endLocked(ErrReleased)
 }
 
-func (t *Turn) endLocked(why error) {
+func (t *Tenure) endLocked(why error) {
 	if t.err != nil {
 		return
 	}
 	t.err = why
 	t.over.Store(true)
-	t.claim.turn = nil
+	t.claim.tenure = nil
 	if t.done != nil {
 		close(t.done)
 	}
@@ -88,7 +88,7 @@ func (t *Turn) endLocked(why error) {
 // guard returns operations that make a transaction of a session fail unless the claim's znodes are there when it is applied. It fails with
 // ErrNotHeld, and says why, if the turn has ended at this moment, or if the transaction could come behind what a later turn of the claim
 // guards: those of one session keep their order, and the znodes do not tell the turns apart.
-func (t *Turn) guard(s *kept) ([]tree.Op, error) {
+func (t *Tenure) guard(s *Session) ([]tree.Op, error) {
 	if t == nil {
 		return nil, fmt.Errorf("%w: there is no turn", tree.ErrNotHeld)
 	}
@@ -114,23 +114,23 @@ type With struct {
 	// Inherits: a claim of the transaction takes the place of what was lost, and lingers likewise unless it has been held.
 	Inherits bool
 
-	turns  []*Turn  // that guard it
-	leaves []*Claim // whose znodes it deletes
+	tenures []*Tenure // that guard it
+	leaves  []*Claim  // whose znodes it deletes
 }
 
 // Guard returns operations that make a transaction of a session fail unless the turn's claim is held, when the transaction is submitted
 // and when it is applied. It fails with ErrNotHeld, and says why, if it is not at this moment.
-func (w *With) Guard(s *kept, t *Turn) ([]tree.Op, error) {
+func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	ops, err := t.guard(s)
 	if err == nil {
-		w.turns = append(w.turns, t)
+		w.tenures = append(w.tenures, t)
 	}
 	return ops, err
 }
 
 // Leave returns operations that delete the znodes of a claim of the session, which ends when they are applied; its turn ends now. If the
 // transaction is not submitted, Undo must be called.
-func (w *With) Leave(s *kept, c *Claim) ([]tree.Op, error) {
+func (w *With) Leave(s *Session, c *Claim) ([]tree.Op, error) {
 	ops, err := c.leave(s)
 	if err == nil {
 		w.leaves = append(w.leaves, c)
@@ -151,7 +151,7 @@ func (w *With) Undo() {
 // Held implements terms: it fails if a turn has ended since its guard was made. It is asked when the transaction is queued: what a later turn guards is queued
 // later, and so applied later.
 func (w *With) Held() error {
-	for _, t := range w.turns {
+	for _, t := range w.tenures {
 		if t.over.Load() {
 			return tree.ErrNotHeld
 		}

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"github.com/vivarium-go/vivarium/tree"
@@ -7,14 +7,14 @@ import (
 
 // A Watch is a stream of events that ends with its session.
 type Watch struct {
-	session *kept
-	stream  stream
+	session *Session
+	stream  Stream
 
 	next, prev *Watch // in the session's watches; guarded by the keeper's mu
 }
 
-// A stream is a watch on one shard or on several.
-type stream interface {
+// A Stream is a watch on one shard or on several.
+type Stream interface {
 	Events() <-chan watch.Event
 	Zxid() tree.Zxid
 	Err() error
@@ -24,7 +24,7 @@ type stream interface {
 
 // Keep takes charge of a watch, which ends with the session, or returns why that has ended; then the watch has ended too. Watches that have ended by themselves are forgotten
 // and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
-func (s *kept) Keep(st stream) (*Watch, error) {
+func (s *Session) Keep(st Stream) (*Watch, error) {
 	w := &Watch{session: s, stream: st}
 	over, err := s.note(w)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *kept) Keep(st stream) (*Watch, error) {
 }
 
 // note returns the watches that were forgotten for w, or why the session has ended.
-func (s *kept) note(w *Watch) (over []*Watch, err error) {
+func (s *Session) note(w *Watch) (over []*Watch, err error) {
 	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()

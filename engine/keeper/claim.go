@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 // caller who loses patience while the outcome is unknown leaves nothing behind.
 type Claim struct {
 	// Immutable.
-	session *kept
-	pipe    *outbox.Outbox // of its shard
+	session *Session
+	outbox  *outbox.Outbox // of its shard
 	waiter  *outbox.Call
 	asked   []tree.Op // the creates of ephemerals, without their data
 	heir    bool      // it takes the place of what was lost: until it is held it is lost itself
@@ -36,7 +36,7 @@ type Claim struct {
 	czxid    tree.Zxid
 	held     bool // now or before
 	again    bool // it may be held more than once
-	turn     *Turn
+	tenure   *Tenure
 	leaving  bool // a transaction of its owner's is on its way that deletes it
 	over     bool
 	err      error
@@ -55,9 +55,9 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 }
 
 // Claim submits a transaction that creates ephemerals. ctx bounds admission only.
-func (s *kept) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
+func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	at, err := s.keeper.node.Route(ops)
-	c := &Claim{session: s, pipe: s.keeper.pipes[at-1], asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
+	c := &Claim{session: s, outbox: s.keeper.outboxes[at-1], asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
 	c.waiter.OnOutcome = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true
@@ -68,7 +68,7 @@ func (s *kept) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 		}
 		k.mu.Unlock()
 	}
-	s.send(c.pipe, c.waiter, s.admissible(ctx, c.waiter, ops, err))
+	s.send(c.outbox, c.waiter, s.admissible(ctx, c.waiter, ops, err))
 	return c
 }
 
@@ -92,7 +92,7 @@ func (c *Claim) applied(w *outbox.Call) {
 	c.results = w.Results
 	c.created = true
 	for _, r := range c.results {
-		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.id {
+		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.Id {
 			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
 		}
 	}
@@ -100,7 +100,7 @@ func (c *Claim) applied(w *outbox.Call) {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
 	case c.over: // released before the outcome was known
-		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.QueueEnd)
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.outbox.QueueEnd)
 	default:
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
@@ -122,7 +122,7 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
 		timers := &c.session.keeper.timers
-		t := timers.Get(c.session.keeper.o.requestTimeout)
+		t := timers.Get(c.session.keeper.o.RequestTimeout)
 		defer timers.Put(t)
 		expired = t.C
 	}
@@ -140,7 +140,7 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 // End. It fails if the znodes are not known to exist, if the session is not safe at this moment, or if the claim is held or was; unless
 // it is held again and again, each time when the turn before has ended. A remote client's session never is safe: what it holds is the
 // client's to judge, which may take it elsewhere before this node knows.
-func (c *Claim) Hold(again bool) (*Turn, error) {
+func (c *Claim) Hold(again bool) (*Tenure, error) {
 	k := c.session.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -151,18 +151,18 @@ func (c *Claim) Hold(again bool) (*Turn, error) {
 		return nil, outbox.ErrUnknownOutcome
 	case c.session.remote != nil || c.session.life.State() != session.Connected:
 		return nil, ErrSuspended
-	case c.turn != nil || c.leaving || c.held && !(again && c.again):
+	case c.tenure != nil || c.leaving || c.held && !(again && c.again):
 		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
 	}
 	c.held, c.again = true, again
-	c.turn = &Turn{claim: c}
-	return c.turn, nil
+	c.tenure = &Tenure{claim: c}
+	return c.tenure, nil
 }
 
-// Settle waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
+// Flush waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
 // the node's request timeout, and for another until the claim's own outcome is known. It costs a commit, but nothing if there is nothing.
-func (c *Claim) Settle() error {
-	if !c.pipe.Busy(c.session.owner) {
+func (c *Claim) Flush() error {
+	if !c.outbox.Busy(c.session.Owner) {
 		return nil
 	}
 	if _, err := c.Created(context.Background()); err != nil {
@@ -178,7 +178,7 @@ func (c *Claim) Settle() error {
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
 func (c *Claim) Done() <-chan struct{} {
-	c.session.keeper.look()
+	c.session.keeper.CheckDeadlines()
 	return c.done
 }
 
@@ -196,25 +196,25 @@ func (c *Claim) Err() error {
 // claim whose deadline has passed was lost, and Err goes on saying so.
 func (c *Claim) Release() error {
 	k := c.session.keeper
-	k.look() // what was lost before was not given up
-	if c.pipe.Cancel(c.waiter, ErrReleased) {
+	k.CheckDeadlines() // what was lost before was not given up
+	if c.outbox.Cancel(c.waiter, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
-	c.endLocked(ErrReleased, false, c.pipe.QueueRelease)
+	c.endLocked(ErrReleased, false, c.outbox.QueueRelease)
 	deletions, held := c.releases, c.held
 	k.mu.Unlock()
 	if len(deletions) == 0 {
 		return nil
 	}
-	c.pipe.Pump()
+	c.outbox.Pump()
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.o.requestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.o.RequestTimeout)
 	defer cancel()
 	for _, w := range deletions {
-		if err := c.pipe.Wait(ctx, w, 0); err != nil {
+		if err := c.outbox.Wait(ctx, w, 0); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (c *Claim) Release() error {
 
 // leave is told that a transaction of a session is about to be submitted that deletes the claim's znodes, and returns the operations for
 // that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
-func (c *Claim) leave(s *kept) ([]tree.Op, error) {
+func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: there is no claim", tree.ErrNotHeld)
 	}
@@ -239,8 +239,8 @@ func (c *Claim) leave(s *kept) ([]tree.Op, error) {
 	case !c.created || c.leaving:
 		return nil, fmt.Errorf("%w: a claim is given up once, when its znodes are there", tree.ErrNotHeld)
 	}
-	if c.turn != nil {
-		c.turn.endLocked(ErrReleased)
+	if c.tenure != nil {
+		c.tenure.endLocked(ErrReleased)
 	}
 	c.leaving = true
 	ops := make([]tree.Op, len(c.paths))
@@ -257,8 +257,8 @@ func (c *Claim) stay() {
 	defer k.mu.Unlock()
 	c.leaving = false
 	if c.over && c.created && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
-		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.pipe.QueueEnd)
-		c.pipe.Signal()
+		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.outbox.QueueEnd)
+		c.outbox.Signal()
 	}
 }
 
@@ -273,8 +273,8 @@ func (c *Claim) goneLocked(path string) {
 	}
 	c.finishLocked(why)
 	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
-		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.pipe.QueueEnd) // nobody holds a part of a claim
-		c.pipe.Signal()
+		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.outbox.QueueEnd) // nobody holds a part of a claim
+		c.outbox.Signal()
 	}
 }
 
@@ -298,13 +298,13 @@ func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
 	for i := range c.asked {
 		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
 			taken[path] = true
-			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.pipe.QueueEnd) // the results are read by now: nobody knows, they say
+			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.outbox.QueueEnd) // the results are read by now: nobody knows, they say
 		}
 	}
 }
 
 // findCreated returns the znode of the session that a snapshot brought and that op may have created.
-func (s *kept) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
+func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
 	parent := tree.Parent(op.Path)
 	names, _, err := next.Children(parent)
 	if err != nil {
@@ -317,7 +317,7 @@ func (s *kept) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]b
 		}
 		stat, _ := next.Exists(path)
 		before, was := old.Exists(path)
-		if stat.EphemeralOwner != s.id || was && before.Czxid == stat.Czxid {
+		if stat.EphemeralOwner != s.Id || was && before.Czxid == stat.Czxid {
 			continue
 		}
 		return path, stat.Czxid, true
@@ -338,7 +338,7 @@ func mayBe(op *tree.Op, path string) bool {
 func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*outbox.Call)) {
 	s := c.session
 	for _, path := range paths {
-		w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
+		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.Id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
 			s.keeper.losingLocked(s, w)
 		}
@@ -358,7 +358,7 @@ func (c *Claim) finishLocked(why error) {
 		delete(c.session.claims, path)
 	}
 	close(c.done)
-	if c.turn != nil {
-		c.turn.endLocked(why)
+	if c.tenure != nil {
+		c.tenure.endLocked(why)
 	}
 }

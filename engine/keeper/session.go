@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"context"
@@ -16,44 +16,44 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A kept is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
+// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
 // methods may be called by any number of goroutines.
-type kept struct {
+type Session struct {
 	// Immutable; id from the moment the keeper has the session.
-	keeper  *keeper
-	id      tree.SessionID
+	keeper  *Keeper
+	Id      tree.SessionID
 	timeout time.Duration
-	owner   *outbox.Owner // of its requests
+	Owner   *outbox.Owner // of its requests
 	remote  *remote       // nil for an in-process session
 
 	who atomic.Pointer[[]tree.Identity] // nil is nobody
 
 	// Guarded by the keeper's mu. What is not made before it is asked for most sessions never have: there may be 100,000 of them.
-	life      session.Life
-	drift     time.Duration   // while Suspended: of the clocks when a jump was last looked for
-	changed   chan struct{}   // closed when the state is another; nil until asked for
-	turned    func()          // told then; may be nil
-	ctx       context.Context // ends with the session; nil until asked for
-	cancel    context.CancelCauseFunc
-	end       error                           // why it ended
-	abandoned bool                            // its opener lost patience
-	lost      int                             // claims that it has lost since it was last Connected
-	closing   []ends                          // the requests that close it for its owner, once it does
-	admitting map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
-	claims    map[string]*Claim
-	watches   watches
+	life          session.Life
+	drift         time.Duration   // while Suspended: of the clocks when a jump was last looked for
+	changed       chan struct{}   // closed when the state is another; nil until asked for
+	onStateChange func()          // told then; may be nil
+	ctx           context.Context // ends with the session; nil until asked for
+	cancel        context.CancelCauseFunc
+	end           error                           // why it ended
+	abandoned     bool                            // its opener lost patience
+	lost          int                             // claims that it has lost since it was last Connected
+	closing       []ends                          // the requests that close it for its owner, once it does
+	introducing   map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
+	claims        map[string]*Claim
+	watches       watches
 }
 
 // ends are requests on their way that end something.
 type ends struct {
-	pipe   *outbox.Outbox
+	outbox *outbox.Outbox
 	waiter *outbox.Call
 }
 
 // newSession returns a session of a remote client if it is given what such a one has.
-func newSession(k *keeper, timeout time.Duration, remote *remote, who []tree.Identity) *kept {
-	s := &kept{keeper: k, timeout: timeout, remote: remote, owner: outbox.NewOwner(len(k.pipes), remote != nil)}
-	s.owner.SetKnown(command.HomeShard)
+func newSession(k *Keeper, timeout time.Duration, remote *remote, who []tree.Identity) *Session {
+	s := &Session{keeper: k, timeout: timeout, remote: remote, Owner: outbox.NewOwner(len(k.outboxes), remote != nil)}
+	s.Owner.SetKnown(command.HomeShard)
 	if len(who) > 0 {
 		s.who.Store(&who)
 	}
@@ -61,51 +61,51 @@ func newSession(k *keeper, timeout time.Duration, remote *remote, who []tree.Ide
 }
 
 // loss is the level at which it is logged that the session has expired. That of a remote client is its client's affair.
-func (s *kept) loss() slog.Level {
+func (s *Session) loss() slog.Level {
 	if s.remote != nil {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }
 
-// identities are what the session has authenticated as.
-func (s *kept) identities() []tree.Identity {
+// Identities are what the session has authenticated as.
+func (s *Session) Identities() []tree.Identity {
 	if who := s.who.Load(); who != nil {
 		return *who
 	}
 	return nil
 }
 
-// attached is the transaction that attached a remote client's session to this node, zero for an in-process one.
-func (s *kept) attached() tree.Zxid {
+// Attached is the transaction that attached a remote client's session to this node, zero for an in-process one.
+func (s *Session) Attached() tree.Zxid {
 	if s.remote == nil {
 		return 0
 	}
 	return s.remote.attached
 }
 
-// turnLocked tells whoever waits on the state that it is another.
-func (s *kept) turnLocked() {
+// stateChangedLocked tells whoever waits on the state that it is another.
+func (s *Session) stateChangedLocked() {
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
 	}
-	if s.turned != nil {
-		s.turned()
+	if s.onStateChange != nil {
+		s.onStateChange()
 	}
 }
 
-// OnTurn has turned called from now on whenever the state is another, which State says then; nil ends that. It runs under a lock: it must
+// OnStateChange has turned called from now on whenever the state is another, which State says then; nil ends that. It runs under a lock: it must
 // be short, and call nothing here.
-func (s *kept) OnTurn(turned func()) {
+func (s *Session) OnStateChange(turned func()) {
 	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.turned = turned
+	s.onStateChange = turned
 }
 
 // contextLocked returns the context that ends with the session.
-func (s *kept) contextLocked() context.Context {
+func (s *Session) contextLocked() context.Context {
 	if s.ctx == nil {
 		s.ctx, s.cancel = context.WithCancelCause(context.Background())
 		if s.end != nil {
@@ -116,13 +116,13 @@ func (s *kept) contextLocked() context.Context {
 }
 
 // ID returns the session's id, which is never used again.
-func (s *kept) ID() tree.SessionID { return s.id }
+func (s *Session) ID() tree.SessionID { return s.Id }
 
 // Timeout returns how long the ensemble waits in silence before it expires the session.
-func (s *kept) Timeout() time.Duration { return s.timeout }
+func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // Context compares the clock and returns a context that ends with the session; its cause says why.
-func (s *kept) Context() context.Context {
+func (s *Session) Context() context.Context {
 	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -130,10 +130,10 @@ func (s *kept) Context() context.Context {
 }
 
 // Done compares the clock and returns a channel that is closed when the session has ended.
-func (s *kept) Done() <-chan struct{} { return s.Context().Done() }
+func (s *Session) Done() <-chan struct{} { return s.Context().Done() }
 
 // Err returns why the session ended, nil while it has not.
-func (s *kept) Err() error {
+func (s *Session) Err() error {
 	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *kept) Err() error {
 
 // State compares the clock and returns the session's state, with a channel that is closed when it is another. Suspended says less of a
 // remote client's session than of others: see remote.go.
-func (s *kept) State() (session.State, <-chan struct{}) {
+func (s *Session) State() (session.State, <-chan struct{}) {
 	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *kept) State() (session.State, <-chan struct{}) {
 }
 
 // Now is State without the channel, which most remote clients' sessions never need.
-func (s *kept) Now() session.State {
+func (s *Session) Now() session.State {
 	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *kept) Now() session.State {
 // Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
 // at most the node's request timeout. Those that a remote client's session has on other shards than the first go soon after. Close
 // returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.
-func (s *kept) Close() error {
+func (s *Session) Close() error {
 	k := s.keeper
 	k.lookAndLock() // what its claims lost before, they did not lose by this
 	if s.end == nil {
@@ -176,7 +176,7 @@ func (s *kept) Close() error {
 	}
 	k.cancel(outbox.ErrSessionClosed, s)
 	k.pumpAll()
-	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.o.requestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.o.RequestTimeout)
 	defer cancel()
 	err := closed(ctx, closing)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *kept) Close() error {
 func closed(ctx context.Context, closing []ends) error {
 	for _, end := range closing {
 		// An expired session has been closed by the ensemble, which was faster.
-		if err := end.pipe.Wait(ctx, end.waiter, 0); err != nil && err != outbox.ErrSessionExpired {
+		if err := end.outbox.Wait(ctx, end.waiter, 0); err != nil && err != outbox.ErrSessionExpired {
 			return err
 		}
 	}
@@ -198,44 +198,44 @@ func closed(ctx context.Context, closing []ends) error {
 
 // Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
 // a session are applied in the order of their Submit calls.
-func (s *kept) Submit(ctx context.Context, ops []tree.Op) Pending {
+func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
 	return s.submit(ctx, ops, nil, nil)
 }
 
 // SubmitWith is Submit of a transaction that has to do with claims.
-func (s *kept) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
+func (s *Session) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
 	return s.submit(ctx, ops, with, nil)
 }
 
 // SubmitThen is Submit, and has then called when the outcome is known, unless it is nil. It runs on the apply goroutine or on the caller's,
 // maybe under a lock: it must be short, and call nothing here.
-func (s *kept) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
+func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
 	return s.submit(ctx, ops, nil, then)
 }
 
-func (s *kept) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
+func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
 	at, err := s.keeper.node.Route(ops)
-	p := Pending{session: s, pipe: s.keeper.pipes[at-1], waiter: s.newTxn(ops, with)}
+	p := Pending{session: s, outbox: s.keeper.outboxes[at-1], waiter: s.newTxn(ops, with)}
 	p.waiter.Then = then
-	s.send(p.pipe, p.waiter, s.admissible(ctx, p.waiter, ops, err))
+	s.send(p.outbox, p.waiter, s.admissible(ctx, p.waiter, ops, err))
 	return p
 }
 
 // send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
 // session introduced.
-func (s *kept) send(p *outbox.Outbox, w *outbox.Call, err error) {
+func (s *Session) send(p *outbox.Outbox, w *outbox.Call, err error) {
 	if err != nil {
 		p.Refuse(w, err)
 		return
 	}
 	if first, _ := p.Submit(w); first { // an error is w's outcome
-		who := s.identities() // now: what it may become is behind what waits
+		who := s.Identities() // now: what it may become is behind what waits
 		go s.introduce(p, who)
 	}
 }
 
-func (s *kept) newTxn(ops []tree.Op, with *With) *outbox.Call {
-	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
+func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.Id, Ops: ops})
 	if with != nil {
 		w.Terms = with
 	}
@@ -243,7 +243,7 @@ func (s *kept) newTxn(ops []tree.Op, with *With) *outbox.Call {
 }
 
 // admissible refuses what can be refused here; err is what has been found before.
-func (s *kept) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
+func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
 	if err != nil {
 		return err
 	}
@@ -251,54 +251,54 @@ func (s *kept) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, er
 		return err
 	}
 	for i := range ops {
-		if n := len(ops[i].Path); n > pathMax {
-			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, pathMax)
+		if n := len(ops[i].Path); n > PathMax {
+			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
 		}
 	}
-	if n, most := len(w.Encoded), s.keeper.o.requestBytesMax; n > most {
+	if n, most := len(w.Encoded), s.keeper.o.RequestBytesMax; n > most {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
 	}
-	return s.live()
+	return s.Live()
 }
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
 // identities; it is refused if the session ends before, or there is no room for the requests that it takes.
-func (s *kept) introduce(p *outbox.Outbox, who []tree.Identity) {
+func (s *Session) introduce(p *outbox.Outbox, who []tree.Identity) {
 	ctx := s.Context()
 	for {
-		err := s.askIn(ctx, p, who)
+		err := s.askFor(ctx, p, who)
 		switch {
-		case err == nil && p.Introduced(s.owner):
+		case err == nil && p.Introduced(s.Owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case err == nil:
-			err = s.live() // why it was not let in; its ctx ends in a moment
+			err = s.Live() // why it was not let in; its ctx ends in a moment
 		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		p.NotIntroduced(s.owner, err)
+		p.NotIntroduced(s.Owner, err)
 		return
 	}
 }
 
-// askIn has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *kept) askIn(ctx context.Context, p *outbox.Outbox, who []tree.Identity) error {
+// askFor has the home shard note that the session uses a shard, and then the shard admit it.
+func (s *Session) askFor(ctx context.Context, p *outbox.Outbox, who []tree.Identity) error {
 	home := s.keeper.home
-	noted := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(p.Shard)})
+	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.Id, Shard: uint32(p.Shard)})
 	if _, err := home.Submit(noted); err != nil {
 		return err
 	}
 	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
 		return err
 	}
-	return s.keeper.admit(ctx, s, p, who)
+	return s.keeper.introduce(ctx, s, p, who)
 }
 
 // A Pending is a transaction on its way.
 type Pending struct {
-	session *kept
-	pipe    *outbox.Outbox
+	session *Session
+	outbox  *outbox.Outbox
 	waiter  *outbox.Call
 }
 
@@ -336,13 +336,13 @@ func (p Pending) Zxid() tree.Zxid {
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
-	if err := p.pipe.Wait(ctx, p.waiter, p.session.keeper.o.requestTimeout); err != nil {
+	if err := p.outbox.Wait(ctx, p.waiter, p.session.keeper.o.RequestTimeout); err != nil {
 		return nil, err
 	}
 	return p.waiter.Results, nil
 }
 
-// live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
+// Live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
 // drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
 // below the keeper's.
-func (s *kept) live() error { return s.owner.Err() }
+func (s *Session) Live() error { return s.Owner.Err() }

@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import "errors"
 
@@ -14,6 +14,6 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-// pathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
+// PathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
 // them all at the entry that holds it, after every restart again.
-const pathMax = 64 << 10
+const PathMax = 64 << 10

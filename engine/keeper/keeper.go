@@ -1,4 +1,4 @@
-package engine
+package keeper
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
+// A Keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
 // node's batches that was applied had been handed to Raft for the first time. All of them share that moment, so a beat
 // costs per node, not per session, and moving it costs the same with one session and with a hundred thousand.
 //
@@ -33,48 +33,48 @@ import (
 //  2. timeouts are those of sessions;
 //  3. a held claim's session is Connected, and has been since it was held;
 //  4. while the clocks are within calm they change no session's state.
-type keeper struct {
+type Keeper struct {
 	// Immutable after Start.
-	node  keeperNode
-	o     keeperOptions
-	clock clock.Clock
-	home  *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
-	pipes []*outbox.Outbox // of all shards
-	wake  chan struct{}    // capacity 1: a nearer deadline or a beat may be due
-	tick  time.Duration    // in which the silence of remote clients is counted
+	node     Node
+	o        Options
+	clock    clock.Clock
+	home     *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
+	outboxes []*outbox.Outbox // of all shards
+	wake     chan struct{}    // capacity 1: a nearer deadline or a beat may be due
+	tick     time.Duration    // in which the silence of remote clients is counted
 
 	timers timers.Pool
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
 		rank.Mutex[rank.Keeper]
-		proved    time.Duration            // boot clock
-		drift     time.Duration            // wall clock minus boot clock at that moment
-		sessions  map[tree.SessionID]*kept // in-process ones
-		suspended map[*kept]struct{}
+		proved    time.Duration               // boot clock
+		drift     time.Duration               // wall clock minus boot clock at that moment
+		sessions  map[tree.SessionID]*Session // in-process ones
+		suspended map[*Session]struct{}
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
-		anchor    clock.Anchor             // of the newest look at all clocks
-		losing    map[*kept][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
-		unknown   []*Claim                 // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*kept]*outbox.Call   // their requests
-		closing   bool                     // no session is opened any more
+		anchor    clock.Anchor                // of the newest look at all clocks
+		losing    map[*Session][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
+		unknown   []*Claim                    // their outcome is lost: until reconcile has looked for their znodes
+		opening   map[*Session]*outbox.Call   // their requests
+		closing   bool                        // no session is opened any more
 		closed    error
 	}
 }
 
-// keeperOptions are what a keeper is made of.
-type keeperOptions struct {
-	node            keeperNode
-	clock           clock.Clock
-	requestTimeout  time.Duration // bounds calls whose ctx has no deadline
-	requestBytesMax int           // of an encoded transaction
-	leastTimeout    time.Duration // of a session
+// Options are what a keeper is made of.
+type Options struct {
+	Node            Node
+	Clock           clock.Clock
+	RequestTimeout  time.Duration // bounds calls whose ctx has no deadline
+	RequestBytesMax int           // of an encoded transaction
+	LeastTimeout    time.Duration // of a session
 }
 
-// A keeperNode is what a keeper asks of its node.
-type keeperNode interface {
+// A Node is what a keeper asks of its node.
+type Node interface {
 	// Route returns the shard of a transaction. With an error it is any shard.
 	Route(ops []tree.Op) (replication.ShardID, error)
 	// ShardsOf returns the shards that a session uses. It is called on the apply goroutine, while an entry is applied.
@@ -83,29 +83,29 @@ type keeperNode interface {
 	Tell(level slog.Level, message string, args ...any)
 }
 
-// newKeeper returns the keeper of a node that has no shard yet: addShard follows for each, the home shard first.
-func newKeeper(o keeperOptions) *keeper {
-	k := &keeper{node: o.node, o: o, clock: o.clock, wake: make(chan struct{}, 1), tick: remoteTick(o.leastTimeout)}
-	k.mu.sessions = make(map[tree.SessionID]*kept)
-	k.mu.remotes.byID = make(map[tree.SessionID]*kept)
-	k.mu.suspended = make(map[*kept]struct{})
-	k.mu.losing = make(map[*kept][]*outbox.Call)
-	k.mu.opening = make(map[*kept]*outbox.Call)
+// New returns the keeper of a node that has no shard yet: addShard follows for each, the home shard first.
+func New(o Options) *Keeper {
+	k := &Keeper{node: o.Node, o: o, clock: o.Clock, wake: make(chan struct{}, 1), tick: RemoteTick(o.LeastTimeout)}
+	k.mu.sessions = make(map[tree.SessionID]*Session)
+	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
+	k.mu.suspended = make(map[*Session]struct{})
+	k.mu.losing = make(map[*Session][]*outbox.Call)
+	k.mu.opening = make(map[*Session]*outbox.Call)
 	k.mu.proved = k.clock.Boot()
 	k.mu.drift = k.clock.Drift()
 	return k
 }
 
-// addShard adds the outbox of the next shard.
-func (k *keeper) addShard(p *outbox.Outbox) {
+// AddOutbox adds the outbox of the next shard.
+func (k *Keeper) AddOutbox(p *outbox.Outbox) {
 	if k.home == nil {
 		k.home = p
 	}
-	k.pipes = append(k.pipes, p)
+	k.outboxes = append(k.outboxes, p)
 }
 
 // takesLocked returns why no session can be opened any more.
-func (k *keeper) takesLocked() error {
+func (k *Keeper) takesLocked() error {
 	if k.mu.closed == nil && k.mu.closing {
 		return outbox.ErrClosed
 	}
@@ -113,7 +113,7 @@ func (k *keeper) takesLocked() error {
 }
 
 // opens is told of a session that is about to be opened by a request.
-func (k *keeper) opens(s *kept, w *outbox.Call) error {
+func (k *Keeper) opens(s *Session, w *outbox.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.takesLocked(); err != nil {
@@ -125,7 +125,7 @@ func (k *keeper) opens(s *kept, w *outbox.Call) error {
 
 // opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
 // could concern the session.
-func (k *keeper) opened(s *kept, w *outbox.Call) {
+func (k *Keeper) opened(s *Session, w *outbox.Call) {
 	if w.Err == nil {
 		k.add(s, tree.SessionID(w.Zxid), w.Sent, w.Drift)
 	}
@@ -136,10 +136,10 @@ func (k *keeper) opened(s *kept, w *outbox.Call) {
 
 // add takes charge of a session that was opened by a batch of this node first sent at sent, when the clocks differed by
 // drift. It closes it again if its opener has lost patience.
-func (k *keeper) add(s *kept, id tree.SessionID, sent, drift time.Duration) {
+func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.id = id
+	s.Id = id
 	s.life = *session.NewLife(s.timeout, sent)
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
@@ -158,25 +158,26 @@ func (k *keeper) add(s *kept, id tree.SessionID, sent, drift time.Duration) {
 }
 
 // keepLocked takes charge of an in-process session.
-func (k *keeper) keepLocked(s *kept, drift time.Duration) {
+func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
 	if len(k.mu.sessions) == 0 {
 		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
 	}
-	k.mu.sessions[s.id] = s
+	k.mu.sessions[s.Id] = s
 	k.mu.timeouts.add(s.timeout)
 	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
-	k.signal()
+	k.Signal()
 }
 
 // findLocked returns the session of this node with an id.
-func (k *keeper) findLocked(id tree.SessionID) *kept {
+func (k *Keeper) findLocked(id tree.SessionID) *Session {
 	if s := k.mu.sessions[id]; s != nil {
 		return s
 	}
 	return k.mu.remotes.byID[id]
 }
 
-func (k *keeper) signal() {
+// Signal wakes Loop. It does not block.
+func (k *Keeper) Signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -184,10 +185,10 @@ func (k *keeper) signal() {
 }
 
 // abandon closes a session whose opener lost patience: now if it is open, else as soon as it is.
-func (k *keeper) abandon(s *kept) {
+func (k *Keeper) abandon(s *Session) {
 	k.mu.Lock()
 	s.abandoned = true
-	if s.id != 0 && s.end == nil {
+	if s.Id != 0 && s.end == nil {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
@@ -196,7 +197,7 @@ func (k *keeper) abandon(s *kept) {
 
 // closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
 // its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
-func (k *keeper) closeLocked(s *kept) {
+func (k *Keeper) closeLocked(s *Session) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(w *outbox.Call) bool { return !w.IsDone() })
 	for _, c := range s.claims {
 		lost = lost || c.lingersLocked()
@@ -209,17 +210,17 @@ func (k *keeper) closeLocked(s *kept) {
 }
 
 // losingLocked notes a request of a session by which something of it is lost.
-func (k *keeper) losingLocked(s *kept, w *outbox.Call) {
+func (k *Keeper) losingLocked(s *Session, w *outbox.Call) {
 	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), w)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
 // knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
 // is told if it was lost, to silence: that is an expiry.
-func (k *keeper) queueCloseLocked(s *kept, lost bool) (closing []ends) {
-	for _, p := range k.pipes {
-		if p == k.home || s.remote == nil && s.owner.Known(p.Shard) {
-			w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.attached(), Lost: lost})
+func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
+	for _, p := range k.outboxes {
+		if p == k.home || s.remote == nil && s.Owner.Known(p.Shard) {
+			w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestClose, Session: s.Id, Attached: s.Attached(), Lost: lost})
 			p.QueueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -227,90 +228,90 @@ func (k *keeper) queueCloseLocked(s *kept, lost bool) (closing []ends) {
 	return closing
 }
 
-// admit has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
-func (k *keeper) admit(ctx context.Context, s *kept, p *outbox.Outbox, who []tree.Identity) error {
+// introduce has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
+func (k *Keeper) introduce(ctx context.Context, s *Session, p *outbox.Outbox, who []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
 		k.mu.Unlock()
 		return s.end
 	}
-	w := k.admitLocked(s, p, who, func(w *outbox.Call) bool { p.Queue(w); return true })
+	w := k.introduceLocked(s, p, who, func(w *outbox.Call) bool { p.Queue(w); return true })
 	k.mu.Unlock()
 	p.Pump()
 	return p.Wait(ctx, w, outbox.Forever)
 }
 
-// admitLocked queues what has a shard admit a session, unless queue does not take it.
-func (k *keeper) admitLocked(s *kept, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
-	w := outbox.NewCall(s.owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.attached(), Identities: who})
+// introduceLocked queues what has a shard admit a session, unless queue does not take it.
+func (k *Keeper) introduceLocked(s *Session, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.Id, Timeout: s.timeout, Attached: s.Attached(), Identities: who})
 	if !queue(w) {
 		return nil
 	}
-	maps.DeleteFunc(s.admitting, func(w *outbox.Call, _ *outbox.Outbox) bool { return w.IsDone() })
-	if s.admitting == nil {
-		s.admitting = make(map[*outbox.Call]*outbox.Outbox)
+	maps.DeleteFunc(s.introducing, func(w *outbox.Call, _ *outbox.Outbox) bool { return w.IsDone() })
+	if s.introducing == nil {
+		s.introducing = make(map[*outbox.Call]*outbox.Outbox)
 	}
-	s.admitting[w] = p
+	s.introducing[w] = p
 	return w
 }
 
-func (k *keeper) removeLocked(s *kept) {
+func (k *Keeper) removeLocked(s *Session) {
 	if s.remote != nil {
 		k.detachLocked(s)
 		return
 	}
-	if k.mu.sessions[s.id] != s {
+	if k.mu.sessions[s.Id] != s {
 		return
 	}
-	delete(k.mu.sessions, s.id)
+	delete(k.mu.sessions, s.Id)
 	delete(k.mu.suspended, s)
 	k.mu.timeouts.remove(s.timeout)
 }
 
 // pumpAll sends what can be sent on every shard.
-func (k *keeper) pumpAll() {
-	for _, p := range k.pipes {
+func (k *Keeper) pumpAll() {
+	for _, p := range k.outboxes {
 		p.Pump()
 	}
 }
 
 // signalAll has every shard's loop send what can be sent.
-func (k *keeper) signalAll() {
-	for _, p := range k.pipes {
+func (k *Keeper) signalAll() {
+	for _, p := range k.outboxes {
 		p.Signal()
 	}
 }
 
 // cancel takes every queued request of the sessions out, on every shard, their ends excepted.
-func (k *keeper) cancel(err error, sessions ...*kept) {
-	for _, p := range k.pipes {
+func (k *Keeper) cancel(err error, sessions ...*Session) {
+	for _, p := range k.outboxes {
 		p.CancelQueued(err, ownersOf(sessions)...)
 	}
 }
 
-func ownersOf(sessions []*kept) []*outbox.Owner {
+func ownersOf(sessions []*Session) []*outbox.Owner {
 	list := make([]*outbox.Owner, len(sessions))
 	for i, s := range sessions {
-		list[i] = s.owner
+		list[i] = s.Owner
 	}
 	return list
 }
 
 // giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
-func (k *keeper) giveUp(sessions ...*kept) {
-	for _, p := range k.pipes {
+func (k *Keeper) giveUp(sessions ...*Session) {
+	for _, p := range k.outboxes {
 		p.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
 // endLocked ends a session on this node for good: its claims and watches end with why.
-func (k *keeper) endLocked(s *kept, state session.State, why error) {
+func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	if s.end != nil {
 		return
 	}
 	s.end = why
 	if why == outbox.ErrSessionExpired {
-		k.node.Tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
+		k.node.Tell(s.loss(), "session expired", "session", s.Id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
 		s.life.Expire()
@@ -318,17 +319,17 @@ func (k *keeper) endLocked(s *kept, state session.State, why error) {
 		s.life.Close()
 	}
 	k.removeLocked(s)
-	s.turnLocked()
+	s.stateChangedLocked()
 	for _, c := range s.claims {
 		c.finishLocked(why)
 	}
 	s.watches.endAll(why)
-	for w, p := range s.admitting {
+	for w, p := range s.introducing {
 		p.Abandon(w, why) // before anybody can know of the end: see purger
 	}
-	s.claims, s.admitting = nil, nil
+	s.claims, s.introducing = nil, nil
 	delete(k.mu.losing, s)
-	s.owner.End(why)
+	s.Owner.End(why)
 	if s.cancel != nil {
 		s.cancel(why)
 	}
@@ -336,7 +337,7 @@ func (k *keeper) endLocked(s *kept, state session.State, why error) {
 
 // drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
 // nobody may ever learn what became of them.
-func (k *keeper) drop(expired []*kept) {
+func (k *Keeper) drop(expired []*Session) {
 	if len(expired) == 0 {
 		return
 	}
@@ -344,19 +345,19 @@ func (k *keeper) drop(expired []*kept) {
 	k.giveUp(expired...)
 }
 
-// ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
+// Ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
 // that log, if at all, and is refused there; in another it may come before the end.
-func (k *keeper) ended(at replication.ShardID, why error, ids ...tree.SessionID) {
+func (k *Keeper) Ended(at replication.ShardID, why error, ids ...tree.SessionID) {
 	gone := k.endAll(why, ids)
 	if len(gone) == 0 {
 		return
 	}
 	k.cancel(why, gone...)
-	k.pipes[at-1].AbandonSent(why, ownersOf(gone)...)
+	k.outboxes[at-1].AbandonSent(why, ownersOf(gone)...)
 	k.giveUp(gone...)
 }
 
-func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*kept) {
+func (k *Keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	state := session.Closed
@@ -373,9 +374,9 @@ func (k *keeper) endAll(why error, ids []tree.SessionID) (gone []*kept) {
 }
 
 // allLocked are the sessions of this node, in no order.
-func (k *keeper) allLocked() iter.Seq[*kept] {
-	return func(yield func(*kept) bool) {
-		for _, all := range []map[tree.SessionID]*kept{k.mu.sessions, k.mu.remotes.byID} {
+func (k *Keeper) allLocked() iter.Seq[*Session] {
+	return func(yield func(*Session) bool) {
+		for _, all := range []map[tree.SessionID]*Session{k.mu.sessions, k.mu.remotes.byID} {
 			for _, s := range all {
 				if !yield(s) {
 					return
@@ -385,8 +386,8 @@ func (k *keeper) allLocked() iter.Seq[*kept] {
 	}
 }
 
-// close ends every session with why and takes no further ones.
-func (k *keeper) close(why error) {
+// Close ends every session with why and takes no further ones.
+func (k *Keeper) Close(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed != nil {
@@ -398,9 +399,9 @@ func (k *keeper) close(why error) {
 	}
 }
 
-// closeAll ends all in-process sessions as their owners would, also those that are still being opened, and lets nobody open another.
+// CloseAll ends all in-process sessions as their owners would, also those that are still being opened, and lets nobody open another.
 // Those of remote clients stay, for their clients to take elsewhere. It waits until the ensemble has them closed, no longer than ctx.
-func (k *keeper) closeAll(ctx context.Context) error {
+func (k *Keeper) CloseAll(ctx context.Context) error {
 	k.lookAndLock() // as Session.Close
 	k.mu.closing = true
 	opening := maps.Clone(k.mu.opening)

@@ -1,0 +1,20 @@
+package engine
+
+import "github.com/vivarium-go/vivarium/engine/keeper"
+
+// What package embed needs of the rooms below has its name here too.
+type (
+	// A Claim is the ephemeral znodes with which a session stands in queues.
+	Claim = keeper.Claim
+	// A Tenure is one period for which a claim is held.
+	Tenure = keeper.Tenure
+	// With says what a transaction has to do with claims.
+	With = keeper.With
+	// A Pending is a transaction on its way.
+	Pending = keeper.Pending
+	// A Watch is a stream of events that ends with its session.
+	Watch = keeper.Watch
+)
+
+// Single returns the error of a transaction of one operation without its index.
+func Single(err error) error { return keeper.Single(err) }
