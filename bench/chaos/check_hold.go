@@ -200,9 +200,9 @@ func permitsBetween(resizes []op, from, until time.Duration) (most int) {
 	return most
 }
 
-// findTooManyPermits checks that holders never have more permits than exist. It checks this twice:
-// by time, from Acquire's return to the last question that was answered "still held", and by zxid,
-// from the grant to the last guarded write that succeeded.
+// findTooManyPermits checks that holders never have more permits than exist. It checks this twice.
+// By time, a permit is held from Acquire's return to the last question that was answered "still
+// held". By zxid, it is held from the grant to the last guarded write that succeeded.
 func findTooManyPermits(p *past) (found []string) {
 	resizes := p.resizes()
 	for path, all := range p.grantsByPath() {

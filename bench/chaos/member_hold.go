@@ -428,7 +428,7 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 // seen tells the parent of something to count.
 func (a *holders) seen(what string) { a.q.say(reply{Data: what}, true) }
 
-// lead campaigns, publishes a few values and makes room. The method section does the same with locks.
+// lead campaigns, publishes a few values and makes room. section is its counterpart for locks.
 func (m *member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()

@@ -34,8 +34,8 @@ func Check(t testing.TB, file, got string) {
 }
 
 // Scripts runs the scripts in the files that match a pattern, each as a subtest. A script is prose
-// (lines with #) and blocks: commands, a line of dashes, and the recorded answers. open starts a
-// script and returns a function that executes a command and returns its answer.
+// (lines with #) and blocks: commands, a line of dashes, and the recorded answers. Parameter open
+// starts a script. It returns a function that executes a command and returns its answer.
 func Scripts(t *testing.T, pattern string, open func(t *testing.T) func(line string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
