@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// clockBootTime is CLOCK_BOOTTIME of clock_gettime(2). Go's monotonic clock is CLOCK_MONOTONIC, which stands
-// still in suspend: a laptop that slept for a minute would believe in its sessions for a minute too long.
+// clockBootTime is CLOCK_BOOTTIME of clock_gettime(2). Go's monotonic clock is CLOCK_MONOTONIC,
+// which stands still during suspend. A laptop that slept for a minute would believe in its sessions
+// for a minute too long.
 const clockBootTime = 7
 
 func bootTime() time.Duration {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The clock of deadlines runs on while the machine sleeps. A machine that has never slept does not show
-// the difference, but a time namespace does: in it the clock that counts sleep is another than outside,
-// and CLOCK_MONOTONIC is the same.
+// Boot runs on while the machine sleeps. A machine that has never slept does not show the
+// difference, but a time namespace does: inside it, CLOCK_BOOTTIME is shifted, and CLOCK_MONOTONIC
+// is not.
 func TestBootClockCountsSleep(t *testing.T) {
 	const inside = "VIVARIUM_BOOT_CLOCK"
 	if os.Getenv(inside) != "" {
@@ -23,7 +23,7 @@ func TestBootClockCountsSleep(t *testing.T) {
 		return exec.Command("unshare", append(args, command...)...)
 	}
 	if out, err := asleep("true").CombinedOutput(); err != nil {
-		t.Skipf("no time namespace is to be had here: %v, %q", err, out)
+		t.Skipf("cannot make a time namespace here: %v, %q", err, out)
 	}
 	child := asleep(os.Args[0], "-test.run=^TestBootClockCountsSleep$")
 	child.Env = append(os.Environ(), inside+"=1")
@@ -32,9 +32,9 @@ func TestBootClockCountsSleep(t *testing.T) {
 	after := System().Boot()
 	var said int64
 	if _, scan := fmt.Sscanf(string(out), "boot %d", &said); err != nil || scan != nil {
-		t.Fatalf("the clock was not read: %v, %q", err, out)
+		t.Fatalf("cannot read the clock of the child: %v, %q", err, out)
 	}
 	if boot := time.Duration(said) - slept; boot < before || boot > after {
-		t.Errorf("the clock says %v where the machine has slept for %v, and %v to %v where it has not", time.Duration(said), slept, before, after)
+		t.Errorf("Boot is %v after a sleep of %v; without the sleep it is %v to %v", time.Duration(said), slept, before, after)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The quick clock never says that it is earlier than it is, whatever happens between two looks: time that passes, that the machine sleeps
-// through, that a stop takes within a look, and wall clocks that are set; but for what the wall clock was set back. (The system adds a sleep to
-// both clocks at once, and the next look at all of them comes before anybody sets one.)
+// Glance is never behind Boot, except by as much as the wall clock was set back. Between two looks,
+// time passes, the machine sleeps, the process stops, and the wall clock is set. (The system adds a
+// sleep to both clocks at once. All clocks are read again before anybody can set one.)
 func TestGlanceIsNeverEarly(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -23,7 +23,7 @@ func TestGlanceIsNeverEarly(t *testing.T) {
 		c := Clock{Boot: func() time.Duration { return boot }, Wall: func() time.Time { return time.Unix(0, int64(wall)) },
 			Quick: func() (time.Duration, time.Duration) { pass(some()); return wall, mono }}
 		if _, _, ok := c.Glance(Anchor{}); ok {
-			t.Fatal("without an anchor")
+			t.Fatal("Glance returned true without an anchor")
 		}
 		now := boot
 		a := c.Mark(now, c.Drift())
@@ -41,7 +41,7 @@ func TestGlanceIsNeverEarly(t *testing.T) {
 			}
 			said, _, _ := c.Glance(a)
 			if early := boot - said; early > back {
-				t.Fatalf("seed %d: %v early, and the wall clock was set back by %v", seed, early, back)
+				t.Fatalf("seed %d: Glance is %v behind, but the wall clock was set back by only %v", seed, early, back)
 			}
 		}
 	}

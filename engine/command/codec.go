@@ -10,11 +10,10 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// ErrMalformed is wrapped by every error of decoding: this build does not write such bytes.
+// ErrMalformed is wrapped by every decoding error: this build does not write such bytes.
 var ErrMalformed = errors.New("malformed")
 
-// An encoder writes MessagePack, every value in its shortest form. It and the decoder are our own: through msgpack's, which
-// writes to an io.Writer, a request and its operations escaped to the heap with each write, and decoding took twice the time.
+// An encoder writes MessagePack, each value in its shortest form.
 type encoder struct{ buf []byte }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
@@ -25,14 +24,14 @@ func newEncoder() *encoder {
 	return e
 }
 
-// done returns what was written, in memory of its own, and gives the encoder back.
+// done returns a copy of what was written, and puts the encoder back into the pool.
 func (e *encoder) done() []byte {
 	out := bytes.Clone(e.buf)
 	encoders.Put(e)
 	return out
 }
 
-// number writes a form and the number that comes after it, in as many bytes as the form has.
+// number writes a form and the number after it, in as many bytes as the form needs.
 func (e *encoder) number(form byte, v uint64) {
 	e.buf = append(e.buf, form)
 	switch form {
@@ -76,19 +75,19 @@ func (e *encoder) flag(v bool) {
 	}
 }
 
-// A decoder reads what an encoder wrote, and refuses the other forms that MessagePack has for the same values: what is
-// read and written again is the same bytes. It keeps the first error, so that a reader of a record checks once at its end.
-// It reads the bytes where they lie.
+// A decoder reads what an encoder wrote. It refuses the other forms that MessagePack has for the
+// same values: what is read and written again is the same bytes. It keeps the first error, so that
+// its users check once, at the end. It does not copy its input, except for strings.
 type decoder struct {
 	src   []byte
-	at    int    // where in src the next value begins
-	words string // a copy of src; see word
+	at    int    // where the next value begins in src
+	words string // a copy of src, made on first use: see word
 	err   error
 }
 
 func newDecoder(b []byte) *decoder { return &decoder{src: b} }
 
-// end reports what went wrong, trailing bytes included.
+// end returns the first error. Bytes after the last value are an error too.
 func (d *decoder) end() error {
 	if d.err == nil && d.at != len(d.src) {
 		d.fail(ErrMalformed)
@@ -96,7 +95,7 @@ func (d *decoder) end() error {
 	return d.err
 }
 
-// fail keeps the first error. Nothing is read after it, every value is zero.
+// fail keeps the first error. After an error nothing is read, and every value is zero.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -106,7 +105,7 @@ func (d *decoder) fail(err error) {
 
 func (d *decoder) left() int { return len(d.src) - d.at }
 
-// next returns the next n bytes where they lie.
+// next returns the next n bytes without copying them.
 func (d *decoder) next(n int) []byte {
 	if d.err != nil || n > d.left() {
 		d.fail(ErrMalformed)
@@ -116,10 +115,10 @@ func (d *decoder) next(n int) []byte {
 	return d.src[d.at-n : d.at : d.at]
 }
 
-// neverUsed begins no value of MessagePack.
+// neverUsed is a byte that begins no MessagePack value.
 const neverUsed = 0xc1
 
-// first returns the first byte of the next value, which tells what it is.
+// first returns the first byte of the next value. It tells the value's type.
 func (d *decoder) first() byte {
 	if b := d.next(1); b != nil {
 		return b[0]
@@ -135,7 +134,7 @@ func (d *decoder) number(n int) (v uint64) {
 	return v
 }
 
-// length reads a length of n bytes; one that is larger than anything here may be another.
+// length reads a length of n bytes. A length beyond 2147483647 is read as that: nothing is so long.
 func (d *decoder) length(n int) int { return int(min(d.number(n), math.MaxInt32)) }
 
 func (d *decoder) uint() uint64 {
@@ -179,7 +178,8 @@ func (d *decoder) array() (n int) {
 	case first == msgpcode.Array32:
 		n = d.length(4)
 	}
-	if first != arrayForm(n) || n > d.left() { // every element takes a byte at least: no allocation beyond what arrived
+	// An element takes at least one byte. So a false length cannot make the caller allocate much.
+	if first != arrayForm(n) || n > d.left() {
 		d.fail(ErrMalformed)
 		return 0
 	}
@@ -192,7 +192,7 @@ func (d *decoder) want(n int) {
 	}
 }
 
-// text returns a string's bytes where they lie.
+// text returns a string's bytes without copying them.
 func (d *decoder) text() []byte {
 	first, n := d.first(), 0
 	switch {
@@ -209,8 +209,9 @@ func (d *decoder) text() []byte {
 
 func (d *decoder) string() string { return string(d.text()) }
 
-// word returns a string that may keep a copy of all that is decoded: for what is looked at and let go. A batch has many of them, and
-// one copy of it costs less than one of each.
+// word returns a string that may keep a copy of the whole input alive. Use it for strings that are
+// soon forgotten. A batch has many of them, and one copy of the batch costs less than a copy of
+// each.
 func (d *decoder) word() string {
 	n := len(d.text())
 	if n == 0 {
@@ -222,7 +223,7 @@ func (d *decoder) word() string {
 	return d.words[d.at-n : d.at]
 }
 
-// data returns bytes where they lie; nil for nil.
+// data returns binary data without copying it, or nil for nil.
 func (d *decoder) data() []byte {
 	first, n := d.first(), 0
 	switch {
@@ -249,7 +250,7 @@ func (d *decoder) strings() []string {
 	return list
 }
 
-// isNil reads nil if that is what comes next.
+// isNil reports whether the next value is nil, and reads it if so.
 func (d *decoder) isNil() bool {
 	if d.left() == 0 || d.src[d.at] != msgpcode.Nil {
 		return false
@@ -260,7 +261,7 @@ func (d *decoder) isNil() bool {
 
 func (d *decoder) flag() bool { return d.uintTo(1) != 0 }
 
-// uintTo reads a number that is not above a limit.
+// uintTo reads a number that must not exceed a limit.
 func (d *decoder) uintTo(limit uint64) uint64 {
 	v := d.uint()
 	if v > limit {
@@ -279,7 +280,7 @@ func (d *decoder) int32() int32 {
 	return int32(v)
 }
 
-// fixed reads bytes of a known length.
+// fixed reads binary data of the length of dst.
 func (d *decoder) fixed(dst []byte) {
 	b := d.data()
 	if len(b) != len(dst) {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// The encoder writes what msgpack's would, on both sides of every change of form.
+// The encoder writes what the msgpack library writes, on both sides of every change of form.
 func TestEncoderWritesMessagePack(t *testing.T) {
 	check := func(what any, ours func(*encoder), theirs func(*msgpack.Encoder) error) {
 		t.Helper()

@@ -13,29 +13,20 @@ import (
 )
 
 // FormatLevel is the highest level of commands and records that this build reads and writes. A
-// member says it in its Register, so that a later build can know when every member reads a newer one.
+// member says it in its Register, so that a later build can know when all members read a newer
+// level.
 const FormatLevel = 1
 
-// HomeShard is the shard of the session table: sessions are opened, kept alive and ended there.
+// HomeShard is the shard of the session table. Sessions are opened, kept alive and ended there.
 const HomeShard replication.ShardID = 1
 
-// Limits of a batch. Requests beyond them wait for the next one.
+// Limits of a batch. Requests beyond them wait for the next batch.
 const (
 	BatchMax      = 1024    // requests
 	BatchBytesMax = 1 << 20 // bytes of its requests; a larger request travels alone
 )
 
-// A Kind is the kind of a command. Each command is a MessagePack array that begins with its kind:
-//
-//	register [1, member, start, directory, founding digest, level, wall ms, [scheme, ...]]
-//	batch    [2, member, start, seq, wall ms, home zxid, [request, ...]]
-//	silence  [3, member, start, last seq, step, duration ns, wall ms]
-//	expire   [4, wall ms]
-//	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
-//	purge    [6, wall ms, [[session, [[member, start], ...], home zxid, lost], ...]]
-//	purged   [7, shard, [session, ...]]
-//
-// See [RequestKind] for the requests.
+// A Kind is the kind of a command. The package doc says what each kind does.
 type Kind uint8
 
 // The kinds of commands.
@@ -49,24 +40,7 @@ const (
 	KindPurged
 )
 
-// A RequestKind is the kind of a request. Each request in a batch is an array that begins with its
-// kind:
-//
-//	txn           [1, session, [op, ...]]
-//	open          [2, timeout ns, password, remote, [identity, ...]]
-//	close         [3, session, attached, lost]
-//	release       [4, session, path, czxid, lost]
-//	addShard      [5, session, shard]
-//	introduce     [6, session, timeout ns, attached, [identity, ...]]
-//	reattach      [7, session, password, timeout ns, [identity, ...]]
-//	setIdentities [8, session, attached, [identity, ...]]
-//
-//	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
-//	acl           nil, or [[perms, scheme, id], ...]
-//	identity      [scheme, id]
-//
-// attached is the zxid that attached a remote client's session to its member; it is zero for an
-// in-process session.
+// A RequestKind is the kind of a request. The package doc says what each kind does.
 type RequestKind uint8
 
 // The kinds of requests.
@@ -81,29 +55,29 @@ const (
 	RequestSetIdentities
 )
 
-// A Request is one call as it travels in a batch.
+// A Request is one call as it travels in a batch. The comments say which kinds use a field.
 type Request struct {
 	Kind       RequestKind
-	Session    tree.SessionID
+	Session    tree.SessionID  // all but open
 	Ops        []tree.Op       // txn
-	Timeout    time.Duration   // open, admit, move
-	Password   [16]byte        // open, move
+	Timeout    time.Duration   // open, introduce, reattach
+	Password   [16]byte        // open, reattach
 	Remote     bool            // open
-	Attached   tree.Zxid       // close, admit, identify
-	Identities []tree.Identity // open, admit, move, identify
+	Attached   tree.Zxid       // close, introduce, setIdentities
+	Identities []tree.Identity // open, introduce, reattach, setIdentities
 	Path       string          // release
 	Czxid      tree.Zxid       // release
-	Lost       bool            // close, release: it is not given up, but was lost to silence
-	Shard      uint32          // attach
+	Lost       bool            // close, release
+	Shard      uint32          // addShard
 }
 
-// A Command is one decoded entry of the log.
+// A Command is one decoded entry of the log. The comments say which kinds use a field.
 type Command struct {
 	Kind     Kind
-	Origin   session.Origin   // register; of a batch Member, Start and, as LastSeq, its own seq
-	Wall     int64            // Unix ms at the proposer; of all but purged
-	Home     tree.Zxid        // batch: what its node had applied of the home shard when it was sent
-	Rules    Rules            // register: that transactions are judged by from here on
+	Origin   session.Origin   // register; in a batch Member, Start and LastSeq, the batch's own seq
+	Wall     int64            // all but purged: Unix ms at the proposer
+	Home     tree.Zxid        // batch: what its node had applied of the home shard
+	Rules    Rules            // register
 	Requests []Request        // batch
 	Step     session.Step     // silence
 	Silence  time.Duration    // silence
@@ -113,12 +87,12 @@ type Command struct {
 	Sessions []tree.SessionID // purged
 }
 
-// An Ending is a session that has ended on the home shard, with the members that spoke for it.
+// An Ending is the end of a session on the home shard.
 type Ending struct {
 	Session tree.SessionID
-	Former  []session.Incarnation
-	Zxid    tree.Zxid
-	Lost    bool
+	Former  []session.Incarnation // who spoke for the session
+	Zxid    tree.Zxid             // the transaction that ended it
+	Lost    bool                  // the owner did not close it
 }
 
 // A Mortal is a container or TTL znode as the reaper saw it.
@@ -127,10 +101,10 @@ type Mortal struct {
 	Seen tree.Seen
 }
 
-// Rules are the settings by which replicas judge transactions. Those of the newest Register count, so
-// that all replicas change them at the same entry.
+// Rules are the settings by which replicas judge transactions. The newest Register decides, so all
+// replicas change the rules at the same entry.
 type Rules struct {
-	Schemes []string // the names of those that ACLs are judged by
+	Schemes []string // names of the ACL schemes in force
 	TreeMax int64    // see Config.MaxTreeSize
 }
 
@@ -158,7 +132,7 @@ func EncodeRegister(o session.Origin, wall int64, r Rules) []byte {
 	return e.done()
 }
 
-// EncodeBatch encodes a batch of n requests that EncodeRequest made.
+// EncodeBatch encodes a batch of n requests, each encoded by EncodeRequest.
 func EncodeBatch(m session.MemberID, start, seq uint64, wall int64, home tree.Zxid, n int, requests iter.Seq[[]byte]) []byte {
 	e := newEncoder()
 	e.array(7)
@@ -285,7 +259,7 @@ func EncodeSilence(s session.Step, d time.Duration, wall int64) []byte {
 	return e.done()
 }
 
-// EncodeReap encodes the removal of znodes whose time has come.
+// EncodeReap encodes the removal of expired containers and TTL znodes.
 func EncodeReap(wall int64, znodes []Mortal) []byte {
 	e := newEncoder()
 	e.array(3)
@@ -302,7 +276,7 @@ func EncodeReap(wall int64, znodes []Mortal) []byte {
 	return e.done()
 }
 
-// EncodePurge encodes, for a shard, the ends of sessions on the home shard.
+// EncodePurge encodes for a shard which sessions have ended on the home shard.
 func EncodePurge(wall int64, endings []Ending) []byte {
 	e := newEncoder()
 	e.array(3)
@@ -319,7 +293,7 @@ func EncodePurge(wall int64, endings []Ending) []byte {
 	return e.done()
 }
 
-// EncodePurged encodes, for the home shard, which sessions have nothing left on a shard.
+// EncodePurged encodes for the home shard which ended sessions have nothing left on a shard.
 func EncodePurged(shard uint32, sessions []tree.SessionID) []byte {
 	e := newEncoder()
 	e.array(3)
@@ -332,7 +306,7 @@ func EncodePurged(shard uint32, sessions []tree.SessionID) []byte {
 	return e.done()
 }
 
-// EncodeExpire encodes the order to expire a portion of the sessions that are due.
+// EncodeExpire encodes the order to expire the next portion of the sessions that are due.
 func EncodeExpire(wall int64) []byte {
 	e := newEncoder()
 	e.array(2)
@@ -341,7 +315,7 @@ func EncodeExpire(wall int64) []byte {
 	return e.done()
 }
 
-// fields is the length of a command's array; zero for a kind that this build does not know.
+// fields returns the length of a command's array, or zero for a kind that this build does not know.
 func (k Kind) fields() int {
 	switch k {
 	case KindRegister:
@@ -362,21 +336,21 @@ func (k Kind) fields() int {
 	return 0
 }
 
-// Decode reads one entry of the log. The data of a transaction's operations lies in the entry, whose
-// memory the log uses again; everything else is a copy.
+// Decode reads one entry of the log. The data of operations stays in the entry, whose memory the
+// log uses again. Everything else is a copy.
 func Decode(b []byte) (Command, error) { return new(Reader).Decode(b) }
 
-// A Reader decodes entries one after the other and uses the memory of a batch again for the next
-// one; BenchmarkApply shows what that is worth. The zero value is ready to use.
+// A Reader decodes entries one after another. It uses the memory of a batch again for the next one;
+// BenchmarkApply shows what that is worth. The zero value is ready to use.
 type Reader struct {
 	requests []Request
 	ops      []tree.Op // of all requests
 }
 
-// keptMax bounds how many requests and operations a Reader keeps memory for.
+// keptMax is how many requests and how many operations a Reader keeps memory for.
 const keptMax = 2 * BatchMax
 
-// Decode is the function Decode, for an entry that nobody uses after Reset.
+// Decode is like the function Decode, but the command must not be used after Reset.
 func (r *Reader) Decode(b []byte) (Command, error) {
 	d := newDecoder(b)
 	n := d.array()
@@ -439,7 +413,7 @@ func (d *decoder) sessions() []tree.SessionID {
 	return list
 }
 
-// Reset lets go of the entry that was decoded last.
+// Reset ends the use of the last decoded entry.
 func (r *Reader) Reset() {
 	r.requests, r.ops = emptied(r.requests), emptied(r.ops)
 }
@@ -526,7 +500,7 @@ func (r *Reader) decodeOps(d *decoder) []tree.Op {
 		return []tree.Op{}
 	}
 	first := len(r.ops)
-	r.ops = slices.Grow(r.ops, n)[:first+n] // if they move, what the requests before have stays where it is
+	r.ops = slices.Grow(r.ops, n)[:first+n] // if the array moves, earlier requests keep the old one
 	ops := r.ops[first : first+n : first+n]
 	for i := range ops {
 		d.op(&ops[i])

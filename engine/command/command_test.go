@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// A golden is one value and how it is written. What is in the log and on disk of a running ensemble must still be read
-// by the next version, so these bytes never change; a new form gets a new name.
+// A golden is a value and its encoding. A running ensemble has these bytes in its log and on its
+// disks, and the next version must read them. So they never change. A new form gets a new name.
 type golden struct {
 	name   string
 	value  any
@@ -54,7 +54,7 @@ func (c Command) encode() []byte {
 	return nil
 }
 
-// filled returns bytes that tell a mixed-up field from the right one.
+// filled returns different bytes, so that a test notices mixed-up fields.
 func filled[T [16]byte | [32]byte](first byte) (a T) {
 	for i := range len(a) {
 		reflect.ValueOf(&a).Elem().Index(i).SetUint(uint64(first) + uint64(i))
@@ -182,8 +182,8 @@ func goldenRecords() []golden {
 func TestCommandBytesNeverChange(t *testing.T) { checkGolden(t, "commands.txt", goldenCommands()) }
 func TestRecordBytesNeverChange(t *testing.T)  { checkGolden(t, "records.txt", goldenRecords()) }
 
-// checkGolden compares what is written with the golden file, which has a line "name: hex" for each value, and reads the
-// file's bytes back.
+// checkGolden compares encodings with the golden file, and decodes the file's bytes. The file has a
+// line "name: hex" for each value.
 func checkGolden(t *testing.T, file string, list []golden) {
 	t.Helper()
 	name := filepath.Join("testdata", file)
@@ -212,25 +212,25 @@ func checkGolden(t *testing.T, file string, list []golden) {
 	}
 	for _, g := range list {
 		if got := g.encode(); !bytes.Equal(got, want[g.name]) {
-			t.Errorf("%s is written\n%x, want\n%x", g.name, got, want[g.name])
+			t.Errorf("%s is encoded as\n%x, want\n%x", g.name, got, want[g.name])
 		}
 		switch got, err := g.decode(want[g.name]); {
 		case err != nil:
 			t.Errorf("%s: %v", g.name, err)
 		case !reflect.DeepEqual(got, g.value):
-			t.Errorf("%s is read\n%+v, want\n%+v", g.name, got, g.value)
+			t.Errorf("%s is decoded as\n%+v, want\n%+v", g.name, got, g.value)
 		}
 	}
 }
 
-// Every member reads the same bytes; if there were two ways to write a value, a later version could tell them apart.
-// So what the encoder would not write is refused.
+// checkCanonical checks that b is refused, or is what the encoder writes. All members read the same
+// bytes. If a value had two encodings, a later version could tell them apart.
 func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), encode func(any) []byte) {
 	t.Helper()
 	before := bytes.Clone(b)
 	v, err := decode(b)
 	if !bytes.Equal(b, before) {
-		t.Fatalf("reading %x has changed it", before)
+		t.Fatalf("decoding changed its input %x", before)
 	}
 	if err != nil {
 		if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNewer) {
@@ -239,7 +239,7 @@ func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), en
 		return
 	}
 	if again := encode(v); !bytes.Equal(again, b) {
-		t.Fatalf("%x is read as %+v, which is written\n%x", b, v, again)
+		t.Fatalf("%x is decoded as %+v, which is encoded as\n%x", b, v, again)
 	}
 }
 
@@ -258,7 +258,8 @@ func encodeAnyRecord(v any) []byte {
 	return EncodeState(v.(State))
 }
 
-// damaged calls fn with every prefix of b, with b and a byte after it, and with every value of every byte.
+// damaged calls fn with every prefix of b, with b and one more byte, and with every value of every
+// byte.
 func damaged(b []byte, fn func([]byte)) {
 	for n := range b {
 		fn(b[:n])
@@ -275,7 +276,7 @@ func damaged(b []byte, fn func([]byte)) {
 
 func TestOnlyCanonicalBytesAreRead(t *testing.T) {
 	if testing.Short() {
-		t.Skip("one goroutine and very many inputs")
+		t.Skip("takes long: tries very many inputs")
 	}
 	for _, g := range goldenCommands() {
 		damaged(g.encode(), func(b []byte) { checkCanonical(t, b, decodeAnyCommand, encodeAnyCommand) })
@@ -285,7 +286,8 @@ func TestOnlyCanonicalBytesAreRead(t *testing.T) {
 	}
 }
 
-// Numbers, strings, data and arrays each have several forms in MessagePack; one is the encoder's.
+// MessagePack has several forms for numbers, strings, data and arrays. The encoder uses one of
+// each.
 func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 	expire := "920405"
 	silence := "9703" + "02" + "03" + "cd03e8" + "04" + "05" + "06"
@@ -326,12 +328,13 @@ func TestOtherFormsOfTheSameValueAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c, err := Decode(b); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %s is read as %+v, %v", name, s, c, err)
+			t.Errorf("%s: %s is decoded as %+v, %v", name, s, c, err)
 		}
 	}
 }
 
-// C13.1: a command's bytes belong to the Raft log, which uses them again. What is applied is let go of the data by then.
+// C13.1: a command's bytes belong to the Raft log, which uses them again. By then the replica has
+// let go of the data.
 func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 	for _, g := range goldenCommands() {
 		b := g.encode()
@@ -350,29 +353,29 @@ func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 			}
 		}
 		if !reflect.DeepEqual(c, g.value) {
-			t.Errorf("%s changed with the bytes it was read from", g.name)
+			t.Errorf("%s changed with its input", g.name)
 		}
 	}
 }
 
-// What one command leaves to the next is no part of it.
+// No entry leaves anything to the next one.
 func TestReaderKeepsNothingOfAnEntry(t *testing.T) {
 	var r Reader
 	for range 2 {
 		for _, g := range goldenCommands() {
 			c, err := r.Decode(g.encode())
 			if err != nil || !reflect.DeepEqual(c, g.value) {
-				t.Errorf("%s is read\n%+v, %v, want\n%+v", g.name, c, err, g.value)
+				t.Errorf("%s is decoded as\n%+v, %v, want\n%+v", g.name, c, err, g.value)
 			}
 			r.Reset()
 			for _, q := range r.requests[:cap(r.requests)] {
 				if !reflect.DeepEqual(q, Request{}) {
-					t.Fatalf("%s: %+v is kept", g.name, q)
+					t.Fatalf("%s: Reset kept %+v", g.name, q)
 				}
 			}
 			for _, op := range r.ops[:cap(r.ops)] {
 				if !reflect.DeepEqual(op, tree.Op{}) {
-					t.Fatalf("%s: %+v is kept", g.name, op)
+					t.Fatalf("%s: Reset kept %+v", g.name, op)
 				}
 			}
 		}

@@ -1,11 +1,109 @@
-// Package command is the format of the log and of the durable image: the commands that replicas
-// apply, the requests in a batch, and the records of znodes, sessions and members. It encodes and
-// decodes; what a command does is the replica's to know.
+// Package command is the format of the log and of the durable image. It encodes and decodes the
+// commands that replicas apply, the requests in a batch, and the records of znodes, sessions and
+// members. Package replica decides what a command does.
 //
-// Everything is a MessagePack array, written in the shortest form. The golden files in testdata pin
-// every byte: what is in the log of a running ensemble must be readable by the next build.
+// # Commands
+//
+// An entry of the log is one command: an array that begins with its kind.
+//
+//	register [1, member, start, directory, digest, level, wall ms, [scheme, ...], tree max]
+//	batch    [2, member, start, seq, wall ms, home zxid, [request, ...]]
+//	silence  [3, member, start, seq, step, duration ns, wall ms]
+//	expire   [4, wall ms]
+//	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
+//	purge    [6, wall ms, [[session, [[member, start], ...], ended, lost], ...]]
+//	purged   [7, shard, [session, ...]]
+//
+// The member's node proposes register and batch. The leader of the shard proposes silence, expire
+// and reap. The leader of the home shard proposes purge and purged.
+//
+//	register  A new start of a member begins its stream. It carries the member's directory, the
+//	          founding digest, the format level that it reads, and the rules by which transactions
+//	          are judged from then on.
+//	batch     The requests of one node. It is accepted only in its place: seq is one more than that
+//	          of the last accepted batch of this start. home zxid is the newest transaction of the
+//	          home shard that the node had applied when it sent the batch; zero in batches to the
+//	          home shard. A batch without requests shows that the node is alive.
+//	silence   Nothing was committed from this start for the duration. This is the given step of its
+//	          silence after batch seq.
+//	expire    The next portion of the sessions that are due ends.
+//	reap      These containers and TTL znodes are deleted, unless they have changed since the leader
+//	          saw them.
+//	purge     On a shard other than the home shard: these sessions ended at home, in transaction
+//	          ended. The starts that spoke for each session are listed with it.
+//	purged    On the home shard: the named shard has nothing left of these sessions.
+//
+// # Requests
+//
+// A request in a batch is an array that begins with its kind.
+//
+//	txn           [1, session, [op, ...]]
+//	open          [2, timeout ns, password, remote, [identity, ...]]
+//	close         [3, session, attached, lost]
+//	release       [4, session, path, czxid, lost]
+//	addShard      [5, session, shard]
+//	introduce     [6, session, timeout ns, attached, [identity, ...]]
+//	reattach      [7, session, password, timeout ns, [identity, ...]]
+//	setIdentities [8, session, attached, [identity, ...]]
+//
+//	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
+//	acl           nil, or [[perms, scheme, id], ...]
+//	identity      [scheme, id]
+//
+//	txn            Applies the operations entirely or not at all. tree.OpKind and tree.CreateMode
+//	               number the kinds and modes.
+//	open           Opens a session. Its id is the zxid of this transaction.
+//	close          Ends a session.
+//	release        Deletes the ephemeral at path if the session created it in transaction czxid.
+//	addShard       On the home shard: the session will use a further shard.
+//	introduce      On a further shard: makes the session known there.
+//	reattach       Attaches a remote session to the member that sent the batch.
+//	setIdentities  Replaces the identities that the session has authenticated as.
+//
+// remote is set for the session of a client outside the process. attached is the zxid that attached
+// such a session to its member. This is the zxid of open or of the newest reattach. For an
+// in-process session it is zero. lost is set if the owner did not ask for the end, but was silent
+// for too long. Then ephemerals that were created with a TTL linger.
+//
+// # Records
+//
+// The image has four tables of records. Each record is an array under a key.
+//
+//	table     key                            record
+//	znodes    the path                       znode
+//	sessions  the id in 8 bytes, big-endian  session
+//	origins   the member, in the same way    origin
+//	meta      "state"                        state
+//
+//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner,
+//	         container, ttl ms, acl, data]
+//	session [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
+//	         attached, [[member, start], ...], lost]
+//	origin  [member, start, directory, digest, level, seq, step, silence ns]
+//	state   [level, zxid, [scheme, ...], tree max]
+//
+// tree.Znode, session.Record and session.Origin explain the fields. A state has the level at which
+// it was written, the newest zxid, and the rules of the newest register.
+//
+// # Bytes
+//
+// Everything is MessagePack, each value in its shortest form. The decoder refuses the other forms:
+// what it reads is written again as the same bytes. Every array has the length shown, and lists may
+// be empty.
+//
+//	string      path, scheme, id of an identity or ACL entry
+//	binary      directory and password (16 bytes), digest (32 bytes), data (nil or any length)
+//	0 or 1      remote, closing, container, lost
+//	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
+//	unsigned    all other numbers
+//
+// Times in ms are Unix times, except ttl. wall is the proposer's clock. Nil data and empty data
+// differ. A nil acl stands for tree.OpenACL.
+//
+// The golden files in testdata pin every byte: what is in the log of a running ensemble must be
+// readable by the next build. A later build that writes something new raises FormatLevel.
 //
 // The encoder and decoder are our own, because they are on the path of every write. With the
 // msgpack library, which writes to an io.Writer, each request escaped to the heap and decoding took
-// twice the time. The library is the reference that the tests compare with.
+// twice the time. The tests compare the encoder with that library.
 package command

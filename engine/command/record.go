@@ -11,19 +11,13 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Records of the durable image. Keys: a znode's path, a session's id and a member's id (8 bytes, big-endian),
-// and "state" for the one record of the shard. Values are MessagePack arrays:
-//
-//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner, container, ttl ms, acl, data]
-//	session [id, password, timeout ns, origin, closing, [identity, ...], [shard, ...], ended, attached, [[member, start], ...], lost]
-//	origin  [member, start, directory, founding digest, level, last seq, step, silence ns]
-//	state   [format level, zxid, [scheme, ...]]
+// StateKey is the key of a shard's State record.
 const StateKey = "state"
 
 // ErrNewer says that a newer build wrote the image.
 var ErrNewer = errors.New("the image is of a newer format")
 
-// IDKey is the key of a session's or a member's record.
+// IDKey returns the key of a session's or a member's record.
 func IDKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 // EncodeZnode encodes a znode's record.
@@ -57,7 +51,7 @@ func (e *encoder) znode(z tree.Znode) {
 	e.bytes(z.Data)
 }
 
-// DecodeZnode reads a znode's record. The data stays where it lies in b.
+// DecodeZnode reads a znode's record. The data stays in b.
 func DecodeZnode(b []byte) (z tree.Znode, err error) {
 	d := newDecoder(b)
 	d.want(13)
@@ -184,7 +178,7 @@ func DecodeOrigin(b []byte) (o session.Origin, err error) {
 	return o, d.end()
 }
 
-// State is the record of which a shard has one.
+// A State is what a shard has one record of.
 type State struct {
 	Zxid  tree.Zxid
 	Rules Rules // of the newest Register

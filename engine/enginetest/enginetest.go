@@ -17,17 +17,18 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 )
 
-// A Log stands for a Raft group, or for several with one leader: it keeps what is proposed, and the test decides what becomes of it.
+// A Log stands for one Raft group, or for several with one leader. It keeps what is proposed, and
+// the test decides what happens to it.
 type Log struct {
 	mu       sync.Mutex
 	shut     replication.ShardID // refuses what is proposed on it; zero: none
 	leader   replication.Leader
-	refusal  error  // what Propose answers, if set
-	during   func() // called once by Propose before it answers, if set
+	refusal  error  // what Propose returns, if set
+	during   func() // called once by Propose before it returns, if set
 	proposed []*Proposal
 }
 
-// A Proposal is what was proposed on a Log.
+// A Proposal is a command that was proposed on a Log.
 type Proposal struct {
 	Shard replication.ShardID // zero: the first
 	Cmd   []byte
@@ -38,7 +39,7 @@ type Proposal struct {
 // Dropped implements outbox.Proposal.
 func (p *Proposal) Dropped() bool { return p.Lost.Load() }
 
-// ErrRefused is what tests have a Log, or a shard, refuse with.
+// ErrRefused is the error with which a test lets a Log or a shard refuse.
 var ErrRefused = errors.New("refused")
 
 // Propose implements outbox.Raft.
@@ -72,28 +73,29 @@ func (l *Log) Committed(replication.ShardID) uint64 { return 0 }
 // Transfer implements what a replica asks of Raft. It does nothing.
 func (l *Log) Transfer(replication.ShardID, int) {}
 
-// Elect makes a member the leader of a new term; zero is nobody.
+// Elect makes a member the leader of a new term. Zero means that nobody leads.
 func (l *Log) Elect(m replication.MemberID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leader = replication.Leader{Member: m, Term: l.leader.Term + 1}
 }
 
-// Refuse has Propose refuse with err from now on; nil ends that.
+// Refuse makes Propose return err from now on, or accept again if err is nil.
 func (l *Log) Refuse(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refusal = err
 }
 
-// RefuseShard refuses what is proposed on a shard from now on; zero ends that.
+// RefuseShard makes Propose refuse one shard from now on. Zero ends that.
 func (l *Log) RefuseShard(id replication.ShardID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shut = id
 }
 
-// OnNextPropose sets what happens during the next Propose, and returns what was set before.
+// OnNextPropose sets a function that the next Propose calls. It returns the one that was set
+// before.
 func (l *Log) OnNextPropose(fn func()) (was func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,23 +112,23 @@ func (l *Log) Drain() []*Proposal {
 	return out
 }
 
-// A Clock runs with the bubble's time. It can be moved as no timer sees it.
+// A Clock runs with the time of the test's bubble. A test can also move it, unseen by timers.
 type Clock struct {
 	start time.Time
-	// paused is the time that the process stood still: all clocks show it.
+	// paused is how long the process stood still. All clocks show it.
 	paused atomic.Int64
-	// slept is the time that the machine slept: the quick clock alone does not show it.
+	// slept is how long the machine slept. Only the Quick clock does not show it.
 	slept atomic.Int64
-	// stepped is what the wall clock was moved by.
+	// stepped is by how much the wall clock was set.
 	stepped atomic.Int64
-	// OnRead is called whenever the wall clock has been read, unless it is nil.
+	// OnRead, if set, is called after each reading of the wall clock.
 	OnRead atomic.Pointer[func()]
 }
 
 // NewClock returns a clock that starts now.
 func NewClock() *Clock { return &Clock{start: time.Now()} }
 
-// Boot is the time that runs on while the machine sleeps.
+// Boot returns the time that runs on while the machine sleeps.
 func (c *Clock) Boot() time.Duration {
 	return time.Since(c.start) + time.Duration(c.paused.Load()+c.slept.Load())
 }
@@ -143,37 +145,38 @@ func (c *Clock) wallNow() time.Time {
 	return time.Now().Add(time.Duration(c.paused.Load() + c.slept.Load() + c.stepped.Load()))
 }
 
-// Clock has a quick one too, as that of the machine has: most questions are answered by it alone.
+// Clock returns the clock for an engine. Like the machine's, it has a Quick clock, because the
+// engine answers most questions by that alone.
 func (c *Clock) Clock() clock.Clock {
 	return clock.Clock{Boot: c.Boot, Wall: c.wall, Quick: func() (wall, mono time.Duration) {
 		return time.Duration(c.wallNow().UnixNano()), time.Since(c.start) + time.Duration(c.paused.Load())
 	}}
 }
 
-// Pause stops the process for d.
+// Pause lets the process stand still for d.
 func (c *Clock) Pause(d time.Duration) { c.paused.Add(int64(d)) }
 
 // Sleep lets the machine sleep for d.
 func (c *Clock) Sleep(d time.Duration) { c.slept.Add(int64(d)) }
 
-// Step moves the wall clock by d.
+// Step sets the wall clock forward by d.
 func (c *Clock) Step(d time.Duration) { c.stepped.Add(int64(d)) }
 
-// Pass lets time pass in a bubble, with everything that happens meanwhile.
+// Pass lets time pass in a bubble, and waits until everything that it causes has happened.
 func Pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// The member that the fake ensembles of these tests look at.
+// Member is the member whose node these tests look at. Other is a second one.
 const Member, Other = 1, 2
 
-// Origin is what Member registers with.
+// Origin returns what Member registers with.
 func Origin() session.Origin {
 	return session.Origin{Member: Member, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.FormatLevel}
 }
 
-// Decode reads a command that must be well-formed.
+// Decode decodes a command, which must be well-formed.
 func Decode(t testing.TB, cmd []byte) command.Command {
 	t.Helper()
 	c, err := command.Decode(cmd)
@@ -184,9 +187,10 @@ func Decode(t testing.TB, cmd []byte) command.Command {
 }
 
 // SeedFlag chooses the seed of the randomized tests.
-var SeedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero takes those that every run takes, and one more")
+var SeedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero means the fixed seeds and a random one")
 
-// Seeds returns what a randomized test runs with, a quarter of it with -short; the failing one is in the name of its subtest.
+// Seeds returns n fixed seeds and a random one, or the one of the flag. With -short it returns a
+// quarter of the fixed ones. Name a subtest after its seed, so that a failure shows it.
 func Seeds(n uint64) []uint64 {
 	if *SeedFlag != 0 {
 		return []uint64{*SeedFlag}

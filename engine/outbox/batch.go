@@ -139,8 +139,8 @@ func (o *Outbox) readyLocked() bool {
 // commits instead of one. With 64 clients, 21 on a member, the average batch grew from 11 to 18
 // calls.
 //
-// The wait begins when the last batch was applied, so a call that comes later waits for nobody. A batch with
-// an end does not wait either.
+// The wait begins when the last batch was applied, so a call that comes later waits for nobody. A
+// batch with an end does not wait either.
 func (o *Outbox) waitLeftLocked() time.Duration {
 	if o.mu.waitUntil.IsZero() || o.mu.queue.len() >= o.mu.expected || o.mu.queue.ends > 0 {
 		return 0
