@@ -3,6 +3,7 @@ package docs
 import (
 	"errors"
 	"go/ast"
+	"go/format"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -96,7 +97,7 @@ func schedule(ctx context.Context, t lock.Token) error
 
 `
 
-// Every Go block compiles: as a file if it begins with a package clause, else as declarations or as
+// Every Go block is formatted and compiles: as a file if it begins with a package clause, else as declarations or as
 // the body of a function. What a fragment declares and does not use is its reader's.
 func TestGoCompiles(t *testing.T) {
 	fset := token.NewFileSet()
@@ -105,6 +106,9 @@ func TestGoCompiles(t *testing.T) {
 		for _, b := range p.blocks {
 			if b.language != "go" {
 				continue
+			}
+			if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
+				t.Errorf("%s: gofmt would write, with the error %v,\n%s", b.at, err, formatted)
 			}
 			file, whole, err := parse(fset, b)
 			if err != nil {
