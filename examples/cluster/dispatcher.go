@@ -207,7 +207,7 @@ func (d *dispatcher) share(ctx context.Context, p pool, orders []order, next int
 	}
 	ops = append(ops, embed.OpSet(nextPath, []byte(strconv.Itoa(next)), version))
 	if _, err := d.session.Multi(ctx, ops...); err != nil {
-		return fmt.Errorf("share out: %w", err)
+		return fmt.Errorf("distribute: %w", err)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func TestCents(t *testing.T) {
 	}
 	for _, s := range []string{"", "-", ".", "1.", ".1", "1.234", "1,5", "0x1", "1 2", "--1", "100000000000.01", "١"} {
 		if got, err := parseCents(s); err == nil {
-			t.Errorf("%q is taken for %v", s, got)
+			t.Errorf("%q was read as %v", s, got)
 		}
 	}
 }

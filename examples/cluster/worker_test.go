@@ -235,7 +235,7 @@ func testDeposed(t *testing.T, shards int) {
 		t.Fatal(err)
 	}
 	if err := d.share(b.ctx, mine, orders, next, version); !errors.Is(err, embed.ErrBadVersion) {
-		t.Errorf("shared out twice: %v", err)
+		t.Errorf("distributed twice: %v", err)
 	}
 	if names, _, err := s.Children(b.ctx, todoOf(1)); err != nil || len(names) != 0 {
 		t.Errorf("on the list of 1: %v, %v", names, err)

@@ -75,10 +75,10 @@ func campaign(ctx context.Context, id embed.MemberID, node *embed.Node, elected 
 		case <-ctx.Done():
 		}
 		<-ctx.Done() // the elected member's work goes here, and ends with ctx
-		fmt.Println(name, "leads no more:", context.Cause(ctx))
+		fmt.Println(name, "no longer leads:", context.Cause(ctx))
 		return nil
 	})
 	if !errors.Is(err, embed.ErrClosed) {
-		fmt.Println(name, "campaigns no more:", err)
+		fmt.Println(name, "no longer campaigns:", err)
 	}
 }

@@ -91,8 +91,8 @@ func lead(ctx context.Context, nodes map[embed.MemberID]*embed.Node) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("member 1 has handed over to member 2, token", second.Token())
-	fmt.Println("member 1 leads still:", latches[1].IsLeader())
+	fmt.Println("member 1 transferred the leadership to member 2, token", second.Token())
+	fmt.Println("member 1 still leads:", latches[1].IsLeader())
 
 	if err := second.Resign(); err != nil {
 		return err

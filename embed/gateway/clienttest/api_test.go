@@ -201,7 +201,7 @@ func TestOddOps(t *testing.T) {
 	// client still writes the frame.
 	_, err = c.Create("/big", make([]byte, 1<<20), 0, anyone)
 	if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("what is too large: %v", err)
+		t.Errorf("a znode that is too large: %v", err)
 	}
 	until(t, "the client to be back", func() bool {
 		_, _, err = c.Get("/big")

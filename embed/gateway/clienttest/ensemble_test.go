@@ -134,7 +134,7 @@ func TestMemberIsKilled(t *testing.T) {
 			t.Errorf("watch: %+v", ev)
 		}
 	case <-time.After(patience):
-		t.Fatal("the watch was not told")
+		t.Fatal("the watch delivered nothing")
 	}
 	must(t, mine.Unlock())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

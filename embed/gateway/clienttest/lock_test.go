@@ -394,7 +394,7 @@ func inherit(t *testing.T, e *ensemble, heirs []heir, leave func()) {
 				return
 			}
 			if h.of.hold != nil && h.of.hold().Err() == nil {
-				t.Errorf("%s in %s has it, and %s was not told", h.who, h.queue, h.of.who)
+				t.Errorf("%s in %s has it, but %s does not know of its loss", h.who, h.queue, h.of.who)
 			}
 			if err := h.release(); err != nil {
 				t.Errorf("%s in %s: %v", h.who, h.queue, err)
@@ -423,14 +423,14 @@ func revoked(t *testing.T, e *ensemble, p *process) {
 	must(t, err)
 	select {
 	case <-hold.Revoked():
-		t.Error("somebody has asked for it already")
+		t.Error("a request arrived too early")
 	default:
 	}
 	must(t, p.contender(1, "revoke", "/revoked").acquire())
 	select {
 	case <-hold.Revoked():
 	case <-time.After(patience):
-		t.Error("nobody has asked for it")
+		t.Error("the request did not arrive")
 	}
 	must(t, hold.Release())
 }

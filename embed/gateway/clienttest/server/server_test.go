@@ -227,7 +227,7 @@ func (e *ensemble) survives(end func(victim int)) {
 			t.Errorf("watch: %+v", ev)
 		}
 	case <-time.After(patience):
-		t.Error("the watch was not told")
+		t.Error("the watch delivered nothing")
 	}
 	select {
 	case err := <-got:
