@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -386,6 +387,63 @@ func TestNewerImageIsRefused(t *testing.T) {
 	if _, err := DecodeState([]byte{0x94, FormatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, ErrNewer) {
 		t.Fatal(err)
 	}
+}
+
+// The package doc draws every field of every command, request and record.
+func TestDocShowsEveryField(t *testing.T) {
+	request := func(k RequestKind) []byte { return EncodeRequest(&Request{Kind: k}) }
+	src, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{
+		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
+		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
+		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil),
+		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
+		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
+		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),
+		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}), "state": EncodeState(State{}),
+	} {
+		want := newDecoder(b).array()
+		if got := drawnFields(string(src), name); len(got) != want {
+			t.Errorf("%s has %d fields, doc.go draws %d: %q", name, want, len(got), got)
+		} else if drawn, err := strconv.Atoi(got[0]); err == nil && drawn != int(b[1]) {
+			t.Errorf("%s has kind %d, doc.go draws %d", name, b[1], drawn)
+		}
+	}
+}
+
+func encoded(write func(*encoder)) []byte {
+	e := newEncoder()
+	write(e)
+	return e.done()
+}
+
+// drawnFields returns the fields of the array that the doc draws behind a name.
+func drawnFields(doc, name string) (fields []string) {
+	_, drawing, _ := strings.Cut(strings.ReplaceAll(doc, "\n//", ""), "\t"+name+" ")
+	drawing = strings.TrimLeft(drawing, " ")
+	depth, field := 0, ""
+	for _, r := range drawing {
+		switch {
+		case r == '[' && depth == 0:
+		case (r == ',' || r == ']') && depth == 1:
+			fields, field = append(fields, strings.TrimSpace(field)), ""
+		default:
+			field += string(r)
+		}
+		switch r {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		}
+		if depth == 0 {
+			return fields
+		}
+	}
+	return nil
 }
 
 func FuzzDecodeCommand(f *testing.F) {
