@@ -143,7 +143,7 @@ func (s *reader) read(fn *ast.FuncDecl) {
 		case *ast.CompositeLit:
 			s.notice(n)
 		case *ast.AssignStmt:
-			if lastName(n.Lhs[0]) == "event" {
+			if lastName(n.Lhs[0]) == "event" && len(s.notices) > 0 { // of a notice
 				s.notices = append(s.notices, noticed{literal(n.Rhs[0]), s.notices[len(s.notices)-1].peer})
 			}
 		}
