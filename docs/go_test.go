@@ -22,7 +22,7 @@ const module = "github.com/vivarium-go/vivarium/"
 var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
-var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
+var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
 
 // exports maps the packages that pages may import to their compiled types.
 var exports = sync.OnceValues(func() (map[string]string, error) {
