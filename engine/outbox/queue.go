@@ -127,17 +127,17 @@ func (q *queue) bringForward(s *Owner) {
 	if s.shards[q.shard-1].inBack == 0 {
 		return // usual for a release, and saves a look at the whole lane
 	}
-	rest := q.back[:0]
+	others := q.back[:0]
 	for _, c := range q.back {
 		if c.owner == s && c.stage == stageQueued {
 			c.lane = laneFront
 			q.front = append(q.front, c)
 		} else {
-			rest = append(rest, c)
+			others = append(others, c)
 		}
 	}
-	clear(q.back[len(rest):])
-	q.back = rest
+	clear(q.back[len(others):])
+	q.back = others
 	s.shards[q.shard-1].inBack = 0
 }
 
@@ -177,9 +177,9 @@ func (q *queue) remove(c *Call) {
 
 // fill moves calls into b until b is full or nothing is left.
 func (q *queue) fill(b *Batch) {
-	for _, part := range []*[]*Call{&q.front, &q.back} {
-		for len(*part) > 0 {
-			c := (*part)[0]
+	for _, calls := range []*[]*Call{&q.front, &q.back} {
+		for len(*calls) > 0 {
+			c := (*calls)[0]
 			if c.stage == stageQueued {
 				if len(b.calls) >= command.BatchMax || b.bytes+len(c.Encoded) > command.BatchBytesMax && len(b.calls) > 0 {
 					return
@@ -190,16 +190,16 @@ func (q *queue) fill(b *Batch) {
 				b.bytes += len(c.Encoded)
 				b.remote = b.remote || c.owner != nil && c.owner.remote
 			}
-			(*part)[0] = nil
-			*part = (*part)[1:]
+			(*calls)[0] = nil
+			*calls = (*calls)[1:]
 		}
 	}
 }
 
 // each calls fn with every queued call.
 func (q *queue) each(fn func(*Call)) {
-	all := func(part []*Call) {
-		for _, c := range part {
+	all := func(calls []*Call) {
+		for _, c := range calls {
 			if c.stage == stageQueued {
 				fn(c)
 			}
@@ -207,7 +207,7 @@ func (q *queue) each(fn func(*Call)) {
 	}
 	all(q.front)
 	all(q.back)
-	for _, part := range q.parked {
-		all(part)
+	for _, calls := range q.parked {
+		all(calls)
 	}
 }
