@@ -50,8 +50,8 @@ func (c Clock) Mark(boot, drift time.Duration) (a Anchor) {
 //
 // The monotonic clock of Quick stands still while the machine sleeps, but the wall clock does not.
 // So Glance counts what the wall clock has gained as time that has passed. Its boot is never behind
-// Boot, with one exception: if the machine slept and somebody set the wall clock back, boot may be
-// behind by as much as the clock was set back.
+// Boot, with one exception. If the machine slept and somebody set the wall clock back, boot may be
+// behind by as much as that.
 func (c Clock) Glance(a Anchor) (boot, drift time.Duration, ok bool) {
 	if c.Quick == nil || a == (Anchor{}) {
 		return 0, 0, false

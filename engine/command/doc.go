@@ -17,21 +17,20 @@
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire
 // and reap. The leader of the home shard proposes purge and purged.
 //
-//	register  A new start of a member begins its stream. It carries the member's directory, the
-//	          founding digest, the format level that it reads, and the rules by which transactions
-//	          are judged from then on.
-//	batch     The requests of one node. It is accepted only in its place: seq is one more than that
+//	register  Begins the stream of a new start of a member. Carries the member's directory, the
+//	          founding digest, the format level that the member reads, and the rules by which
+//	          transactions are judged from then on.
+//	batch     Carries requests of one node. Accepted only in its place: seq is one more than that
 //	          of the last accepted batch of this start. home zxid is the newest transaction of the
-//	          home shard that the node had applied when it sent the batch; zero in batches to the
-//	          home shard. A batch without requests shows that the node is alive.
-//	silence   Nothing was committed from this start for the duration. This is the given step of its
-//	          silence after batch seq.
-//	expire    The next portion of the sessions that are due ends.
-//	reap      These containers and TTL znodes are deleted, unless they have changed since the leader
-//	          saw them.
-//	purge     On a shard other than the home shard: these sessions ended at home, in transaction
-//	          ended. The starts that spoke for each session are listed with it.
-//	purged    On the home shard: the named shard has nothing left of these sessions.
+//	          home shard that the node had applied when it sent the batch. It is zero in a batch to
+//	          the home shard. A batch without requests shows that the node is alive.
+//	silence   Records that nothing was committed from this start for the duration. It is one step
+//	          of the silence after batch seq.
+//	expire    Ends the next portion of the sessions that are due.
+//	reap      Deletes containers and TTL znodes, unless they have changed since the leader saw them.
+//	purge     Tells a shard that these sessions have ended on the home shard, each in transaction
+//	          ended. The listed starts have spoken for the session.
+//	purged    Tells the home shard that a shard has nothing left of these sessions.
 //
 // # Requests
 //
@@ -55,8 +54,8 @@
 //	open           Opens a session. Its id is the zxid of this transaction.
 //	close          Ends a session.
 //	release        Deletes the ephemeral at path if the session created it in transaction czxid.
-//	addShard       On the home shard: the session will use a further shard.
-//	introduce      On a further shard: makes the session known there.
+//	addShard       Tells the home shard that the session will use a further shard.
+//	introduce      Makes the session known to a further shard.
 //	reattach       Attaches a remote session to the member that sent the batch.
 //	setIdentities  Replaces the identities that the session has authenticated as.
 //

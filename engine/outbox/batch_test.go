@@ -65,8 +65,7 @@ func TestCallsCoalesceWhileABatchIsInFlight(t *testing.T) {
 }
 
 // Remote clients whose calls were in one batch are waited for, or the first to come back would
-// travel alone. The wait is a part of the commit time after the last batch. It ends at once for an
-// end.
+// travel alone. The wait lasts for a part of the commit time. An end is sent without it.
 func TestRemoteClientsShareABatch(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		s := knownOwner(true)

@@ -12,8 +12,8 @@ import (
 
 // A Call is one request of this node, with its outcome.
 type Call struct {
-	// Immutable once the call is queued or refused.
-	Encoded   []byte        // the request as it travels; a copy; nil once cancelled
+	// Immutable once the call is queued or refused, but a cancelled call drops Encoded.
+	Encoded   []byte        // the request as it travels, in memory of its own
 	owner     *Owner        // nil for calls of the node itself
 	end       bool          // goes ahead of other calls and has no limit: see QueueEnd
 	OnOutcome func(c *Call) // optional; called once the outcome is set, before Done is closed

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// The errors of a call that was not applied. A call ends in exactly one of three ways. Applied: the
-// error is nil or an answer about the data, such as tree.ErrNoNode. Certainly not applied. Unknown.
+// The errors of a call. A call ends in one of three ways: it was applied, it certainly was not and
+// will not be, or its outcome is unknown. A call that was applied has no error, or an answer about
+// the data such as tree.ErrNoNode.
 var (
 	// ErrUnavailable: the request was never handed to Raft. It will not be applied, so it is safe
 	// to try again.

@@ -114,9 +114,8 @@ func New(shard replication.ShardID, raft Raft, clock clock.Clock, origin session
 
 // Submit queues c and sends what can be sent.
 //
-// If the shard does not know c's session, c is parked until Introduced or NotIntroduced. If c is
-// the session's first parked call, Submit returns introduce, and the caller must introduce the
-// session.
+// If the shard does not know c's session, c is parked until Introduced or NotIntroduced. If
+// introduce is true, c is the session's first parked call: the caller must introduce the session.
 //
 // If Submit returns an error, c has that outcome and is in no batch.
 func (o *Outbox) Submit(c *Call) (introduce bool, err error) {
@@ -161,8 +160,11 @@ func (o *Outbox) refusalLocked(c *Call, parked bool) error {
 }
 
 // Introduced records that the shard knows a session, and queues the session's parked calls in their
-// order. It returns false if the session has ended. Then the keeper may have sent no end to this
-// shard, and the caller must end the parked calls with NotIntroduced.
+// order.
+//
+// It returns false and changes nothing if the session has ended. The keeper may already have looked
+// which shards know the session, and would send no end to this one. The parked calls wait for
+// NotIntroduced.
 func (o *Outbox) Introduced(s *Owner) bool {
 	o.mu.Lock()
 	known := &s.shards[o.Shard-1].known
@@ -270,7 +272,7 @@ func (o *Outbox) Refuse(c *Call, err error) {
 }
 
 // QueueEnd queues an end (a release or a session's close) for the next batch, ahead of all other
-// calls. It ignores the limits of the queue, because a full queue must not keep a lock acquired. It
+// calls. It ignores the limits of the queue, because a full queue must not keep a lock held. It
 // sends nothing, so it may be called with the keeper's mu held. Pump sends.
 func (o *Outbox) QueueEnd(c *Call) {
 	o.mu.Lock()

@@ -205,7 +205,7 @@ func TestNothingIsSealedAfterClose(t *testing.T) {
 	})
 }
 
-// A10: a queue that is full for minutes keeps no lock acquired.
+// A10: a queue that is full for minutes keeps no lock held.
 func TestFullQueueRefusesRequestsButNoEnds(t *testing.T) {
 	withOutbox(t, func(t *testing.T, r *rig) {
 		r.log.Elect(0)

@@ -139,7 +139,7 @@ func (o *Outbox) GapFound() {
 }
 
 // SkipTo records that a snapshot carried this node's stream to seq. Nobody knows what the batches
-// up to seq answered, so their calls end with ErrUnknownOutcome.
+// up to seq answered. So their ends succeed, and their other calls end with ErrUnknownOutcome.
 //
 // The caller must call prove after it has ended the sessions that ended in the gap. For those
 // sessions a batch that was sent after their end proves nothing.
