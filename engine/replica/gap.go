@@ -14,7 +14,7 @@ type gap struct {
 
 // A comparison is what touched says.
 type comparison struct {
-	event   watch.EventType
+	first   watch.EventType
 	touched bool
 }
 
@@ -39,10 +39,10 @@ func (g gap) compareOnce(path string, mode watch.Mode) (watch.EventType, bool) {
 	}
 	v, known := g.compared[path]
 	if !known {
-		v.event, v.touched = g.compare(path, mode)
+		v.first, v.touched = g.compare(path, mode)
 		g.compared[path] = v
 	}
-	return v.event, v.touched
+	return v.first, v.touched
 }
 
 // touched says whether anything about a path may have changed, and what would be noticed first.
