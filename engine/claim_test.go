@@ -369,7 +369,7 @@ func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
 		n.commit()
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a", Version: tree.AnyVersion}})
 		with := new(keeper.With)
-		leave, err := with.Leave(s.Session, c)
+		leave, err := with.Release(s.Session, c)
 		if err != nil {
 			t.Fatal(err)
 		}

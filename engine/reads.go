@@ -87,7 +87,7 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	var all []string
 	for _, m := range s.engine.shards {
 		if s.Owner.Known(m.Shard) { // another has nothing of the session
-			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.Id)...) })
+			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
 			if err != nil {
 				return nil, err
 			}
@@ -163,7 +163,7 @@ func (s *Session) Watch(path string, mode watch.Mode, root string) (*keeper.Watc
 		return nil, err
 	}
 	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
-	return s.Keep(s.engine.watch(path, mode, s.watcherBelow(root)))
+	return s.AddWatch(s.engine.watch(path, mode, s.watcherBelow(root)))
 }
 
 // watcherBelow is who is told by the session's watches with a root. They share one, and mostly have the same root.

@@ -222,8 +222,8 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		stays.OnStateChange(func() { turns.Add(1) })
 		wantTurn := func(state session.State) {
 			t.Helper()
-			if turns.Swap(0) == 0 || stays.Now() != state {
-				t.Errorf("told of no turn, or it is %v and not %v", stays.Now(), state)
+			if turns.Swap(0) == 0 || stays.CurrentState() != state {
+				t.Errorf("told of no turn, or it is %v and not %v", stays.CurrentState(), state)
 			}
 		}
 		m.run(testTimeout/keeper.SuspendedParts + keeper.RemoteTickMin)

@@ -450,7 +450,7 @@ func statOf(s *tree.Stat) wire.Stat {
 // ping is answered only while the session is safe. Otherwise a client would believe that a node
 // which is cut off keeps its session alive.
 func (c *conn) ping(q *wire.Request, a *answer) error {
-	if now := c.session.Now(); now != embed.Connected {
+	if now := c.session.CurrentState(); now != embed.Connected {
 		return sessionError(now)
 	}
 	c.push(a)

@@ -97,7 +97,7 @@ func (c *conn) stopSending() {
 
 // checkSession returns an error if the session must not be served on this connection any more.
 func (c *conn) checkSession() error {
-	now := c.session.Now()
+	now := c.session.CurrentState()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now == embed.Connected || c.stage == stageClosing {

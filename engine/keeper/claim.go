@@ -92,7 +92,7 @@ func (c *Claim) applied(w *outbox.Call) {
 	c.results = w.Results
 	c.created = true
 	for _, r := range c.results {
-		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.Id {
+		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.id {
 			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
 		}
 	}
@@ -317,7 +317,7 @@ func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[strin
 		}
 		stat, _ := next.Exists(path)
 		before, was := old.Exists(path)
-		if stat.EphemeralOwner != s.Id || was && before.Czxid == stat.Czxid {
+		if stat.EphemeralOwner != s.id || was && before.Czxid == stat.Czxid {
 			continue
 		}
 		return path, stat.Czxid, true
@@ -338,7 +338,7 @@ func mayBe(op *tree.Op, path string) bool {
 func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*outbox.Call)) {
 	s := c.session
 	for _, path := range paths {
-		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.Id, Path: path, Czxid: czxid, Lost: lost})
+		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
 			s.keeper.losingLocked(s, w)
 		}

@@ -139,7 +139,7 @@ func (k *Keeper) opened(s *Session, w *outbox.Call) {
 func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.Id = id
+	s.id = id
 	s.life = *session.NewLife(s.timeout, sent)
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
@@ -162,7 +162,7 @@ func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
 	if len(k.mu.sessions) == 0 {
 		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
 	}
-	k.mu.sessions[s.Id] = s
+	k.mu.sessions[s.id] = s
 	k.mu.timeouts.add(s.timeout)
 	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
 	k.Signal()
@@ -188,7 +188,7 @@ func (k *Keeper) Signal() {
 func (k *Keeper) abandon(s *Session) {
 	k.mu.Lock()
 	s.abandoned = true
-	if s.Id != 0 && s.end == nil {
+	if s.id != 0 && s.end == nil {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
@@ -220,7 +220,7 @@ func (k *Keeper) losingLocked(s *Session, w *outbox.Call) {
 func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
 	for _, p := range k.outboxes {
 		if p == k.home || s.remote == nil && s.Owner.Known(p.Shard) {
-			w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestClose, Session: s.Id, Attached: s.Attached(), Lost: lost})
+			w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.Attached(), Lost: lost})
 			p.QueueEnd(w)
 			closing = append(closing, ends{p, w})
 		}
@@ -243,7 +243,7 @@ func (k *Keeper) introduce(ctx context.Context, s *Session, p *outbox.Outbox, wh
 
 // introduceLocked queues what has a shard admit a session, unless queue does not take it.
 func (k *Keeper) introduceLocked(s *Session, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.Id, Timeout: s.timeout, Attached: s.Attached(), Identities: who})
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.Attached(), Identities: who})
 	if !queue(w) {
 		return nil
 	}
@@ -260,10 +260,10 @@ func (k *Keeper) removeLocked(s *Session) {
 		k.detachLocked(s)
 		return
 	}
-	if k.mu.sessions[s.Id] != s {
+	if k.mu.sessions[s.id] != s {
 		return
 	}
-	delete(k.mu.sessions, s.Id)
+	delete(k.mu.sessions, s.id)
 	delete(k.mu.suspended, s)
 	k.mu.timeouts.remove(s.timeout)
 }
@@ -311,7 +311,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.end = why
 	if why == outbox.ErrSessionExpired {
-		k.node.Tell(s.loss(), "session expired", "session", s.Id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
+		k.node.Tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
 		s.life.Expire()

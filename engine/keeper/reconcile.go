@@ -56,7 +56,7 @@ func (k *Keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.outbox == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.Id) {
+			if stat, ok := next.Exists(path); c.outbox == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
 				c.goneLocked(path)
 			}
 		}

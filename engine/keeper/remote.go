@@ -75,7 +75,7 @@ func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 		r.ticked = k.clock.Boot()
 	}
 	r.proved = max(r.proved, sent)
-	r.byID[s.Id] = s
+	r.byID[s.id] = s
 	r.timeouts.add(s.timeout)
 	r.classOf(s.timeout, k.tick).add(s, k.tick)
 	k.Signal()
@@ -84,10 +84,10 @@ func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 // detachLocked does nothing to a session that the keeper does not have.
 func (k *Keeper) detachLocked(s *Session) {
 	r := &k.mu.remotes
-	if r.byID[s.Id] != s {
+	if r.byID[s.id] != s {
 		return
 	}
-	delete(r.byID, s.Id)
+	delete(r.byID, s.id)
 	r.timeouts.remove(s.timeout)
 	r.leave(s)
 }
@@ -124,7 +124,7 @@ func (k *Keeper) Adopt(table *session.Table) {
 	for _, r := range table.Sessions(me) {
 		if r.Remote() && k.mu.remotes.byID[r.ID] == nil && table.Usable(r.ID, me) == nil {
 			s := newSession(k, r.Timeout, &remote{password: r.Password, attached: r.Attached, orphan: true}, r.Identities)
-			s.Id = r.ID
+			s.id = r.ID
 			k.attachLocked(s, 0)
 		}
 	}
@@ -205,7 +205,7 @@ func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 		return nil, err
 	}
 	s := newSession(k, timeout, &remote{password: password}, who)
-	s.Id = id
+	s.id = id
 	var shards []uint32
 	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
 	w.OnOutcome = func(w *outbox.Call) {
@@ -313,7 +313,7 @@ func (k *Keeper) setIdentities(s *Session, who []tree.Identity) (*outbox.Call, e
 	for _, p := range k.outboxes[1:] {
 		k.introduceLocked(s, p, who, p.QueueIfUsed)
 	}
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.Id, Attached: s.Attached(), Identities: who})
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.Attached(), Identities: who})
 	k.home.Queue(w)
 	return w, nil
 }

@@ -139,7 +139,7 @@ func TestWatchesThatHaveFiredAreForgotten(t *testing.T) {
 	withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
 		s := r.open(t)
 		for range 1000 {
-			if _, err := s.Keep(firedWatch{}); err != nil {
+			if _, err := s.AddWatch(firedWatch{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 type Session struct {
 	// Immutable; id from the moment the keeper has the session.
 	keeper  *Keeper
-	Id      tree.SessionID
+	id      tree.SessionID
 	timeout time.Duration
 	Owner   *outbox.Owner // of its requests
 	remote  *remote       // nil for an in-process session
@@ -116,7 +116,7 @@ func (s *Session) contextLocked() context.Context {
 }
 
 // ID returns the session's id, which is never used again.
-func (s *Session) ID() tree.SessionID { return s.Id }
+func (s *Session) ID() tree.SessionID { return s.id }
 
 // Timeout returns how long the ensemble waits in silence before it expires the session.
 func (s *Session) Timeout() time.Duration { return s.timeout }
@@ -152,8 +152,8 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 	return k.stateLocked(s), s.changed
 }
 
-// Now is State without the channel, which most remote clients' sessions never need.
-func (s *Session) Now() session.State {
+// CurrentState is State without the channel, which most remote clients' sessions never need.
+func (s *Session) CurrentState() session.State {
 	k := s.keeper
 	k.lookAndLock()
 	defer k.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *Session) send(p *outbox.Outbox, w *outbox.Call, err error) {
 }
 
 func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.Id, Ops: ops})
+	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
 	if with != nil {
 		w.Terms = with
 	}
@@ -285,7 +285,7 @@ func (s *Session) introduce(p *outbox.Outbox, who []tree.Identity) {
 // askFor has the home shard note that the session uses a shard, and then the shard admit it.
 func (s *Session) askFor(ctx context.Context, p *outbox.Outbox, who []tree.Identity) error {
 	home := s.keeper.home
-	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.Id, Shard: uint32(p.Shard)})
+	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(p.Shard)})
 	if _, err := home.Submit(noted); err != nil {
 		return err
 	}

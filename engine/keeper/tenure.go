@@ -128,9 +128,9 @@ func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	return ops, err
 }
 
-// Leave returns operations that delete the znodes of a claim of the session, which ends when they are applied; its turn ends now. If the
+// Release returns operations that delete the znodes of a claim of the session, which ends when they are applied; its turn ends now. If the
 // transaction is not submitted, Undo must be called.
-func (w *With) Leave(s *Session, c *Claim) ([]tree.Op, error) {
+func (w *With) Release(s *Session, c *Claim) ([]tree.Op, error) {
 	ops, err := c.leave(s)
 	if err == nil {
 		w.leaves = append(w.leaves, c)

@@ -30,11 +30,11 @@ func (k *Keeper) Verify(table *session.Table) error {
 
 // verifyLocked is Verify for the session at a place of a class.
 func (k *Keeper) verifyLocked(c *class, place int, s *Session, table *session.Table) error {
-	if k.mu.remotes.byID[s.Id] != s || s.remote.place != place || s.remote.class != c || rounded(s.timeout, k.tick) != c.timeout || s.end != nil {
-		return fmt.Errorf("session %d of %v, at %d of the class of %v, is at %d and ended with %v", s.Id, s.timeout, place, c.timeout, s.remote.place, s.end)
+	if k.mu.remotes.byID[s.id] != s || s.remote.place != place || s.remote.class != c || rounded(s.timeout, k.tick) != c.timeout || s.end != nil {
+		return fmt.Errorf("session %d of %v, at %d of the class of %v, is at %d and ended with %v", s.id, s.timeout, place, c.timeout, s.remote.place, s.end)
 	}
-	if rec, ok := table.Get(s.Id); !ok || rec.Origin != k.home.Origin.Member || rec.Attached != s.remote.attached {
-		return fmt.Errorf("session %d is attached by %d, the table has %+v", s.Id, s.remote.attached, rec)
+	if rec, ok := table.Get(s.id); !ok || rec.Origin != k.home.Origin.Member || rec.Attached != s.remote.attached {
+		return fmt.Errorf("session %d is attached by %d, the table has %+v", s.id, s.remote.attached, rec)
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ type Stream interface {
 	End(error)
 }
 
-// Keep takes charge of a watch, which ends with the session, or returns why that has ended; then the watch has ended too. Watches that have ended by themselves are forgotten
+// AddWatch takes charge of a watch, which ends with the session, or returns why that has ended; then the watch has ended too. Watches that have ended by themselves are forgotten
 // and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
-func (s *Session) Keep(st Stream) (*Watch, error) {
+func (s *Session) AddWatch(st Stream) (*Watch, error) {
 	w := &Watch{session: s, stream: st}
 	over, err := s.note(w)
 	if err != nil {

@@ -51,7 +51,7 @@ func (t *Txn) add(o *Op) error {
 	case kindGuard:
 		ops, err = t.with.Guard(t.session.Session.Session, o.guard)
 	case kindRelease:
-		ops, err = t.with.Leave(t.session.Session.Session, o.release)
+		ops, err = t.with.Release(t.session.Session.Session, o.release)
 	default:
 		if err = o.Validate(t.session.MaxData); err == nil {
 			t.ops = append(t.ops, t.session.Root.Op(o.plain))
