@@ -4,97 +4,92 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// callbacks are what the rooms below ask of the Engine that holds them.
+// callbacks are the calls from the rooms below up to the Engine. They are a type of their own, so
+// that the Engine does not export them.
 type callbacks struct{ engine *Engine }
 
-// CheckDeadlines implements outbox.Node.
-func (n callbacks) CheckDeadlines() { n.engine.keeper.CheckDeadlines() }
+var (
+	_ outbox.Node  = callbacks{}
+	_ outbox.Raft  = callbacks{}
+	_ replica.Node = callbacks{}
+	_ replica.Raft = callbacks{}
+	_ keeper.Node  = callbacks{}
+)
 
-// Proved implements outbox.Node.
-func (n callbacks) Proved(sent, drift time.Duration) { n.engine.keeper.Proved(sent, drift) }
+// Calls of an outbox to its node, which mostly go to the keeper.
 
-// BeatInterval implements outbox.Node.
-func (n callbacks) BeatInterval() time.Duration { return n.engine.keeper.BeatInterval() }
+func (c callbacks) CheckDeadlines()                                 { c.engine.keeper.CheckDeadlines() }
+func (c callbacks) Proved(sent, drift time.Duration)                { c.engine.keeper.Proved(sent, drift) }
+func (c callbacks) BeatInterval() time.Duration                     { return c.engine.keeper.BeatInterval() }
+func (c callbacks) AppliedAtHome() tree.Zxid                        { return c.engine.home().Tree().Visible() }
+func (c callbacks) Explain(id replication.ShardID, err error) error { return c.engine.lacking(id, err) }
 
-// AppliedAtHome implements outbox.Node.
-func (n callbacks) AppliedAtHome() tree.Zxid { return n.engine.home().Tree().Visible() }
+// Calls of an outbox and a replica to Raft.
 
-// Explain implements outbox.Node.
-func (n callbacks) Explain(id replication.ShardID, err error) error { return n.engine.lacking(id, err) }
-
-// Propose implements outbox.Raft.
-func (n callbacks) Propose(id replication.ShardID, cmd []byte) (outbox.Proposal, error) {
-	p, err := n.engine.host.Load().Propose(id, cmd)
+func (c callbacks) Propose(id replication.ShardID, cmd []byte) (outbox.Proposal, error) {
+	p, err := c.engine.host.Load().Propose(id, cmd)
 	if err != nil {
-		return nil, err // not p: a nil *Proposal is no nil Proposal
+		return nil, err // not p: an interface that holds a nil pointer is not nil
 	}
 	return p, nil
 }
 
-// Leader implements outbox.Raft.
-func (n callbacks) Leader(id replication.ShardID) replication.Leader { return n.engine.Leader(id) }
+func (c callbacks) Leader(id replication.ShardID) replication.Leader { return c.engine.Leader(id) }
 
-// Committed implements replica.Raft.
-func (n callbacks) Committed(id replication.ShardID) uint64 {
-	return n.engine.host.Load().Committed(id)
+func (c callbacks) Committed(id replication.ShardID) uint64 {
+	return c.engine.host.Load().Committed(id)
 }
 
-// Transfer implements replica.Raft: the others take over one after the other, for one of them may be down; one that lags too does the same.
-func (n callbacks) Transfer(id replication.ShardID, nth int) {
-	others := n.engine.others()
+// Transfer tries another member each time, because one of them may be down. A member that lags
+// itself passes the leadership on in the same way.
+func (c callbacks) Transfer(id replication.ShardID, nth int) {
+	others := c.engine.others()
 	if len(others) == 0 {
 		return
 	}
 	next := others[nth%len(others)]
-	err := n.engine.TransferLeadership(id, next)
-	n.engine.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", id, "to", next, "cause", err)
+	err := c.engine.TransferLeadership(id, next)
+	c.engine.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", id, "to", next, "cause", err)
 }
 
-// Fail implements replica.Node.
-func (n callbacks) Fail(cause error) { n.engine.fail(cause) }
+// Calls of a replica to its node, which mostly go to the keeper.
 
-// Gone implements replica.Node.
-func (n callbacks) Gone(changes []tree.Change) { n.engine.keeper.Gone(changes) }
+func (c callbacks) Fail(cause error)           { c.engine.fail(cause) }
+func (c callbacks) Gone(changes []tree.Change) { c.engine.keeper.Gone(changes) }
+func (c callbacks) Left(id tree.SessionID)     { c.engine.keeper.Left(id) }
+func (c callbacks) Adopt(table *session.Table) { c.engine.keeper.Adopt(table) }
 
-// Ended implements replica.Node.
-func (n callbacks) Ended(at replication.ShardID, why error, ids ...tree.SessionID) {
-	n.engine.keeper.Ended(at, why, ids...)
+func (c callbacks) Ended(at replication.ShardID, why error, ids ...tree.SessionID) {
+	c.engine.keeper.Ended(at, why, ids...)
 }
 
-// Expired implements replica.Node.
-func (n callbacks) Expired(id tree.SessionID) {
-	if n.engine.cfg.SessionExpired != nil {
-		n.engine.cfg.SessionExpired(id)
+func (c callbacks) Expired(id tree.SessionID) {
+	if c.engine.cfg.SessionExpired != nil {
+		c.engine.cfg.SessionExpired(id)
 	}
 }
 
-// Left implements replica.Node.
-func (n callbacks) Left(id tree.SessionID) { n.engine.keeper.Left(id) }
-
-// Adopt implements replica.Node.
-func (n callbacks) Adopt(table *session.Table) { n.engine.keeper.Adopt(table) }
-
-// Reconcile implements replica.Node.
-func (n callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
-	n.engine.keeper.Reconcile(at, old, next, table, registered)
+func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
+	c.engine.keeper.Reconcile(at, old, next, table, registered)
 }
 
-// Route implements keeperNode.
-func (n callbacks) Route(ops []tree.Op) (replication.ShardID, error) {
-	m, err := n.engine.route(ops)
-	return m.Shard, err
+// Calls of the keeper to its node.
+
+func (c callbacks) Route(ops []tree.Op) (replication.ShardID, error) {
+	r, err := c.engine.route(ops)
+	return r.Shard, err
 }
 
-// ShardsOf implements keeperNode.
-func (n callbacks) ShardsOf(id tree.SessionID) []uint32 { return n.engine.home().ShardsOf(id) }
+func (c callbacks) ShardsOf(id tree.SessionID) []uint32 { return c.engine.home().ShardsOf(id) }
 
-// Tell implements keeperNode.
-func (n callbacks) Tell(level slog.Level, message string, args ...any) {
-	n.engine.news.tell(level, message, args...)
+func (c callbacks) Tell(level slog.Level, message string, args ...any) {
+	c.engine.news.tell(level, message, args...)
 }

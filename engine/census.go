@@ -5,10 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // A Census is what monitors ask a node about the ensemble, as its own replica knows it.
@@ -45,8 +44,8 @@ func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	if err != nil {
 		return Census{}, err
 	}
-	for _, m := range e.shards {
-		if err := e.ephemeralsOfAll(ctx, m, c.Sessions); err != nil {
+	for _, r := range e.shards {
+		if err := e.ephemeralsOfAll(ctx, r, c.Sessions); err != nil {
 			return Census{}, err
 		}
 	}
@@ -58,10 +57,10 @@ func (e *Engine) count(ctx context.Context) (c Census, err error) {
 
 // inspect calls look with a shard's session table while nothing is applied there. It waits until ctx ends, or for the request timeout
 // if that has no deadline.
-func (e *Engine) inspect(ctx context.Context, m *replica.Replica, look func(table *session.Table)) error {
+func (e *Engine) inspect(ctx context.Context, r *replica.Replica, look func(table *session.Table)) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	err := m.Inspect(ctx, e.done, look)
+	err := r.Inspect(ctx, e.done, look)
 	switch {
 	case err == nil:
 		return nil
@@ -75,9 +74,9 @@ func (e *Engine) inspect(ctx context.Context, m *replica.Replica, look func(tabl
 const censusPortion = 1000
 
 // ephemeralsOfAll adds what sessions own on a shard, in no order.
-func (e *Engine) ephemeralsOfAll(ctx context.Context, m *replica.Replica, all []SessionCensus) error {
+func (e *Engine) ephemeralsOfAll(ctx context.Context, r *replica.Replica, all []SessionCensus) error {
 	for len(all) > 0 {
-		err := e.inspect(ctx, m, func(table *session.Table) {
+		err := e.inspect(ctx, r, func(table *session.Table) {
 			for n := 0; n < censusPortion && len(all) > 0; all = all[1:] {
 				owned := table.Owned(all[0].ID)
 				all[0].Ephemerals = append(all[0].Ephemerals, owned...)
@@ -101,9 +100,9 @@ func (e *Engine) Count(ctx context.Context) (sessions, ephemerals int, err error
 }
 
 func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err error) {
-	for _, m := range e.shards {
-		err := e.inspect(ctx, m, func(table *session.Table) {
-			if m == e.home() {
+	for _, r := range e.shards {
+		err := e.inspect(ctx, r, func(table *session.Table) {
+			if r == e.home() {
 				sessions = table.Len()
 			}
 			ephemerals += table.CountEphemerals()
@@ -117,8 +116,8 @@ func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err err
 
 // Znodes counts the znodes, those that there are from birth included.
 func (e *Engine) Znodes() (n int) {
-	for _, m := range e.shards {
-		n += m.Figures().Znodes - fromBirth - 1 // the root too is on every shard
+	for _, r := range e.shards {
+		n += r.Figures().Znodes - fromBirth - 1 // the root too is on every shard
 	}
 	return n + fromBirth + 1
 }
@@ -128,8 +127,8 @@ const bornBytes = len("/" + "/zookeeper" + "/zookeeper/quota" + "/zookeeper/conf
 
 // Size is the bytes of the paths and data of all znodes.
 func (e *Engine) Size() (n int) {
-	for _, m := range e.shards {
-		n += m.Figures().Size - bornBytes
+	for _, r := range e.shards {
+		n += r.Figures().Size - bornBytes
 	}
 	return n + bornBytes
 }
@@ -148,8 +147,8 @@ func (e *Engine) Proposals() *replica.Sizes { return &e.home().Sizes }
 // Visible is the newest transaction that reads show. With several shards it is that of the one that has come furthest, for their zxids
 // do not compare.
 func (e *Engine) Visible() (z tree.Zxid) {
-	for _, m := range e.shards {
-		z = max(z, m.Figures().Zxid)
+	for _, r := range e.shards {
+		z = max(z, r.Figures().Zxid)
 	}
 	return z
 }

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
 // ErrNoMember is the answer of Check for a directory that is not of a member.
@@ -74,7 +72,7 @@ func Check(dir string) (Report, error) {
 		return Report{}, err
 	}
 	if !found {
-		return checkStranger(d, dir)
+		return checkUnidentified(d, dir)
 	}
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
@@ -87,8 +85,8 @@ func Check(dir string) (Report, error) {
 	return r, nil
 }
 
-// checkStranger judges a directory without an identity file.
-func checkStranger(d *disk.Disk, dir string) (Report, error) {
+// checkUnidentified judges a directory without an identity file.
+func checkUnidentified(d *disk.Disk, dir string) (Report, error) {
 	names, err := d.List(dir)
 	if err != nil {
 		return Report{}, err

@@ -7,16 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
@@ -64,7 +61,7 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 			go func() { released <- c.Release() }()
 		}
 		ps := n.wantRequests("release /q")
-		if len(released) > 0 || !errors.Is(c.Err(), keeper.ErrReleased) || !errors.Is(cause(c.turn.Context()), keeper.ErrReleased) {
+		if len(released) > 0 || !errors.Is(c.Err(), keeper.ErrReleased) || !errors.Is(cause(c.tenure.Context()), keeper.ErrReleased) {
 			t.Fatalf("while it is being released: %v", c.Err())
 		}
 		n.apply(ps...)
@@ -92,7 +89,7 @@ func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 
 // tells has fn called when the node has been told of the claim's end, and nobody can see it yet.
 func (n *node) tells(c hold, fn func()) {
-	ctx := c.turn.Context()
+	ctx := c.tenure.Context()
 	n.told = func() {
 		if ctx.Err() != nil {
 			fn()
@@ -241,8 +238,8 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 				var err error
 				go func() { err = giveUp(ctx, s, c) }()
 				n.commit()
-				if c.Err() != keeper.ErrSuspended || cause(c.turn.Context()) != keeper.ErrSuspended {
-					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.turn.Context()))
+				if c.Err() != keeper.ErrSuspended || cause(c.tenure.Context()) != keeper.ErrSuspended {
+					t.Errorf("the hold ended with %v, its context with %v", c.Err(), cause(c.tenure.Context()))
 				}
 				if err := errors.Join(err, giveUp(ctx, s, c), c.Release()); err != nil || n.exists("/q") {
 					t.Errorf("and again: %v", err)
@@ -350,7 +347,7 @@ func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 		c := n.held(s, "/q")
 		other.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
 		n.commit()
-		if !errors.Is(c.Err(), keeper.ErrDeleted) || !errors.Is(cause(c.turn.Context()), keeper.ErrDeleted) {
+		if !errors.Is(c.Err(), keeper.ErrDeleted) || !errors.Is(cause(c.tenure.Context()), keeper.ErrDeleted) {
 			t.Fatal(c.Err())
 		}
 		if err := c.Release(); err != nil {
@@ -452,7 +449,7 @@ func TestRefusedClaimIsReleasedByNothing(t *testing.T) {
 }
 
 // What was submitted before is waited for, and nothing else: it costs a request only if there is any.
-func TestSettle(t *testing.T) {
+func TestFlush(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(testTimeout)
 		c := n.held(s, "/q")
@@ -473,15 +470,15 @@ func TestSettle(t *testing.T) {
 		}
 		n.lead(enginetest.Other)
 		s.Submit(t.Context(), []tree.Op{create("/x")})
-		settled := make(chan error, 1)
-		go func() { settled <- c.Flush() }()
+		flushed := make(chan error, 1)
+		go func() { flushed <- c.Flush() }()
 		sent := n.wantRequests("create /x")
-		if len(settled) > 0 {
+		if len(flushed) > 0 {
 			t.Fatal("it did not wait")
 		}
 		n.apply(sent...)
 		n.commit()
-		if err := <-settled; err != nil || !n.exists("/x") {
+		if err := <-flushed; err != nil || !n.exists("/x") {
 			t.Fatal(err)
 		}
 		if err := c.Flush(); err != nil {

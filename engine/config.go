@@ -6,15 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // MemberID names a member of the ensemble.

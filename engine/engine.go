@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,21 +12,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
@@ -75,18 +72,18 @@ type Engine struct {
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
-	for _, m := range e.shards {
-		e.loops.Go(m.Outbox.Loop)
-		e.loops.Go(func() { m.ExpireLoop(e.stop, e.done) })
-		e.loops.Go(func() { m.ReapLoop(e.stop, e.done) })
+	for _, r := range e.shards {
+		e.loops.Go(r.Outbox.Loop)
+		e.loops.Go(func() { r.ExpireLoop(e.stop, e.done) })
+		e.loops.Go(func() { r.ReapLoop(e.stop, e.done) })
 	}
 	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.reportLoop)
-	e.loops.Go(e.settle)
+	e.loops.Go(e.whenReady)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
-	for _, m := range e.shards {
-		m.Outbox.Signal()
+	for _, r := range e.shards {
+		r.Outbox.Signal()
 	}
 }
 
@@ -105,15 +102,15 @@ func (e *Engine) failureLoop() {
 // finish ends sessions and waiters and marks the node as over. why is what they are told, cause what Err says.
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
-		for _, m := range e.shards {
-			m.Outbox.Close(why)
+		for _, r := range e.shards {
+			r.Outbox.Close(why)
 		}
 		e.keeper.Close(why)
 		e.end.Lock()
 		e.end.err = cause
 		e.end.Unlock()
 		close(e.done)
-		e.leaveOffice()
+		e.forgetLeaders()
 	})
 }
 
@@ -122,8 +119,8 @@ func (e *Engine) finish(why, cause error) {
 // their own clocks. A minute outlasts the usual peaks: a log that is rotated, a build, a burst of connections.
 const lackPatience = time.Minute
 
-// waiting says once that the node waits for something, and once that it does no longer.
-func (e *Engine) waiting(lacking error) {
+// diskWaiting says once that the node waits for something, and once that it does no longer.
+func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
 		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "cause", lacking)
 		return
@@ -212,9 +209,9 @@ func (e *Engine) Ready(ctx context.Context) error {
 }
 
 func (e *Engine) tryReady(ctx context.Context) error {
-	for _, m := range e.shards {
+	for _, r := range e.shards {
 		select {
-		case <-m.Outbox.Ready:
+		case <-r.Outbox.Ready:
 		case <-e.done:
 			return e.over()
 		case <-ctx.Done():
@@ -223,25 +220,21 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
-	return e.eachShard(func(m *replica.Replica) error { return e.host.Load().Barrier(step, m.Shard, 0) })
+	return e.eachShard(func(r *replica.Replica) error { return e.host.Load().Barrier(step, r.Shard, 0) })
 }
 
 // eachShard runs fn for all shards at once, and returns the first error there was in the order of the shards.
-func (e *Engine) eachShard(fn func(m *replica.Replica) error) error {
+func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
 	if len(e.shards) == 1 {
 		return fn(e.home())
 	}
 	errs := make([]error, len(e.shards))
 	var all sync.WaitGroup
-	for i, m := range e.shards {
-		all.Go(func() { errs[i] = fn(m) })
+	for i, r := range e.shards {
+		all.Go(func() { errs[i] = fn(r) })
 	}
 	all.Wait()
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	if i < 0 {
-		return nil
-	}
-	return errs[i]
+	return cmp.Or(errs...)
 }
 
 // OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
@@ -305,9 +298,9 @@ type ShardStatus struct {
 // Status returns what this node knows of each shard now.
 func (e *Engine) Status() []ShardStatus {
 	list := make([]ShardStatus, len(e.shards))
-	for i, m := range e.shards {
-		f := m.Figures()
-		list[i] = ShardStatus{Shard: m.Shard, Leader: e.Leader(m.Shard), Applied: f.Applied, Zxid: f.Zxid, TreeSize: f.TreeSize, OverSoftQuota: f.OverSoftQuota}
+	for i, r := range e.shards {
+		f := r.Figures()
+		list[i] = ShardStatus{Shard: r.Shard, Leader: e.Leader(r.Shard), Applied: f.Applied, Zxid: f.Zxid, TreeSize: f.TreeSize, OverSoftQuota: f.OverSoftQuota}
 	}
 	return list
 }
@@ -315,8 +308,8 @@ func (e *Engine) Status() []ShardStatus {
 // RequestSnapshot asks for a snapshot of every shard, which compacts its log.
 func (e *Engine) RequestSnapshot() error {
 	var errs []error
-	for _, m := range e.shards {
-		errs = append(errs, e.host.Load().RequestSnapshot(m.Shard))
+	for _, r := range e.shards {
+		errs = append(errs, e.host.Load().RequestSnapshot(r.Shard))
 	}
 	return errors.Join(errs...)
 }
@@ -330,7 +323,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		defer cancel()
 	}
 	err := e.keeper.CloseAll(ctx)
-	e.handOver(ctx)
+	e.transferAll(ctx)
 	return errors.Join(err, e.Close())
 }
 
@@ -387,8 +380,8 @@ func (e *Engine) releaseAll() error {
 	if e.listener != nil {
 		errs = append(errs, e.listener.Close())
 	}
-	for _, m := range e.shards {
-		errs = append(errs, m.CloseImage())
+	for _, r := range e.shards {
+		errs = append(errs, r.CloseImage())
 	}
 	if e.disk != nil && e.disk.Err() != nil {
 		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.

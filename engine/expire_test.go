@@ -7,16 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A watchman is a node that may lead and measures silences, with a log whose commits take a while.

@@ -9,17 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
@@ -219,7 +216,7 @@ func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 }
 
 // B2: a snapshot holds a batch that waits here: its outcome is unknown, and what comes after it is unaffected.
-func TestInstallEndsWaitersItPassedAndNoOthers(t *testing.T) {
+func TestInstallEndsCallsItPassedAndNoOthers(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		passed := s.Submit(t.Context(), []tree.Op{create("/passed")})
@@ -282,7 +279,7 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 }
 
 // Whoever waits for a contender is told that nobody knows at the moment when the snapshot is searched for it.
-func TestInstallSearchesForAClaimBesideItsWaiter(t *testing.T) {
+func TestInstallSearchesForAClaimBesideItsCall(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
 		lost := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)

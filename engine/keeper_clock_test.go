@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
@@ -30,7 +28,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 		"session": func(n *node, s *Session, c hold) bool { return s.Err() == nil && c.Err() == keeper.ErrSuspended },
 		"done":    func(n *node, s *Session, c hold) bool { return testkit.Closed(c.Done()) },
 		"guard": func(n *node, s *Session, c hold) bool {
-			_, err := new(keeper.With).Guard(s.Session, c.turn)
+			_, err := new(keeper.With).Guard(s.Session, c.tenure)
 			return errors.Is(err, tree.ErrNotHeld) && errors.Is(err, keeper.ErrSuspended)
 		},
 	}
@@ -45,8 +43,8 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 					if !lost(n, s, c) {
 						t.Fatal("the first question is not answered lost")
 					}
-					if !testkit.Closed(c.Done()) || !errors.Is(cause(c.turn.Context()), keeper.ErrSuspended) {
-						t.Fatalf("the claim goes on: %v", cause(c.turn.Context()))
+					if !testkit.Closed(c.Done()) || !errors.Is(cause(c.tenure.Context()), keeper.ErrSuspended) {
+						t.Fatalf("the claim goes on: %v", cause(c.tenure.Context()))
 					}
 				})
 			})

@@ -9,17 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
@@ -343,7 +340,7 @@ func TestBusyNodeSendsNoBeats(t *testing.T) {
 
 // A session is suspended and connected again in one moment: what waits for a change is told, and what it then sees is
 // the newest state.
-func TestStateChannelClosesOnEveryTurn(t *testing.T) {
+func TestStateChannelClosesOnEveryChange(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		want := func(changed <-chan struct{}, state session.State) <-chan struct{} {
@@ -420,7 +417,7 @@ func TestOpenTimeoutIsClamped(t *testing.T) {
 	})
 }
 
-func TestCloseTakesQueuedRequestsOutAndEphemeralsAway(t *testing.T) {
+func TestCloseCancelsQueuedRequestsAndDeletesEphemerals(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.held(s, "/q")

@@ -8,11 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vivarium-go/vivarium/internal/rank"
-
 	"github.com/vivarium-go/vivarium/engine/command"
-
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // leaders is what observers were told of who leads.
@@ -49,8 +47,8 @@ func (e *Engine) leaderChanged(id ShardID, l Leader) {
 	}
 }
 
-// leaveOffice tells observers that this node, which is over, knows of no leader, and nothing after that.
-func (e *Engine) leaveOffice() {
+// forgetLeaders tells observers that this node, which is over, knows of no leader, and nothing after that.
+func (e *Engine) forgetLeaders() {
 	e.leaders.Lock()
 	defer e.leaders.Unlock()
 	e.leaders.over = true
@@ -70,7 +68,7 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		e.news.tell(slog.LevelInfo, "leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
 	}
-	e.news.turned()
+	e.news.leaderChanged()
 	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
 		if l.Member == e.cfg.Member {
@@ -115,19 +113,19 @@ func (e *Engine) others() []MemberID {
 	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
 }
 
-// handOver gives what this node leads to the next members and waits until they have it.
-func (e *Engine) handOver(ctx context.Context) {
+// transferAll gives what this node leads to the next members and waits until they have it.
+func (e *Engine) transferAll(ctx context.Context) {
 	if e.over() != nil {
 		return
 	}
 	var all sync.WaitGroup
-	for _, m := range e.shards {
-		all.Go(func() { e.handOverShard(ctx, m.Shard) })
+	for _, r := range e.shards {
+		all.Go(func() { e.transferShard(ctx, r.Shard) })
 	}
 	all.Wait()
 }
 
-func (e *Engine) handOverShard(ctx context.Context, id ShardID) {
+func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 	for _, m := range e.others() {
 		if e.Leader(id).Member != e.cfg.Member {
 			return

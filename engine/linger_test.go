@@ -8,16 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 const lingerTime = 30 * time.Second
@@ -225,9 +222,9 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				held, given := n.heldToLinger(s, n.on(ShardID(shards), 0)), n.heldToLinger(s, n.on(ShardID(shards), 1))
 				waits, between := n.claimToLinger(s, n.on(ShardID(shards), 2)), n.heldToLinger(s, n.on(ShardID(shards), 4))
 				go given.Release()
-				between.turn.End() // and its claim stays, for another turn
+				between.tenure.End() // and its claim stays, for another turn
 				n.commit()
-				guard, err := new(keeper.With).Guard(s.Session, held.turn)
+				guard, err := new(keeper.With).Guard(s.Session, held.tenure)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -293,11 +290,11 @@ func (n *node) claimToLinger(s *Session, path string) *keeper.Claim {
 func (n *node) heldToLinger(s *Session, path string) hold {
 	n.t.Helper()
 	c := n.claimToLinger(s, path)
-	turn, err := c.Hold(true)
+	tenure, err := c.Hold(true)
 	if err != nil {
 		n.t.Fatalf("hold %s: %v", path, err)
 	}
-	return hold{c, turn}
+	return hold{c, tenure}
 }
 
 // An heir of what was lost has the same to lose until it is held: whatever ends it before is a loss, whether or not its outcome is known, and also
@@ -367,8 +364,8 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 	// lose returns an entry of the log in which the session loses the znode.
 	lose := func(n *node, s *Session, path string) []*enginetest.Proposal {
 		stat, _ := n.tree().Exists(path)
-		n.pipe.QueueEnd(outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.ID(), Path: path, Czxid: stat.Czxid, Lost: true}))
-		n.pipe.Pump()
+		n.outbox.QueueEnd(outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.ID(), Path: path, Czxid: stat.Czxid, Lost: true}))
+		n.outbox.Pump()
 		return n.log.Drain()
 	}
 	owner := func(n *node) tree.SessionID {

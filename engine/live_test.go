@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // readsOf are all reads that do not wait.

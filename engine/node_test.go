@@ -9,20 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
@@ -34,9 +30,9 @@ type node struct {
 	fake *enginetest.Clock
 
 	// Of the first shard.
-	shard *replica.Replica
-	pipe  *outbox.Outbox
-	image *storage.Image // nil: it has none
+	shard  *replica.Replica
+	outbox *outbox.Outbox
+	image  *storage.Image // nil: it has none
 
 	applied []*enginetest.Proposal
 	fails   bool   // the test makes the node fail
@@ -97,7 +93,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 		n.newShard(origin)
 	}
 	n.shard = e.home()
-	n.pipe = n.shard.Outbox
+	n.outbox = n.shard.Outbox
 	e.purger = replica.NewPurger(e.shards, n.log, e.cfg.Member, e.log)
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	t.Cleanup(func() {
@@ -116,8 +112,8 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 
 // newShard adds a shard to the node.
 func (n *node) newShard(origin session.Origin) {
-	m := n.newMachine(ShardID(len(n.shards)+1), n.log, spy{callbacks{n.Engine}, n}, origin)
-	n.loops.Go(m.Outbox.Loop)
+	r := n.newReplica(ShardID(len(n.shards)+1), n.log, spy{callbacks{n.Engine}, n}, origin)
+	n.loops.Go(r.Outbox.Loop)
 }
 
 // A spy looks on when a replica tells its node what it is about to show.
@@ -163,12 +159,12 @@ func (n *node) withImage() *node {
 func (n *node) apply(ps ...*enginetest.Proposal) {
 	n.t.Helper()
 	for _, p := range ps {
-		m := n.shards[max(p.Shard, command.HomeShard)-1]
+		r := n.shards[max(p.Shard, command.HomeShard)-1]
 		if n.image == nil {
-			n.applyOn(m.Shard, enginetest.Decode(n.t, p.Cmd))
+			n.applyOn(r.Shard, enginetest.Decode(n.t, p.Cmd))
 			continue
 		}
-		m.Apply([]replication.Entry{{Index: m.Index() + 1, Cmd: p.Cmd}})
+		r.Apply([]replication.Entry{{Index: r.Index() + 1, Cmd: p.Cmd}})
 	}
 	n.applied = append(n.applied, ps...)
 	synctest.Wait()
@@ -177,8 +173,8 @@ func (n *node) apply(ps ...*enginetest.Proposal) {
 func (n *node) applyCommand(c command.Command) { n.applyOn(command.HomeShard, c) }
 
 func (n *node) applyOn(id ShardID, c command.Command) {
-	m := n.shards[id-1]
-	m.ApplyOne(m.Index(), &c)
+	r := n.shards[id-1]
+	r.ApplyOne(r.Index(), &c)
 }
 
 // commit applies what is proposed until nothing more is.
@@ -251,17 +247,17 @@ func (n *node) claim(s *Session, path string) *keeper.Claim {
 // A hold is a claim with its turn.
 type hold struct {
 	*keeper.Claim
-	turn *keeper.Tenure
+	tenure *keeper.Tenure
 }
 
 func (n *node) held(s *Session, path string) hold {
 	n.t.Helper()
 	c := n.claim(s, path)
-	turn, err := c.Hold(false)
+	tenure, err := c.Hold(false)
 	if err != nil {
 		n.t.Fatalf("hold %s: %v", path, err)
 	}
-	return hold{c, turn}
+	return hold{c, tenure}
 }
 
 // holdErr is the error of Hold.
@@ -319,10 +315,10 @@ func pathOf(c *keeper.Claim) string {
 func cause(ctx context.Context) error { return context.Cause(ctx) }
 
 // tableOf returns the session table of a shard. Nothing may be applied while a test reads it.
-func tableOf(m *replica.Replica) (table *session.Table) {
+func tableOf(r *replica.Replica) (table *session.Table) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := m.Inspect(ctx, nil, func(t *session.Table) { table = t }); err != nil {
+	if err := r.Inspect(ctx, nil, func(t *session.Table) { table = t }); err != nil {
 		panic(err) // the test itself has it locked
 	}
 	return table
@@ -340,7 +336,7 @@ func (n *node) mortals() (found int) {
 }
 
 // zxidOf returns the newest transaction of a shard.
-func zxidOf(m *replica.Replica) tree.Zxid { return m.Tree().Visible() }
+func zxidOf(r *replica.Replica) tree.Zxid { return r.Tree().Visible() }
 
 // expire has the log expire a session, as if all its silence had been counted.
 func (n *node) expire(id tree.SessionID) {

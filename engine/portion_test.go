@@ -6,13 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // A large is a session of another member that owns more than one entry may remove, on a node
@@ -187,7 +185,7 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 		}
 		n.carry()
 		if err := tableOf(other).Introduce(s.ID(), testTimeout, enginetest.Member, 0, nil); err != session.ErrExpired {
-			t.Errorf("a late admit: %v", err)
+			t.Errorf("a late introduce: %v", err)
 		}
 	})
 }

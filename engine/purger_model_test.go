@@ -9,13 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vivarium-go/vivarium/session"
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/command"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A purge model is two members with several shards. Member 1 has sessions that write everywhere, end in every way, and is started
@@ -312,9 +310,9 @@ func (m *purgeModel) count(table *session.Table, c command.Command) {
 	for _, r := range c.Requests {
 		switch r.Kind {
 		case command.RequestAddShard:
-			m.seen["attach"]++
+			m.seen["addShard"]++
 		case command.RequestIntroduce:
-			m.seen["admit"]++
+			m.seen["introduce"]++
 		}
 	}
 }
@@ -333,13 +331,13 @@ func (m *purgeModel) checkLive() {
 	}
 }
 
-// settle lets everything arrive and be done.
-func (m *purgeModel) settle() {
+// deliverAll lets everything arrive and be done.
+func (m *purgeModel) deliverAll() {
 	m.t.Helper()
-	m.settleUntil(m.idle)
+	m.deliverUntil(m.idle)
 }
 
-func (m *purgeModel) settleUntil(done func() bool) {
+func (m *purgeModel) deliverUntil(done func() bool) {
 	m.t.Helper()
 	m.elect(enginetest.Other)
 	for range 400 {
@@ -417,12 +415,12 @@ func (m *purgeModel) want(c *purgeCall) bool {
 func (m *purgeModel) checkMemory() {
 	m.open()
 	u := m.users[len(m.users)-1]
-	m.settleUntil(func() bool { return u.s != nil })
+	m.deliverUntil(func() bool { return u.s != nil })
 	for id := ShardID(1); id <= purgeShards; id++ {
 		path := m.other.on(id, len(m.calls))
 		m.calls = append(m.calls, &purgeCall{user: u, shard: id, path: path})
 		done := m.owner.creating(u.s, path)
-		m.settleUntil(func() bool { return len(done) > 0 })
+		m.deliverUntil(func() bool { return len(done) > 0 })
 		if err := <-done; err != nil {
 			m.t.Fatal(err)
 		}
@@ -452,12 +450,12 @@ func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 				for range 2500 {
 					m.step()
 				}
-				m.settle()
+				m.deliverAll()
 				m.check()
 			})
 		})
 	}
-	for _, what := range []string{"expired", "attach", "admit", "purge", "purge that finds the session", "purged", "lost", "closed"} {
+	for _, what := range []string{"expired", "addShard", "introduce", "purge", "purge that finds the session", "purged", "lost", "closed"} {
 		if seen[what] == 0 && *enginetest.SeedFlag == 0 && !testing.Short() { // a quarter of the schedules has a call that is told "closed" three times, if at all
 			t.Errorf("%s: not once", what)
 		}

@@ -9,15 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vivarium-go/vivarium/session"
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/command"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // on returns a path of a shard, a different one for each i.
@@ -105,9 +102,9 @@ func (n *node) looks(want ...string) []*enginetest.Proposal {
 type store map[tree.SessionID]session.Record
 
 // drain brings a store up to date, and returns what it holds of sessions that have ended or are about to be closed.
-func (st store) drain(t *testing.T, m *replica.Replica) (ended []session.Record) {
+func (st store) drain(t *testing.T, r *replica.Replica) (ended []session.Record) {
 	t.Helper()
-	err := tableOf(m).Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
+	err := tableOf(r).Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
 		delete(st, id)
 		if exists {
 			st[id] = r
@@ -193,17 +190,17 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 
 // F2: the admit is on its way when the session ends and the shard is purged; it finds that it is late, for as long as the stream
 // that it is in may bring it.
-func TestLateAdmitFindsThatTheSessionHasEnded(t *testing.T) {
+func TestLateIntroduceFindsThatTheSessionHasEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path, kept := n.open(testTimeout), n.on(2, 0), make(store)
 		create := n.creating(s, path)
-		n.apply(n.log.Drain()...) // the attach
-		_, admit := n.requests()
-		if len(admit) != 1 || admit[0].Shard != 2 {
-			t.Fatalf("%d proposals, want the admit", len(admit))
+		n.apply(n.log.Drain()...) // addShard
+		_, introduce := n.requests()
+		if len(introduce) != 1 || introduce[0].Shard != 2 {
+			t.Fatalf("%d proposals, want introduce", len(introduce))
 		}
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
-		n.apply(admit[0], admit[0])
+		n.apply(introduce[0], introduce[0])
 		if err := <-create; err != outbox.ErrSessionExpired {
 			t.Errorf("the create was told %v", err)
 		}
@@ -235,10 +232,10 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		}
 		s, path := n.open(testTimeout), n.on(2, 0)
 		create := n.creating(s, path)
-		n.commit() // the attach
+		n.commit() // addShard
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		n.apply(late...)
-		n.commit() // the admit
+		n.commit() // introduce
 		select {
 		case err := <-create:
 			if err != outbox.ErrSessionExpired {
@@ -267,15 +264,15 @@ func (n *node) creating(s *Session, path string) <-chan error {
 // A create that still waits for its shard to know the session when that ends is told so, and is not applied afterwards.
 func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 	for stage, reach := range map[string]func(n *node, s *Session) []*enginetest.Proposal{
-		"the attach is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Drain() },
-		"the admit is sent": func(n *node, _ *Session) []*enginetest.Proposal {
+		"addShard is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Drain() },
+		"introduce is sent": func(n *node, _ *Session) []*enginetest.Proposal {
 			n.apply(n.log.Drain()...)
 			return n.log.Drain()
 		},
-		"the admit is queued": func(n *node, _ *Session) []*enginetest.Proposal {
-			attach := n.log.Drain()
+		"introduce is queued": func(n *node, _ *Session) []*enginetest.Proposal {
+			addShard := n.log.Drain()
 			n.shards[1].Outbox.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
-			n.apply(attach...)
+			n.apply(addShard...)
 			return n.log.Drain()
 		},
 	} {
@@ -324,7 +321,7 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
 		first, second := n.creating(s, n.on(2, 0)), n.creating(s, n.on(2, 1))
-		n.apply(n.log.Drain()...) // the attach; the admit is lost
+		n.apply(n.log.Drain()...) // addShard; introduce is lost
 		n.log.Drain()
 		enginetest.Pass(n.cfg.RequestTimeout)
 		for _, create := range []<-chan error{first, second} {

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A reader is what somebody sees of all shards: as they are when they are read or, of a Still, as they
@@ -16,19 +15,19 @@ type reader struct {
 }
 
 // on is what is seen of a shard.
-func (r reader) on(m *replica.Replica) tree.View {
+func (r reader) on(shard *replica.Replica) tree.View {
 	if r.pins != nil {
-		return r.pins[m.Shard-1].As(r.who)
+		return r.pins[shard.Shard-1].As(r.who)
 	}
-	return m.Tree().As(r.who)
+	return shard.Tree().As(r.who)
 }
 
 // exists is Tree.Exists on a shard. It is no method of an interface with on, or each path would be allocated.
-func (r reader) exists(m *replica.Replica, path string) (tree.Stat, bool) {
+func (r reader) exists(shard *replica.Replica, path string) (tree.Stat, bool) {
 	if r.pins != nil {
-		return r.pins[m.Shard-1].Exists(path)
+		return r.pins[shard.Shard-1].Exists(path)
 	}
-	return m.Tree().Exists(path)
+	return shard.Tree().Exists(path)
 }
 
 func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }
@@ -38,8 +37,8 @@ func (r reader) whole(path string, stat tree.Stat) tree.Stat {
 	if !r.engine.spans(path) {
 		return stat
 	}
-	for _, m := range r.engine.shards[1:] {
-		other, _ := r.exists(m, path)
+	for _, shard := range r.engine.shards[1:] {
+		other, _ := r.exists(shard, path)
 		stat = sum(path, stat, other)
 	}
 	return stat
@@ -51,8 +50,8 @@ func (r reader) find(path string) (f finding, err error) {
 	if f.Found, err = r.view(path).Find(path); err != nil || !r.engine.spans(path) {
 		return f, err
 	}
-	for _, m := range r.engine.shards[1:] {
-		other, err := r.on(m).Find(path)
+	for _, shard := range r.engine.shards[1:] {
+		other, err := r.on(shard).Find(path)
 		if err != nil {
 			return f, err
 		}
@@ -89,12 +88,12 @@ func (r reader) Descendants(path string) (int, error) {
 	if err != nil || !r.engine.reaches(path) {
 		return n, err
 	}
-	for _, m := range r.engine.shards[1:] { // which have some of them too
+	for _, shard := range r.engine.shards[1:] { // which have some of them too
 		below := path
 		if path != rootPath {
 			below = quotaPath
 		}
-		more, err := r.on(m).Descendants(below)
+		more, err := r.on(shard).Descendants(below)
 		if err != nil {
 			return 0, err
 		}

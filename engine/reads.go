@@ -7,12 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node. Its life is the
@@ -85,9 +84,9 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 		return nil, err // without waiting
 	}
 	var all []string
-	for _, m := range s.engine.shards {
-		if s.Owner.Known(m.Shard) { // another has nothing of the session
-			err := s.engine.inspect(ctx, m, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
+	for _, r := range s.engine.shards {
+		if s.Owner.Known(r.Shard) { // another has nothing of the session
+			err := s.engine.inspect(ctx, r, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
 			if err != nil {
 				return nil, err
 			}
@@ -142,18 +141,18 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.Live(); err != nil {
 		return 0, err
 	}
-	wait := func(m *replica.Replica) error { return s.engine.barrier(ctx, m.Shard) }
+	wait := func(r *replica.Replica) error { return s.engine.barrier(ctx, r.Shard) }
 	if s.engine.spans(path) {
 		if err := s.engine.eachShard(wait); err != nil {
 			return 0, err
 		}
 		return 0, s.Live()
 	}
-	m := s.engine.at(path)
-	if err := wait(m); err != nil {
+	r := s.engine.at(path)
+	if err := wait(r); err != nil {
 		return 0, err
 	}
-	z := m.Tree().Visible()
+	z := r.Tree().Visible()
 	return z, s.Live()
 }
 

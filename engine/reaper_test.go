@@ -5,11 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
-
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A reaping is a node that leads and reaps when the test says so.

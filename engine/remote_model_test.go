@@ -10,12 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A remote model is a team whose members 1 and 2 crash, start again, and are cut off one way or both for a while, and clients that wander
@@ -224,8 +222,8 @@ func (m *remoteModel) check() {
 	}
 }
 
-// settle lets the clients that still talk come back, and the others go.
-func (m *remoteModel) settle() {
+// drain lets the clients that still talk come back, and the others go.
+func (m *remoteModel) drain() {
 	m.t.Helper()
 	for id := range MemberID(3) {
 		if m.nodes[id+1] == nil {
@@ -286,7 +284,7 @@ func TestRemoteSessionsOnFailingMembers(t *testing.T) {
 				for range 250 {
 					m.step()
 				}
-				m.settle()
+				m.drain()
 			})
 		})
 	}

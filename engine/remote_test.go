@@ -8,16 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Every member can tell which one speaks for a session, for as long as its end is not decided.
@@ -416,7 +413,7 @@ func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 
 // What was submitted before Identify is judged by what the client was, what comes after by what it is: on all shards, also on one that
 // the session is just beginning to use.
-func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
+func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 	withTeam(t, 3, func(t *testing.T, m *team) {
 		n := m.nodes[1]
 		s := m.open(1)
@@ -485,13 +482,13 @@ func TestIdentifyIsInTheOrderOfTheStream(t *testing.T) {
 }
 
 // What a former connection shows comes behind the Move in this node's stream: the new one is not judged by it.
-func TestLateIdentifyChangesNothing(t *testing.T) {
+func TestLateSetIdentitiesChangesNothing(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		n := m.nodes[1]
 		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.Attached(), Identities: []tree.Identity{alice}})
 		next := m.resume(1, s)
-		if _, err := n.pipe.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
+		if _, err := n.outbox.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
 		}
 		m.commit()

@@ -3,10 +3,9 @@ package engine
 import (
 	"sync/atomic"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // RemoteWatches are the watches of one connection of ZooKeeper's protocol, on all shards. They are nobody's but the connection's: no
@@ -47,8 +46,8 @@ type Still struct{ reader }
 func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	s := Still{w.reader()}
 	place, err := w.Arm(rootPath, watch.Data, func() bool {
-		for _, m := range w.engine.shards {
-			s.pins = append(s.pins, m.Tree().Pin())
+		for _, r := range w.engine.shards {
+			s.pins = append(s.pins, r.Tree().Pin())
 		}
 		return false
 	})
@@ -68,8 +67,8 @@ func (s Still) Release() {
 // Here is the place of an answer that was read before the call, on any shard.
 func (w *RemoteWatches) Here() watch.Place {
 	var z tree.Zxid
-	for _, m := range w.engine.shards {
-		z = max(z, m.Tree().Visible())
+	for _, r := range w.engine.shards {
+		z = max(z, r.Tree().Visible())
 	}
 	return w.At(z)
 }
@@ -160,8 +159,8 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 
 // WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: those whose data they watch, on each shard.
 func (e *Engine) WatchedPaths() (n int) {
-	for _, m := range e.shards {
-		n += m.Watches.Watched()
+	for _, r := range e.shards {
+		n += r.Watches.Watched()
 	}
 	return n
 }

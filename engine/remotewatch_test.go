@@ -8,10 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // write is a transaction of a session that is applied, in a node without Raft.

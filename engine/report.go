@@ -15,9 +15,9 @@ const newsMax = 64
 
 // news are the lines that reportLoop is to log, for those who must not wait for a log: they hold locks, or apply.
 type news struct {
-	lines chan line // capacity newsMax
-	left  atomic.Int64
-	turn  chan struct{} // capacity 1: a leader has changed
+	lines  chan line // capacity newsMax
+	left   atomic.Int64
+	leader chan struct{} // capacity 1: a leader has changed
 }
 
 // A line is one line of the log.
@@ -28,7 +28,7 @@ type line struct {
 }
 
 func newNews() news {
-	return news{lines: make(chan line, newsMax), turn: make(chan struct{}, 1)}
+	return news{lines: make(chan line, newsMax), leader: make(chan struct{}, 1)}
 }
 
 // tell has a line logged. It does not block.
@@ -40,10 +40,10 @@ func (n *news) tell(level slog.Level, message string, args ...any) {
 	}
 }
 
-// turned has reportLoop look at the leaders. It does not block.
-func (n *news) turned() {
+// leaderChanged has reportLoop look at the leaders. It does not block.
+func (n *news) leaderChanged() {
 	select {
-	case n.turn <- struct{}{}:
+	case n.leader <- struct{}{}:
 	default:
 	}
 }
@@ -61,7 +61,7 @@ func (e *Engine) reportLoop() {
 				e.log.Warn("lines were left out", "count", left)
 			}
 			continue
-		case <-e.news.turn:
+		case <-e.news.leader:
 		case <-timer.C:
 		case <-e.stop:
 			return

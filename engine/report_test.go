@@ -49,7 +49,7 @@ func TestNews_NeverWaits(t *testing.T) {
 	n := newNews()
 	for range newsMax + 5 {
 		n.tell(slog.LevelInfo, "news")
-		n.turned()
+		n.leaderChanged()
 	}
 	if len(n.lines) != newsMax || n.left.Load() != 5 {
 		t.Errorf("%d lines, %d left out", len(n.lines), n.left.Load())

@@ -6,9 +6,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 const (
@@ -74,25 +73,25 @@ func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
 	if len(e.shards) == 1 {
 		return e.home(), nil
 	}
-	var m *replica.Replica
+	var r *replica.Replica
 	var first string // path of the first operation that has a shard
 	for i := range ops {
 		at, err := e.routeOne(&ops[i])
-		if err == nil && m != nil && at != nil && at != m {
+		if err == nil && r != nil && at != nil && at != r {
 			err = fmt.Errorf("%w: %s is on shard %d, %s on shard %d: put what changes together below one first component",
-				ErrCrossShard, first, m.Shard, ops[i].Path, at.Shard)
+				ErrCrossShard, first, r.Shard, ops[i].Path, at.Shard)
 		}
 		if err != nil {
 			return e.home(), &tree.MultiError{Index: i, Err: err}
 		}
-		if at != nil && m == nil {
-			m, first = at, ops[i].Path
+		if at != nil && r == nil {
+			r, first = at, ops[i].Path
 		}
 	}
-	if m == nil {
-		m = e.home()
+	if r == nil {
+		r = e.home()
 	}
-	return m, nil
+	return r, nil
 }
 
 // routeOne returns the shard of an operation, nil if any will do.

@@ -8,14 +8,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // brittle is a scheme that panics at what it does not expect.

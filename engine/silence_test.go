@@ -8,16 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
@@ -72,8 +69,8 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 					synctest.Wait()
 				}
 				// The close is queued while the former attachment is all that this node knows.
-				former.pipe.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Attached: s.Attached(), Lost: true}))
-				former.pipe.Pump()
+				former.outbox.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Attached: s.Attached(), Lost: true}))
+				former.outbox.Pump()
 				m.commit()
 				m.deaf[former] = false
 				m.chat(2*testTimeout, next)
@@ -296,7 +293,7 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 		late := m.nodes[1]
 		m.deaf[late] = true
 		w := &outbox.Call{Encoded: move, Done: make(chan struct{})}
-		if _, err := n.pipe.Submit(w); err != nil {
+		if _, err := n.outbox.Submit(w); err != nil {
 			t.Fatal(err)
 		}
 		m.commit()

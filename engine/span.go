@@ -3,10 +3,9 @@ package engine
 import (
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // The root and the parent of the quotas are on every shard, each with the children that belong there. What is said of them

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// settleElections is how long, in longest elections, another member must have led a shard before the one whose share it is
+	// sharePauseElections is how long, in longest elections, another member must have led a shard before the one whose share it is
 	// asks for it: a member that starts has other things to do, and one that comes and goes must not take the leaderships along.
-	settleElections = 5
+	sharePauseElections = 5
 	// sharePauseMax is how seldom a leadership is asked for that is lost again and again: each time after twice the pause, until it
 	// was kept for that long.
 	sharePauseMax = 10 * time.Minute
@@ -31,12 +31,14 @@ func (e *Engine) shares() (own []*share) {
 	}
 	ids := e.cfg.memberIDs()
 	for i := slices.Index(ids, e.cfg.Member); i < len(e.shards); i += len(ids) {
-		own = append(own, &share{id: e.shards[i].Shard, pause: e.settleTime()})
+		own = append(own, &share{id: e.shards[i].Shard, pause: e.sharePauseMin()})
 	}
 	return own
 }
 
-func (e *Engine) settleTime() time.Duration { return settleElections * LongestElection(e.cfg.Tick) }
+func (e *Engine) sharePauseMin() time.Duration {
+	return sharePauseElections * LongestElection(e.cfg.Tick)
+}
 
 // spreadLoop asks for this member's shares. It ends when the node does.
 func (e *Engine) spreadLoop() {
@@ -55,15 +57,15 @@ func (e *Engine) spreadLoop() {
 		case <-ticker.C:
 		}
 		for _, s := range shares {
-			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.settleTime(), time.Now()) && e.take(s.id) {
-				s.asked(e.settleTime(), time.Now())
+			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.sharePauseMin(), time.Now()) && e.ask(s.id) {
+				s.asked(e.sharePauseMin(), time.Now())
 			}
 		}
 	}
 }
 
 // due reports whether it is time to ask for a shard that a member leads, none if it is zero.
-func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) bool {
+func (s *share) due(leader, own MemberID, pauseMin time.Duration, now time.Time) bool {
 	if leads := leader == own; leader == 0 || leads != s.leads || s.since.IsZero() {
 		s.leads = leads
 		s.since = now
@@ -75,7 +77,7 @@ func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) b
 	lasted := now.Sub(s.since)
 	if s.leads {
 		if lasted > sharePauseMax {
-			s.pause = settle
+			s.pause = pauseMin
 		}
 		return false
 	}
@@ -83,13 +85,13 @@ func (s *share) due(leader, own MemberID, settle time.Duration, now time.Time) b
 }
 
 // asked is told that the leadership was asked for.
-func (s *share) asked(settle time.Duration, now time.Time) {
-	s.since, s.pause = now, min(2*s.pause, max(settle, sharePauseMax))
+func (s *share) asked(pauseMin time.Duration, now time.Time) {
+	s.since, s.pause = now, min(2*s.pause, max(pauseMin, sharePauseMax))
 }
 
-// take asks for a shard's leadership, and reports whether it did: not before this node has applied what was committed, for the
+// ask asks for a shard's leadership, and reports whether it did: not before this node has applied what was committed, for the
 // leader stands still until the one that it hands over to has everything.
-func (e *Engine) take(id ShardID) bool {
+func (e *Engine) ask(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()
 	if e.host.Load().Barrier(ctx, id, 0) != nil {

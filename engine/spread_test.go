@@ -42,7 +42,7 @@ func (h *shareholder) asks(t *testing.T, what string, least, most int) {
 }
 
 // A member asks for its share when another has led it for a while, and then keeps it.
-func TestShare_IsTakenOnce(t *testing.T) {
+func TestShare_IsAskedForOnce(t *testing.T) {
 	h := newShareholder(2)
 	h.pass(testSettle, true)
 	h.asks(t, "before another has settled", 0, 0)

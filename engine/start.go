@@ -14,20 +14,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
-
-	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
@@ -54,7 +50,7 @@ func Start(cfg Config) (*Engine, error) {
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // not before: who calls Start wants to hear of a full disk
 	e.run()
 	e.replay()
-	e.introduceSelf()
+	e.logStart()
 	if cfg.Seams.Started != nil {
 		cfg.Seams.Started(e)
 	}
@@ -77,8 +73,8 @@ func (e *Engine) open() error {
 	}
 	e.disk.SetFault(e.cfg.Seams.Fault)
 	e.disk.SetReadFault(e.cfg.Seams.Unread)
-	e.disk.OnWait(e.waiting)
-	if err := e.identify(); err != nil {
+	e.disk.OnWait(e.diskWaiting)
+	if err := e.checkIdentity(); err != nil {
 		return err
 	}
 	if err := e.loadShards(); err != nil {
@@ -105,8 +101,8 @@ func (e *Engine) listen() (net.Listener, error) {
 	return e.network.Listen()
 }
 
-// identify checks whose directory this is and that images and logs fit.
-func (e *Engine) identify() error {
+// checkIdentity checks whose directory this is and that images and logs fit.
+func (e *Engine) checkIdentity() error {
 	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
 	if err != nil {
 		return err
@@ -135,8 +131,8 @@ func (e *Engine) identify() error {
 // checkStart compares the start with those that the image knows of: the identity may be older than the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
-	for _, m := range e.shards {
-		o, _ := m.Origin(session.MemberID(id.Member))
+	for _, r := range e.shards {
+		o, _ := r.Origin(session.MemberID(id.Member))
 		if err := checkOrigin(e.cfg.Dir, o, id.Start); err != nil {
 			return err
 		}
@@ -272,24 +268,24 @@ func (e *Engine) loadShard(id ShardID) error {
 		return err
 	}
 	me := e.identity.now
-	m := e.newMachine(id, callbacks{e}, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
-	return m.Load(image)
+	r := e.newReplica(id, callbacks{e}, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
+	return r.Load(image)
 }
 
-// newMachine adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
-func (e *Engine) newMachine(id ShardID, raft replica.Raft, node replica.Node, origin session.Origin) *replica.Replica {
+// newReplica adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
+func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, origin session.Origin) *replica.Replica {
 	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
-	pipe := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
+	out := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
 			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout})
 	}
-	e.keeper.AddOutbox(pipe)
-	m := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: pipe, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
+	e.keeper.AddOutbox(out)
+	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
-	e.shards = append(e.shards, m)
-	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, m.Watches)
-	return m
+	e.shards = append(e.shards, r)
+	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, r.Watches)
+	return r
 }
 
 // runID names this run of a node: two that were started on copies of one directory have everything else in common.
@@ -323,16 +319,16 @@ func (e *Engine) join() error {
 		return err
 	}
 	e.host.Store(host)
-	for _, m := range e.shards {
-		if err := host.StartShard(m.Shard, m); err != nil {
+	for _, r := range e.shards {
+		if err := host.StartShard(r.Shard, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// introduceSelf logs that the node has started, and what was founded by that.
-func (e *Engine) introduceSelf() {
+// logStart logs that the node has started, and what was founded by that.
+func (e *Engine) logStart() {
 	e.identity.Lock()
 	id := e.identity.now
 	e.identity.Unlock()
@@ -348,8 +344,8 @@ func (e *Engine) introduceSelf() {
 func (e *Engine) replay() {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
-	for _, m := range e.shards {
-		for known := e.host.Load().CommittedAtStart(m.Shard); m.Index() < known; {
+	for _, r := range e.shards {
+		for known := e.host.Load().CommittedAtStart(r.Shard); r.Index() < known; {
 			select {
 			case <-look.C:
 			case <-e.done:
@@ -359,13 +355,13 @@ func (e *Engine) replay() {
 	}
 }
 
-// settle does what is due once this member's Register is applied, and with it all that its log held before this start.
+// whenReady does what is due once this member's Register is applied, and with it all that its log held before this start.
 // The start read all of that since the newest snapshot: a new one spares the next start the same. And it is recorded that
 // the directory has a Raft log, so that one that is missing later is not taken for one that was not begun yet.
-func (e *Engine) settle() {
-	for _, m := range e.shards {
+func (e *Engine) whenReady() {
+	for _, r := range e.shards {
 		select {
-		case <-m.Outbox.Ready:
+		case <-r.Outbox.Ready:
 		case <-e.stop:
 			return
 		}

@@ -44,14 +44,14 @@ func (e *Engine) lacking(id ShardID, err error) error {
 // entries to apply. refusals are the errors with which members refuse one another.
 func (e *Engine) lacks() (list []string, refusals []error) {
 	var leaderless, unknown, silent []ShardID
-	for _, m := range e.shards {
+	for _, r := range e.shards {
 		switch {
-		case e.Leader(m.Shard).Member == 0:
-			leaderless = append(leaderless, m.Shard)
-		case !isDone(m.Outbox.Ready):
-			unknown = append(unknown, m.Shard)
+		case e.Leader(r.Shard).Member == 0:
+			leaderless = append(leaderless, r.Shard)
+		case !isDone(r.Outbox.Ready):
+			unknown = append(unknown, r.Shard)
 		default:
-			silent = append(silent, m.Shard)
+			silent = append(silent, r.Shard)
 		}
 	}
 	if len(leaderless) > 0 {

@@ -6,13 +6,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // The same, with an application that has derived many contexts from the session's: to end them takes a while.
-func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
+func TestParkedCallIsToldWhyASessionOfManyContextsEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		for range 300_000 {
@@ -31,7 +30,7 @@ func TestStrangerIsToldWhyASessionOfManyEnded(t *testing.T) {
 }
 
 // Requests that wait for their sessions to be known leave room for those of sessions that the shard knows.
-func TestStrangersLeaveRoom(t *testing.T) {
+func TestParkedCallsLeaveRoom(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		known, stranger := n.open(testTimeout), n.open(testTimeout)
 		n.own(known, n.on(2, 0))
@@ -56,13 +55,13 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		p := s.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
 		n.apply(n.log.Drain()...)
-		admit := n.log.Drain()
-		if len(admit) != 1 {
-			t.Fatalf("%d proposals are on their way", len(admit))
+		introduce := n.log.Drain()
+		if len(introduce) != 1 {
+			t.Fatalf("%d proposals are on their way", len(introduce))
 		}
 		end := outbox.ErrSessionExpired // endLocked, but for its last line
 		s.Owner.End(end)
-		n.apply(admit...)
+		n.apply(introduce...)
 		if err := outcome(p); err != end || n.exists(path) {
 			t.Errorf("it was told %v", err)
 		}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // B4.4: the ctx of Submit bounds how long a transaction may wait to be accepted. It does not end the
@@ -36,13 +34,13 @@ func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 	})
 }
 
-func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
+func TestAbandonedWhileItsBatchIsRefused(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		n.log.Refuse(enginetest.ErrRefused)
 		n.log.OnNextPropose(func() {
 			n.log.OnNextPropose(nil)
-			n.pipe.AbandonSent(outbox.ErrUnknownOutcome, s.Owner)
+			n.outbox.AbandonSent(outbox.ErrUnknownOutcome, s.Owner)
 		})
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})
 		if err := outcome(p); err != outbox.ErrUnknownOutcome {
@@ -55,7 +53,7 @@ func TestGivenUpWhileItsBatchIsRefused(t *testing.T) {
 	})
 }
 
-func TestSessionCloseGivesUpWhatItCannotLearn(t *testing.T) {
+func TestSessionCloseAbandonsWhatItCannotLearn(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		p := s.Submit(t.Context(), []tree.Op{create("/a")})

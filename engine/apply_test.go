@@ -11,19 +11,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/command"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
-
-	"github.com/vivarium-go/vivarium/engine/replica"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // A member is another node as a machine sees it: what it registers and the batches it sends.
@@ -337,7 +333,7 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start, LastSeq: seq + 1}})
 				}
 				n.log.Elect(enginetest.Other)
-				n.pipe.LeaderChanged()
+				n.outbox.LeaderChanged()
 				n.commit()
 				if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), "has registered before") {
 					t.Errorf("the node failed with %v", err)
@@ -444,7 +440,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		if tableOf(n.shard).DueLen() != 1 || !n.exists("/q") {
 			t.Fatalf("%d sessions are due", tableOf(n.shard).DueLen())
 		}
-		n.pipe.Beat()
+		n.outbox.Beat()
 		n.commit()
 		if err := holdErr(c); err != outbox.ErrSessionExpired {
 			t.Errorf("Hold: %v", err)
@@ -459,7 +455,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		if err := n.shard.Install(bytes.NewReader(ahead.stream()), nil); err != nil {
 			t.Fatal(err)
 		}
-		n.pipe.Beat()
+		n.outbox.Beat()
 		n.commit()
 		if err := holdErr(c); err != outbox.ErrSessionExpired {
 			t.Errorf("Hold after an install: %v", err)
@@ -492,7 +488,7 @@ func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 		s := n.open(testTimeout)
 		w := outbox.NewCall(nil, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{create("/a")}})
 		w.OnOutcome = func(*outbox.Call) { panic("broken invariant") }
-		if _, err := n.pipe.Submit(w); err != nil {
+		if _, err := n.outbox.Submit(w); err != nil {
 			t.Fatal(err)
 		}
 		func() {

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/keeper"
 )
 
 // guarded is a transaction that a turn guards, as it is before it is submitted: its goroutine may be stopped there.
@@ -17,10 +16,10 @@ type guarded struct {
 	with    *keeper.With
 }
 
-func (n *node) guards(s *Session, turn *keeper.Tenure, path string) guarded {
+func (n *node) guards(s *Session, tenure *keeper.Tenure, path string) guarded {
 	n.t.Helper()
 	with := &keeper.With{}
-	ops, err := with.Guard(s.Session, turn)
+	ops, err := with.Guard(s.Session, tenure)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -31,31 +30,31 @@ func (n *node) submit(g guarded) keeper.Pending {
 	return g.session.SubmitWith(n.t.Context(), g.ops, g.with)
 }
 
-func (n *node) turn(c *keeper.Claim) *keeper.Tenure {
+func (n *node) tenure(c *keeper.Claim) *keeper.Tenure {
 	n.t.Helper()
-	turn, err := c.Hold(true)
+	tenure, err := c.Hold(true)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return turn
+	return tenure
 }
 
 // E5.3: what a turn guards is judged again when it is queued. The next turn has the same znode, so the guard in the transaction
 // cannot tell them apart; and what was queued in time is applied before anything of the next turn.
-func TestGuardOfAnEarlierTurnIsRefusedWhenQueued(t *testing.T) {
+func TestGuardOfAnEarlierTenureIsRefusedWhenQueued(t *testing.T) {
 	for name, queuedInTime := range map[string]bool{"queued in time": true, "queued late": false} {
 		t.Run(name, func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.open(testTimeout)
 				c := n.claim(s, "/q")
-				first := n.turn(c)
+				first := n.tenure(c)
 				issued := n.guards(s, first, "/first")
 				var p keeper.Pending
 				if queuedInTime {
 					p = n.submit(issued)
 				}
 				first.End()
-				second := n.guards(s, n.turn(c), "/second")
+				second := n.guards(s, n.tenure(c), "/second")
 				if !queuedInTime {
 					p = n.submit(issued)
 				}
@@ -82,20 +81,20 @@ func (n *node) czxid(path string) tree.Zxid {
 }
 
 // E5.2: a further turn is a grant like the first. It compares the clock, and what was lost meanwhile is never held again.
-func TestTurnIsRefusedPastTheDeadline(t *testing.T) {
+func TestTenureIsRefusedPastTheDeadline(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.claim(s, "/q")
-		n.turn(c).End()
-		n.turn(c).End() // as often as it may be
+		n.tenure(c).End()
+		n.tenure(c).End() // as often as it may be
 		n.fake.Pause(testTimeout)
-		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, keeper.ErrSuspended) {
+		if tenure, err := c.Hold(true); tenure != nil || !errors.Is(err, keeper.ErrSuspended) {
 			t.Errorf("a turn begins past the deadline: %v", err)
 		}
-		n.pipe.Beat()
+		n.outbox.Beat()
 		n.commit()
 		n.wantState(s, session.Connected)
-		if turn, err := c.Hold(true); turn != nil || !errors.Is(err, keeper.ErrSuspended) {
+		if tenure, err := c.Hold(true); tenure != nil || !errors.Is(err, keeper.ErrSuspended) {
 			t.Errorf("a turn of a claim that was lost: %v", err)
 		}
 	})
