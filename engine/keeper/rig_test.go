@@ -60,18 +60,22 @@ func (r *keeperRig) lead(m replication.MemberID) {
 // complete completes all that is proposed, with success.
 func (r *keeperRig) complete(t *testing.T) {
 	t.Helper()
-	synctest.Wait()
-	for ps := r.log.Drain(); len(ps) > 0; ps = r.log.Drain() {
+	for ps := r.drain(); len(ps) > 0; ps = r.drain() {
 		for _, p := range ps {
-			o, c := r.keeper.outboxes[p.Shard-1], enginetest.Decode(t, p.Cmd)
-			b := o.Oldest(c.Origin.LastSeq)
-			for i := range c.Requests {
-				o.Complete(b, i, nil, tree.Zxid(c.Origin.LastSeq)<<10+tree.Zxid(i), nil)
-			}
-			o.BatchApplied(b)
+			r.completeOne(t, p)
 		}
-		synctest.Wait()
 	}
+}
+
+// completeOne completes a batch, with success.
+func (r *keeperRig) completeOne(t *testing.T, p *enginetest.Proposal) {
+	t.Helper()
+	o, c := r.keeper.outboxes[p.Shard-1], enginetest.Decode(t, p.Cmd)
+	b := o.Oldest(c.Origin.LastSeq)
+	for i := range c.Requests {
+		o.Complete(b, i, nil, tree.Zxid(c.Origin.LastSeq)<<10+tree.Zxid(i), nil)
+	}
+	o.BatchApplied(b)
 }
 
 // open opens an in-process session.
