@@ -15,7 +15,6 @@ type Call struct {
 	// Immutable once the call is queued or refused, but a cancelled call drops Encoded.
 	Encoded   []byte        // the request as it travels, in memory of its own
 	owner     *Owner        // nil for calls of the node itself
-	end       bool          // goes ahead of other calls and has no limit: see QueueEnd
 	OnOutcome func(c *Call) // optional; called once the outcome is set, before Done is closed
 	Then      func()        // optional; called after Done is closed
 	Terms     Terms         // optional
@@ -34,6 +33,10 @@ type Call struct {
 	stage   stage
 	lane    lane // where in the queue it is, or was last
 	counted bool // it counts as pending for its session
+
+	// end says that the call goes ahead of other calls and has no limit: see QueueEnd. Immutable
+	// once the call is queued. It stands beside the other bytes because that saves 16 a call.
+	end bool
 }
 
 // Terms are conditions of a call.
