@@ -20,6 +20,9 @@ const (
 	SaveRecords = 2048
 )
 
+// keptRecordMax is how large a record may be whose memory the next save uses again.
+const keptRecordMax = 64 << 10
+
 // Applied implements replication.StateMachine.
 func (r *Replica) Applied() uint64 { return r.image.Applied() }
 
@@ -73,6 +76,9 @@ func (r *Replica) writeDirty() error {
 		return err
 	}
 	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(r.mu.State))
+	if cap(r.record) > keptRecordMax {
+		r.record = nil
+	}
 	return nil
 }
 

@@ -4,6 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A machine that is closed drops its tree. Whoever reads beside that, and asks after the read whether the node is over, never takes the
@@ -35,5 +38,24 @@ func TestCloseBesideReads(t *testing.T) {
 			}
 		}
 		both.Wait()
+	}
+}
+
+// The memory of a large znode's record is not kept after the save: a node has one buffer for each
+// shard.
+func TestSaveKeepsNoLargeRecord(t *testing.T) {
+	for _, size := range []int{100, 4 * keptRecordMax} {
+		r := newRig(t)
+		op := tree.Op{Kind: tree.KindCreate, Path: "/a", Data: make([]byte, size)}
+		if _, err := r.commit(tree.Header{Zxid: 1}, []tree.Op{op}, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.apply(command.EncodeExpire(1))
+		if err := r.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if kept := cap(r.record); kept > keptRecordMax || (kept == 0) != (size > keptRecordMax) {
+			t.Errorf("a buffer of %d bytes is kept after a record of %d", kept, size)
+		}
 	}
 }
