@@ -8,6 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // Where more sessions are due than one entry may end, the expirer is woken to propose the next one.
@@ -21,5 +22,36 @@ func TestMoreThanAPortionWakesTheExpirer(t *testing.T) {
 	r.apply(command.EncodeRegister(o, 1, command.Rules{})) // the sessions of the start before are due
 	if left := r.mu.table.DueLen(); left != 1 || len(r.expirer.wake) != 1 {
 		t.Errorf("%d sessions are due, and the expirer is woken %d times", left, len(r.expirer.wake))
+	}
+}
+
+// Where a session that is closed owns more than one entry may remove, the expirer is woken too, and
+// again after each entry that leaves a rest.
+func TestCloseOfMoreThanAPortionWakesTheExpirer(t *testing.T) {
+	r := newRig(t)
+	r.Portion = 2
+	seq := uint64(0)
+	batch := func(q command.Request) {
+		seq++
+		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
+	}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
+	batch(command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
+	id := r.mu.table.Sessions(2)[0].ID
+	for _, path := range []string{"/a", "/b", "/c", "/d", "/e"} {
+		op := tree.Op{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral}
+		batch(command.Request{Kind: command.RequestTxn, Session: id, Ops: []tree.Op{op}})
+	}
+	batch(command.Request{Kind: command.RequestClose, Session: id})
+	for _, left := range []int{5, 3, 1, 0} {
+		wakes := len(r.expirer.wake)
+		if owns := r.mu.table.Owns(id); owns != left || wakes != min(left, 1) {
+			t.Fatalf("%d znodes are left, want %d, and the expirer is woken %d times", owns, left, wakes)
+		}
+		if wakes > 0 {
+			<-r.expirer.wake
+		}
+		r.apply(command.EncodeExpire(1))
 	}
 }
