@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func Read(r io.Reader, config any) error {
 			problems[line] = append(problems[line], problem)
 		}
 	}
-	if err := findFractions(text, problems); err != nil {
+	if err := findFractions(text, config, problems); err != nil {
 		return err
 	}
 	var all []error
@@ -52,25 +53,43 @@ func Read(r io.Reader, config any) error {
 	return errors.Join(all...)
 }
 
-// findFractions adds a problem for each number that has a fraction, unless its line has a problem
-// already. No setting can have a fraction, and the YAML library cuts it off: 1.5 shards would be 1.
-func findFractions(text []byte, problems map[int][]error) error {
+// findFractions adds a problem for each fraction where a number is wanted, unless its line has a
+// problem already. The YAML library cuts fractions off: 1.5 shards would be 1. Where text is wanted,
+// a fraction is text.
+func findFractions(text []byte, config any, problems map[int][]error) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
 		return err
 	}
-	var look func(n *yaml.Node)
-	look = func(n *yaml.Node) {
-		var f float64
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!float" && n.Decode(&f) == nil && f != math.Trunc(f) && problems[n.Line] == nil {
-			problems[n.Line] = []error{fmt.Errorf("want a whole number, not `%s`; if it is text, quote it", n.Value)}
-		}
-		for _, child := range n.Content {
-			look(child)
+	if !quoteFractions(&root) {
+		return nil
+	}
+	again := reflect.New(reflect.TypeOf(config).Elem()).Interface()
+	var list *yaml.TypeError
+	if err := root.Decode(again); !errors.As(err, &list) {
+		return err
+	}
+	seen := slices.Collect(maps.Keys(problems))
+	for _, text := range list.Errors {
+		if line, problem := translated(text); !slices.Contains(seen, line) {
+			problems[line] = append(problems[line], problem)
 		}
 	}
-	look(&root)
 	return nil
+}
+
+// quoteFractions makes text of every number that is negative, infinite or has a fraction, and
+// reports whether there is one.
+func quoteFractions(n *yaml.Node) (found bool) {
+	var f float64
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!float" && n.Decode(&f) == nil &&
+		(math.Signbit(f) || math.IsInf(f, 0) || f != math.Trunc(f)) {
+		n.Tag, found = "!!str", true
+	}
+	for _, child := range n.Content {
+		found = quoteFractions(child) || found
+	}
+	return found
 }
 
 // The errors of the YAML library, after the line.
@@ -80,7 +99,8 @@ var (
 	wrongValue = regexp.MustCompile("(?s)^cannot unmarshal !\\S+( `.*`)? into (\\S+)$")
 )
 
-// translated writes an error of the YAML library, which begins with its line, in the words of a file.
+// translated writes an error of the YAML library, which begins with its line, in the words of a
+// file.
 func translated(text string) (line int, problem error) {
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
@@ -115,8 +135,8 @@ var sections = map[string]string{
 // values says what the value of a type looks like.
 var values = map[string]string{
 	"bool":                            "true or false",
-	"int":                             "a number",
-	"int64":                           "a number",
+	"int":                             "a whole number",
+	"int64":                           "a whole number",
 	"string":                          "text",
 	"[]string":                        "a list such as [srvr, ruok]",
 	"time.Duration":                   "a duration such as 50ms",
