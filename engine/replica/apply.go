@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Apply implements replication.StateMachine. An entry that cannot be applied fails the node: going on without it
-// would make this replica another than the rest.
+// Apply implements replication.StateMachine. An entry that cannot be applied fails the node: if the
+// replica went on without it, it would differ from all others.
 func (r *Replica) Apply(entries []replication.Entry) {
 	for i := range entries {
 		c, err := r.decoder.Decode(entries[i].Cmd)
@@ -32,7 +32,8 @@ func (r *Replica) Apply(entries []replication.Entry) {
 	}
 }
 
-// ApplyOne applies one entry, and returns how many records the image lacks. A panic under it fails the node, and must not keep mu.
+// ApplyOne applies one entry and returns how many records the image lacks. A panic in here fails
+// the node and must not leave mu locked, hence the defer.
 func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +42,7 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	return r.tree.Load().Dirty() + r.mu.table.Dirty()
 }
 
-// apply makes one command's transitions. mu is held.
+// apply makes the transitions of one command. mu is held.
 func (r *Replica) apply(c *command.Command) {
 	r.tree.Load().At(time.Since(r.mu.loadedAt))
 	r.mu.removed = 0
@@ -66,15 +67,17 @@ func (r *Replica) apply(c *command.Command) {
 	}
 }
 
+// isOwn reports whether an origin is this start of this member.
 func (r *Replica) isOwn(o session.Origin) bool {
 	return o.Member == r.Outbox.Origin.Member && o.Start == r.Outbox.Origin.Start
 }
 
+// applyRegister registers a start of a member. A repeat of a Register changes nothing.
 func (r *Replica) applyRegister(c *command.Command) {
 	own := r.isOwn(c.Origin)
 	if o, ok := r.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && r.Outbox.Oldest(0) != nil { // a repeat of one that this process never saw applied
-			r.node.Fail(fmt.Errorf("start %d of member %d has registered before: this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
+		if own && r.Outbox.Oldest(0) != nil { // and this process has not seen its Register applied
+			r.node.Fail(fmt.Errorf("start %d of member %d has registered before, so this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
 	}
@@ -87,7 +90,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 	r.noteOrigins()
 	r.useRules(c.Rules)
 	r.mu.stepStart[c.Origin.Member] = time.Now()
-	r.expireDue(c.Wall) // the predecessor's sessions are due at once
+	r.expireDue(c.Wall) // the sessions of the member's former start are due now
 	if own {
 		if r.Shard == command.HomeShard {
 			r.node.Adopt(r.mu.table)
@@ -96,7 +99,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 	}
 }
 
-// use has transactions judged by the rules of the member with the newest Register.
+// useRules makes the replica judge transactions by the rules of the newest Register.
 func (r *Replica) useRules(rules command.Rules) {
 	schemes, err := pickSchemes(r.schemes, rules.Schemes)
 	if err != nil {
@@ -109,6 +112,8 @@ func (r *Replica) useRules(rules command.Rules) {
 	t.SetWeightMax(rules.TreeMax)
 }
 
+// applyBatch applies the requests of a batch if it is the next one of its stream. The calls of this
+// node get their outcomes.
 func (r *Replica) applyBatch(c *command.Command) {
 	o := c.Origin
 	own := r.isOwn(o)
@@ -144,8 +149,7 @@ func (r *Replica) applyBatch(c *command.Command) {
 	r.Outbox.BatchApplied(b)
 }
 
-// commit applies one transaction. What its end takes from holders on this node ends before any reader, watch or
-// contender can see it. Its results may be in room.
+// commit applies one transaction and publishes it. The results may be stored in room.
 func (r *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
 	t := r.tree.Load()
 	results, err := t.ApplyInto(room, h, ops)
@@ -156,7 +160,8 @@ func (r *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tr
 	return results, nil
 }
 
-// publish makes the transaction that the tree has applied visible.
+// publish makes the transaction visible that the tree has just applied. Before any reader, watch or
+// contender can see it, the node ends the claims whose znodes it takes.
 func (r *Replica) publish(t *tree.Tree, z tree.Zxid) {
 	r.mu.Zxid = z
 	changes := t.Changes()

@@ -13,7 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// What a batch of another member's small writes costs a machine with its image: each sets 64 bytes of a znode of its own.
+// The cost of applying a batch of another member's small writes, with an image. Each write sets 64
+// bytes of a znode of its own.
 func BenchmarkApply(b *testing.B) {
 	for _, sets := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprint("sets=", sets), func(b *testing.B) {

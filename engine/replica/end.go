@@ -8,20 +8,23 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// EndPortion bounds the sessions and znodes, taken together, that one log entry removes by their ends: by twice as much. A million
-// ephemerals in one entry would stop every member's apply for seconds, and with it the proof that the other nodes are alive.
-// Measured without watches, 10,000 in one entry take 11 ms, 100,000 take 0.1 s and a million 1.4 s.
-// In portions a million take 3 s of processor time, 30 ms in each entry and 0.1 s in the first.
+// EndPortion limits how many sessions and znodes, counted together, one log entry removes by ending
+// sessions: at most twice this number. A million ephemerals in one entry would stop apply on every
+// member for seconds, and with it the proof that the other nodes are alive. Measured without
+// watches, 10,000 in one entry take 11 ms, 100,000 take 0.1 s, and a million take 1.4 s. In
+// portions, a million take 3 s of processor time: 0.1 s in the first entry and 30 ms in each of the
+// others.
 //
-// So a session that owns more goes in several transactions, unlike in ZooKeeper. It has ended with the
-// first word of it: nothing of it is applied any more, its node has been told, and whoever waits for one
-// of its znodes waits until that goes. A bound on what a session may own would refuse what
-// ZooKeeper allows, and each of its ends would still take as long as that bound.
+// So a session that owns more than this ends in several transactions, unlike in ZooKeeper. It has
+// ended from the first one on: nothing more of it is applied, and its node knows. A caller that
+// waits for one of its znodes to go waits for that znode's portion. The alternative would be a
+// limit on what a session may own. It would refuse what ZooKeeper allows, and the end of a session
+// at the limit would still take as long.
 const EndPortion = 10_000
 
-// endOnRequest ends a session as its node has asked. If that is too much for the entry, the session is due from
-// now on. On another shard than home that waits until home says so: only then is it known to end there
-// however late anything comes that was asked for it.
+// endOnRequest ends a session because its node asked for that. If it owns too much for this entry,
+// the home shard makes it due, and the leader proposes its portions. Another shard does nothing: it
+// waits for the Purge. Only a Purge can refuse what arrives later for the session, however late.
 func (r *Replica) endOnRequest(id tree.SessionID, wall int64, lost bool, why error) {
 	r.tellEnded(id, why)
 	if r.mu.table.Owns(id) <= r.Portion && r.mu.removed < r.Portion {
@@ -34,11 +37,13 @@ func (r *Replica) endOnRequest(id tree.SessionID, wall int64, lost bool, why err
 	}
 }
 
-// expireDue expires sessions that are due, in order of id, until a portion of them and their znodes is gone. The leader commits
-// further portions; until its turn a due session is refused everything.
+// expireDue ends due sessions in the order of their ids, until a portion of sessions and znodes is
+// gone. If any are left, the leader proposes further portions. Until then, the table refuses every
+// request of a due session.
 func (r *Replica) expireDue(wall int64) {
 	due := r.mu.table.Due()
-	// This node's own are told all at once: what waits for its turn has ended, and must be granted nothing.
+	// The node hears of all due sessions now, not only of this portion. Those that wait for a later
+	// portion have ended too and must be granted nothing.
 	r.node.Ended(r.Shard, outbox.ErrSessionExpired, due...)
 	r.mu.portions++
 	for gone := 0; len(due) > 0 && gone < r.Portion; {
@@ -52,21 +57,22 @@ func (r *Replica) expireDue(wall int64) {
 	}
 }
 
-// endDue ends a session that is due, or a portion of it.
+// endDue ends a due session, or a portion of it, and returns how much it removed.
 func (r *Replica) endDue(id tree.SessionID, wall int64, lost bool) int {
 	why := outbox.ErrSessionClosed
 	if lost {
 		why = outbox.ErrSessionExpired
 	}
 	if r.Shard == command.HomeShard && r.mu.table.IsEnding(id) || r.mu.table.Owns(id) > r.Portion {
-		r.node.Ended(r.Shard, why, id) // who watches the log is told once: by endOnRequest, or with the last portion
+		r.node.Ended(r.Shard, why, id) // not Expired: endOnRequest has called it, or the last portion will
 	} else {
 		r.tellEnded(id, why)
 	}
 	return r.endSession(id, wall, lost)
 }
 
-// tellEnded tells the node that a session has ended here.
+// tellEnded tells the node that a session has ended on this shard and, at home, that it has
+// expired.
 func (r *Replica) tellEnded(id tree.SessionID, why error) {
 	r.node.Ended(r.Shard, why, id)
 	if r.Shard == command.HomeShard && why == outbox.ErrSessionExpired {
@@ -74,8 +80,9 @@ func (r *Replica) tellEnded(id tree.SessionID, why error) {
 	}
 }
 
-// endSession ends a session in a transaction of its own: its ephemerals go, or linger if it was lost, then its record. Of one with
-// more ephemerals than a portion, a portion goes and the record stays. It returns how much went.
+// endSession ends a session in a transaction of its own. Its ephemerals are deleted, or linger if
+// the session was lost. Then its record goes. If the session owns more than a portion, one portion
+// goes and the record stays. endSession returns how many sessions and znodes are gone.
 func (r *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
 	paths := r.mu.table.Leaving(id, r.Portion)
 	ops := make([]tree.Op, len(paths))
@@ -83,7 +90,7 @@ func (r *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
 		ops[i] = endOp(p, lost)
 	}
 	if _, err := r.commit(tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
-		r.node.Fail(fmt.Errorf("shard %d: closing session %d: %w", r.Shard, id, err)) // the table names a znode that the tree does not have
+		r.node.Fail(fmt.Errorf("shard %d: ending session %d: %w", r.Shard, id, err)) // table and tree disagree
 	}
 	if r.mu.table.Owns(id) > 0 {
 		return len(paths)
@@ -93,12 +100,12 @@ func (r *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
 	if told {
 		r.purger.notePurged(r.Shard, id)
 	} else {
-		r.purger.Signal() // there may be shards to be told
+		r.purger.Signal() // other shards may have to be purged
 	}
 	return len(paths) + 1
 }
 
-// endOf is the end of an ephemeral: lost it may linger.
+// endOp returns the operation that ends an ephemeral. A lost one may linger.
 func endOp(path string, lost bool) tree.Op {
 	kind := tree.KindDelete
 	if lost {

@@ -11,7 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Where more sessions are due than one entry may end, the expirer is woken to propose the next one.
+// If more sessions are due than one entry may end, the expirer wakes up to propose the next
+// portion.
 func TestMoreThanAPortionWakesTheExpirer(t *testing.T) {
 	r := newRig(t)
 	r.Portion = 1
@@ -19,7 +20,7 @@ func TestMoreThanAPortionWakesTheExpirer(t *testing.T) {
 	open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(2, 1, 1, 1, 0, 2, slices.Values([][]byte{open, open})))
 	o.Start++
-	r.apply(command.EncodeRegister(o, 1, command.Rules{})) // the sessions of the start before are due
+	r.apply(command.EncodeRegister(o, 1, command.Rules{})) // the sessions of the former start are due
 	if left := r.mu.table.DueLen(); left != 1 || len(r.expirer.wake) != 1 {
 		t.Errorf("%d sessions are due, and the expirer is woken %d times", left, len(r.expirer.wake))
 	}

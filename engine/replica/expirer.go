@@ -9,19 +9,20 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// An expirer measures the silence of every origin while its node leads, and proposes each step when it is over. What
-// counts is decided in the log, so two leaders, a late leader or a repeated step can do no harm.
+// An expirer measures the silence of every origin while its node leads, and proposes each step of
+// silence when it is over. The log decides what counts. So two leaders, a late leader or a repeated
+// step do no harm.
 type expirer struct {
-	// Immutable after newExpirer.
+	// Immutable.
 	replica    *Replica
 	raft       Raft
 	member     replication.MemberID
-	timeoutMin time.Duration // the smallest timeout that a session of any member can have
+	timeoutMin time.Duration // the smallest possible timeout of a session
 	lag        *lag
 	log        *slog.Logger
-	wake       chan struct{} // capacity 1: this node may lead now, or sessions are due
+	wake       chan struct{} // capacity 1; this node may lead now, or sessions are due
 
-	// Owned by loop.
+	// Owned by the loop.
 	steps  map[session.MemberID]proposedStep // the newest of each origin
 	expire proposedExpire
 }
@@ -32,9 +33,9 @@ type proposedStep struct {
 	proposed
 }
 
-// A proposedExpire is a portion of sessions to expire that this node has proposed.
+// A proposedExpire is an Expire that this node has proposed, for a portion of the due sessions.
 type proposedExpire struct {
-	portions uint64 // that had been applied before this one
+	portions uint64 // how many were applied before
 	proposed
 }
 
@@ -43,6 +44,7 @@ func newExpirer(r *Replica, raft Raft, member replication.MemberID, timeoutMin t
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]proposedStep)}
 }
 
+// signal wakes the loop.
 func (x *expirer) signal() {
 	select {
 	case x.wake <- struct{}{}:
@@ -50,17 +52,17 @@ func (x *expirer) signal() {
 	}
 }
 
-// look proposes what is to be proposed now and returns when to look again.
+// look proposes what is due now, and returns how long the loop may wait for the next look.
 func (x *expirer) look(now time.Time) time.Duration {
 	if x.raft.Leader(x.replica.Shard).Member != x.member {
 		clear(x.steps)
 		x.expire = proposedExpire{}
-		return time.Hour // a change of leader wakes the loop
+		return time.Hour // a leader change wakes the loop
 	}
 	if x.lag.behind(now) {
 		x.lag.transferLeadership()
 	}
-	// A session that is opened meanwhile is due for its first step no sooner than this.
+	// The first step of a session that opens meanwhile is over no sooner than this.
 	next := x.timeoutMin / 4
 	if due, portions := x.replica.dueSessions(); due > 0 {
 		if x.expire.portions != portions || !x.expire.pending(now) {
@@ -81,8 +83,8 @@ func (x *expirer) look(now time.Time) time.Duration {
 	return next
 }
 
-// propose hands a command to Raft that needs no stream. If it is lost, it is proposed again. It returns nil if Raft did not
-// take it.
+// propose proposes a command that belongs to no stream. If the command is lost, look proposes it
+// again.
 func (x *expirer) propose(cmd []byte, now time.Time) proposed {
 	p, err := x.raft.Propose(x.replica.Shard, cmd)
 	if err != nil {
@@ -92,14 +94,15 @@ func (x *expirer) propose(cmd []byte, now time.Time) proposed {
 	return proposed{at: now, proposal: p}
 }
 
-// A silence is the next step of an origin: proposed once wait is over.
+// A nextStep is the next step of an origin's silence. It is proposed when wait is over.
 type nextStep struct {
 	step     session.Step
 	duration time.Duration
 	wait     time.Duration
 }
 
-// silences returns the next step of every origin that has one. Only the home shard books silence.
+// nextSteps returns the next step of every origin that has one. Only the home shard records
+// silence.
 func (r *Replica) nextSteps(now time.Time) []nextStep {
 	if r.Shard != command.HomeShard {
 		return nil
@@ -117,7 +120,7 @@ func (r *Replica) nextSteps(now time.Time) []nextStep {
 	return out
 }
 
-// due is how many sessions wait for their turn to expire, and how many portions have had it.
+// dueSessions returns how many sessions are due, and how many portions of due sessions were ended.
 func (r *Replica) dueSessions() (sessions int, portions uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

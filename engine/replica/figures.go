@@ -6,29 +6,30 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Figures are what monitors ask of a shard. Once its machine is closed they stay as they were.
+// Figures describe a shard to monitors. After Close they stay as they were.
 type Figures struct {
-	Applied       uint64 // log index
+	Applied       uint64 // index in the Raft log
 	Zxid          tree.Zxid
 	TreeSize      int64  // see tree.Weight
-	OverSoftQuota uint64 // transactions since the start
-	Znodes, Size  int    // bytes
+	OverSoftQuota uint64 // transactions since the start of the node
+	Znodes, Size  int    // Size is in bytes
 }
 
-// Figures are what this node knows of the shard. It waits for nothing.
+// Figures returns what this node knows about the shard. It takes no lock.
 func (r *Replica) Figures() Figures {
 	t := r.tree.Load()
 	now := Figures{Applied: r.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: r.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
-	if last := r.lastFigures.Load(); last != nil { // asked last: the tree may have gone meanwhile
+	if last := r.lastFigures.Load(); last != nil { // last, because Close may have dropped the tree meanwhile
 		return *last
 	}
 	return now
 }
 
-// Sizes are of things of which the last, the smallest and the largest count. All are zero while there was none.
+// Sizes holds the last, the smallest and the largest of some sizes. All are zero until there is
+// one.
 type Sizes struct{ last, min, max atomic.Int64 }
 
-// note is for one goroutine.
+// note records a size. Only one goroutine may call it.
 func (s *Sizes) note(n int) {
 	size := int64(n)
 	s.last.Store(size)
@@ -40,10 +41,10 @@ func (s *Sizes) note(n int) {
 	}
 }
 
-// Read returns them.
+// Read returns the last, the smallest and the largest size.
 func (s *Sizes) Read() (last, least, most int64) { return s.last.Load(), s.min.Load(), s.max.Load() }
 
-// Reset begins anew.
+// Reset forgets all sizes.
 func (s *Sizes) Reset() {
 	s.last.Store(0)
 	s.min.Store(0)

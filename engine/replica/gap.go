@@ -5,20 +5,22 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A gap is what lies between two states of a tree when the transactions in between were not seen. It can say of some
-// znodes that nothing happened to them, never what happened to the others.
+// A gap is what lies between two states of a tree if this node has not seen the transactions in
+// between. For some paths it can tell that nothing has happened to them. For the others it cannot
+// tell what has happened.
 type gap struct {
 	old, next *tree.Tree
-	compared  map[string]comparison // on the paths of recursive watches: many may be on one, and apply stands still meanwhile
+	compared  map[string]comparison // for the paths of recursive watches
 }
 
-// A comparison is what touched says.
+// A comparison is what compare returns.
 type comparison struct {
 	first   watch.EventType
 	touched bool
 }
 
-// touched implements the question of watch.Registry.Install. The ACL is that of the znode as it is, or was before it went.
+// touched answers watch.Registry.Install. The ACL is the znode's in the new state, or in the old
+// state if the znode is gone. A znode that came and went in the gap has none.
 func (g gap) touched(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
 	t, yes := g.compareOnce(path, mode)
 	if !yes {
@@ -27,12 +29,13 @@ func (g gap) touched(path string, mode watch.Mode) (watch.EventType, []tree.ACL,
 	super := []tree.Identity{{Scheme: "super"}}
 	acl, _, err := g.next.As(super).ACL(path)
 	if err != nil {
-		acl, _, _ = g.old.As(super).ACL(path) // or none, of a znode that came and went
+		acl, _, _ = g.old.As(super).ACL(path)
 	}
 	return t, acl, true
 }
 
-// compareOnce is touched for a path that is watched.
+// compareOnce returns compare's result for a watched path. It compares the path of recursive
+// watches only once, because many of them may be on it, and nothing is applied meanwhile.
 func (g gap) compareOnce(path string, mode watch.Mode) (watch.EventType, bool) {
 	if mode != watch.Recursive {
 		return g.compare(path, mode)
@@ -45,7 +48,8 @@ func (g gap) compareOnce(path string, mode watch.Mode) (watch.EventType, bool) {
 	return v.first, v.touched
 }
 
-// touched says whether anything about a path may have changed, and what would be noticed first.
+// compare reports whether anything that a watch on a path sees may have changed, and which event
+// its watcher would notice first.
 func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 	before, was := g.old.Exists(path)
 	after, is := g.next.Exists(path)
@@ -58,14 +62,14 @@ func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 		return watch.NodeDeleted, true
 	case mode != watch.Children && (before.Czxid != after.Czxid || before.Mzxid != after.Mzxid):
 		return watch.NodeDataChanged, true
-	case mode != watch.Data && (before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren): // a create may leave Pzxid alone: see tree
+	case mode != watch.Data && (before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren): // a create may leave Pzxid as it was: see package tree
 		return watch.NodeChildrenChanged, true
 	}
 	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)
 }
 
-// absentTouched reports whether a znode that is missing before and after may have existed in between: not if the
-// children of its nearest existing ancestor never changed.
+// absentTouched reports whether a znode that both states lack may have existed in between. It
+// cannot have if the children of its nearest existing ancestor never changed.
 func (g gap) absentTouched(path string) bool {
 	for path != "/" {
 		path = tree.Parent(path)
@@ -78,8 +82,8 @@ func (g gap) absentTouched(path string) bool {
 	return true
 }
 
-// belowTouched reports whether anything below an untouched znode changed. Its children are the same ones then, unless
-// their own Stats differ.
+// belowTouched reports whether anything below an untouched znode may have changed. Both states have
+// the same child names then. A child that was replaced has a different Stat.
 func (g gap) belowTouched(path string) bool {
 	names, _, err := g.old.Children(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// D2: A parent whose create counter has come to its end keeps its Pzxid when a child is created.
+// D2: a parent whose create counter has reached its end keeps its Pzxid when a child is created.
 func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 	load := func(paths ...string) *tree.Tree {
 		loader := tree.NewLoader(nil)

@@ -1,11 +1,10 @@
 package replica
 
-import (
-	"io"
-)
+import "io"
 
-// Install implements replication.StateMachine: it replaces the state by a received state. Waiters, sessions, claims and
-// watches of this node that the gap concerns are told before a reader can see the new state.
+// Install implements replication.StateMachine. It replaces the state by a received one. This node
+// has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
+// means for them before a reader can see the new state.
 func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	if err := r.image.Install(from, stop); err != nil {
 		return err
@@ -29,6 +28,6 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	gap := gap{old: r.tree.Load(), next: next, compared: make(map[string]comparison)}
 	r.node.Reconcile(r.Shard, gap.old, next, table, registered)
 	r.Watches.Install(state.Zxid, gap.touched, func() { r.tree.Store(next) })
-	prove()
+	prove() // last, so that it extends no session that has ended in the gap
 	return nil
 }

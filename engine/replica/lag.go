@@ -2,38 +2,42 @@ package replica
 
 import "time"
 
-// A lag tells whether this node's machine keeps up with what is committed. Expiry and reaping wait for the leader's machine,
-// while Raft's heartbeats do not: a disk that stalls under the image alone would leave a leader in office that lets the
-// sessions of dead members live for as long as it stalls.
+// A lag finds out whether this node's replica keeps up with what is committed. Expiry and reaping
+// need the leader's replica, but Raft's heartbeats do not. If the disk stalls under the image
+// alone, the member stays leader. Then the sessions of dead members would live for as long as it
+// stalls.
 type lag struct {
 	// Immutable.
 	committed, applied func() uint64
-	patience           time.Duration // a step of silence
-	transfer           func(nth int) // gives the leadership to another member, the nth time, or fails to: behind is true again then
+	patience           time.Duration // a step of silence, a quarter of the smallest timeout
+	transfer           func(nth int) // of the leadership to another member; it may fail
 
 	// Owned by the expirer's loop.
-	mark            uint64        // was committed at since, and applied had come up to the mark before it by then
-	since           time.Time     // of the mark, or of the last time that behind was true
-	lastBehind      time.Time     // that behind was true
-	transfers       int           // how often the leadership was to be given away
-	currentPatience time.Duration // patience with this mark: where all machines lag, the leadership must not go round and round
+	mark            uint64        // the committed index at since, when everything up to the former mark was applied
+	since           time.Time     // when the mark was set, or behind last returned true
+	lastBehind      time.Time     // when behind last returned true
+	transfers       int           // how often the leadership was to be transferred
+	currentPatience time.Duration // patience with this mark; it doubles each time, see behind
 }
 
-// newLag watches a machine.
+// newLag returns the lag of a replica.
 func newLag(r *Replica, raft Raft, patience time.Duration) *lag {
 	return &lag{
 		committed: func() uint64 { return raft.Committed(r.Shard) },
-		applied:   r.index.Load, // not the image's, which is written now and then
+		applied:   r.index.Load, // not the image's index, which only a save changes
 		patience:  patience,
 		transfer:  func(nth int) { raft.Transfer(r.Shard, nth) },
 	}
 }
 
-// lagPatienceMax is how seldom a node that keeps lagging gives up a leadership that keeps coming back, and how long it must not
-// have lagged before it has all its impatience again.
+// lagPatienceMax is the longest patience, unless a step of silence is longer. So a node that lags
+// for long, and keeps getting the leadership back, gives it up about this often. A node that has
+// not lagged for this long begins with the shortest patience again.
 const lagPatienceMax = time.Minute
 
-// behind reports whether something that was committed longer than the patience ago is not applied yet.
+// behind reports whether an entry that was committed longer than the patience ago is not applied
+// yet. Each time it does, the patience doubles, up to lagPatienceMax: if all replicas lag, the
+// leadership must not go round and round.
 func (l *lag) behind(now time.Time) bool {
 	if l.applied() >= l.mark {
 		if now.Sub(l.lastBehind) > lagPatienceMax {
@@ -49,7 +53,8 @@ func (l *lag) behind(now time.Time) bool {
 	return true
 }
 
-// yield gives the leadership away.
+// transferLeadership gives the leadership to another member. If that fails, behind returns true
+// again after the patience.
 func (l *lag) transferLeadership() {
 	l.transfer(l.transfers)
 	l.transfers++

@@ -10,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Load reads an image into memory. It runs on the goroutine of Start, before the shard does. The image is the machine's from then on.
+// Load reads an image into memory. The node calls it before the shard starts. From then on the
+// image belongs to the Replica; CloseImage closes it.
 func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
 	t, table, state, err := loadImage(r.image, r.schemes)
@@ -26,7 +27,8 @@ func (r *Replica) Load(image *storage.Image) error {
 	return nil
 }
 
-// loadImage reads a whole image into memory, and refuses state that no machine of this build wrote.
+// loadImage reads a whole image into memory. It refuses an image that no replica of this build
+// could have written.
 func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
 		return tree.New(nil), session.NewTable(), command.State{}, nil
@@ -48,20 +50,20 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 	return t, l.table, l.state, nil
 }
 
-// pick returns the schemes of those names. Which ones count is decided in the log, so that all replicas judge an ACL alike:
-// a replica that lacks state of them must not go on.
+// pickSchemes returns the schemes with the given names. The log decides which schemes count, so
+// that all replicas judge an ACL alike. A replica that lacks one of them must not go on.
 func pickSchemes(known tree.Schemes, names []string) (tree.Schemes, error) {
 	schemes := make(tree.Schemes, len(names))
 	for _, name := range names {
 		if known[name] == nil {
-			return nil, fmt.Errorf("the ensemble's ACLs use the scheme %q, which this member does not have: give it the Schemes of the others", name)
+			return nil, fmt.Errorf("the ensemble's ACLs use the authentication scheme %q, which this member does not have: set Config.Schemes as on the other members", name)
 		}
 		schemes[name] = known[name]
 	}
 	return schemes, nil
 }
 
-// loading is what was read of an image so far.
+// An imageLoader collects the records of an image.
 type imageLoader struct {
 	znodes   *tree.Loader
 	table    *session.Table
@@ -73,6 +75,7 @@ func newImageLoader() *imageLoader {
 	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable()}
 }
 
+// addRecord adds one record of any table.
 func (l *imageLoader) addRecord(t storage.Table, key, value []byte) error {
 	switch t {
 	case storage.Znodes:
@@ -121,14 +124,14 @@ func (l *imageLoader) addOrigin(key, value []byte) error {
 
 func (l *imageLoader) addState(key string, value []byte) (err error) {
 	if key != command.StateKey {
-		return fmt.Errorf("%w: a record %q that this build does not know", command.ErrMalformed, key)
+		return fmt.Errorf("%w: unknown record %q", command.ErrMalformed, key)
 	}
 	l.hasState = true
 	l.state, err = command.DecodeState(value)
 	return err
 }
 
-// finish makes a tree of what was read, and verifies the whole.
+// finish makes a tree of the collected znodes, and verifies the tree and the session table.
 func (l *imageLoader) finish() (*tree.Tree, error) {
 	if !l.hasState {
 		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
@@ -142,14 +145,14 @@ func (l *imageLoader) finish() (*tree.Tree, error) {
 
 // Contents are what CheckImage found in an image.
 type Contents struct {
-	Applied  uint64 // the newest entry; zero: the image is empty, and so is the rest
+	Applied  uint64 // index of the newest entry; if it is zero, the image is empty
 	Znodes   int
 	Sessions int
 	Zxid     tree.Zxid
-	Origin   session.Origin // of the member that was asked for; zero if it has not registered
+	Origin   session.Origin // of the given member; zero if it has not registered
 }
 
-// CheckImage reads a whole image, verifies it, and drops it.
+// CheckImage reads and verifies a whole image, and keeps nothing of it in memory.
 func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
 	l := newImageLoader()
 	applied, err := storage.Check(o, func(t storage.Table, key, value []byte) error {

@@ -15,30 +15,35 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// # Sessions over shards
+// How the end of a session reaches all shards. Package session has the proof.
 //
-// A session is opened, kept alive and ended on the home shard. Before it writes on another shard for the first time, its
-// record at home notes the shard (attach), and then the shard takes a record of its own (admit); without one a shard applies
-// nothing of a session. So whoever ends a session knows all the shards that may hold something of it, whatever crashed when.
+// A session is opened, kept alive and ended on the home shard. Before it first writes on another
+// shard, AddShard notes that shard in the session's record at home. Then Introduce makes a record
+// on the shard. Without a record, a shard applies nothing of a session. So the record at home names
+// every shard that may hold something of the session, whatever crashed when.
 //
-// The end is committed at home, with the session's znodes there. Its record stays there until every noted shard has been
-// purged: the home shard's leader commits purge on the shard, which takes the session's znodes, and then purged at home. Both
-// may be repeated, so a new leader just goes on from the records.
+// The end is committed at home, and the session's znodes on the home shard go with it. Its record
+// there stays until every noted shard is purged. For each of them, the home shard's leader commits
+// a Purge on the shard, which removes the session's znodes there. Then it commits a Purged at home,
+// which removes the shard from the record. Both commands may be repeated, so a new leader simply
+// continues from the records.
 //
-// What is still on its way for the session is refused: purge leaves a record on the shard that an admit finds, which may lie
-// in the network for as long as the stream of a node that spoke for the session is not closed. It goes when that stream is closed
-// on the shard, or a batch of the node has been accepted that was sent after the node had applied the session's end: nothing is
-// sent for a session once it has ended on its node.
+// Requests of the session that are still under way are refused. An Introduce may still be in the
+// network as long as a stream is open whose node spoke for the session. So Purge leaves a record on
+// the shard that refuses the Introduce. This record goes when the stream is closed on the shard. It
+// also goes when the shard accepts a batch that the node sent after it had applied the session's
+// end. A node sends nothing for a session that has ended on it.
 
 const (
-	PurgeBatch = 1000 // sessions in one entry
-	// PurgeWindow is how many sessions that have ended are looked after at a time: to find them costs a look at all, with the home
-	// shard's machine held.
+	PurgeBatch = 1000 // sessions in one Purge or Purged
+	// PurgeWindow is how many ended sessions a shardPurger works on at a time. To find them it
+	// looks at all ended sessions, with the mu of the home shard's Replica held.
 	PurgeWindow = 2 * PurgeBatch
 )
 
-// A Purger carries the ends of sessions from the home shard to the others, while its node leads the home shard. Each shard has
-// errands of its own: one whose machine stands still keeps the others from nothing.
+// A Purger carries the ends of sessions from the home shard to the others, while its node leads the
+// home shard. Each of the others has its own shardPurger. So a shard whose apply stands still does
+// not delay the rest.
 type Purger struct {
 	// Immutable.
 	home   *Replica
@@ -48,39 +53,43 @@ type Purger struct {
 	shards map[replication.ShardID]*shardPurger
 }
 
-// errands are what a shard is to be told, and what is to be told of it at home.
+// A shardPurger purges one shard of sessions that have ended at home, and reports this at home.
 type shardPurger struct {
 	// Immutable.
 	*Purger
 	replica *Replica
 	wake    chan struct{} // capacity 1
 
-	// Owned by loop.
+	// Owned by the loop.
 	purge  proposedEnds     // the newest Purge
 	report proposedEnds     // the newest Purged
-	window []session.Record // what has ended at home and waits
-	more   bool             // there is more
+	window []session.Record // ended sessions that the record at home says to purge
+	more   bool             // there are ended sessions besides the window
 
-	// mu guards what this node has seen to be done, which is forgotten as soon as it may be.
+	// mu guards purged: the sessions that this node's replica has seen purged from the shard. They
+	// are forgotten when the home shard has recorded that.
 	mu struct {
 		rank.Mutex[rank.ShardPurger]
 		purged map[tree.SessionID]bool
 	}
 }
 
-// proposedEnds is a command with sessions that this node has proposed. It is applied when its first session, and so every one of
-// them, has nothing more to ask.
+// A proposedEnds is a Purge or Purged that this node has proposed. The sessions that wait for such
+// a command are listed anew for each look. When the first session of the command is no longer
+// listed, the command was applied, and none of its sessions waits.
 type proposedEnds struct {
 	first tree.SessionID
 	proposed
 }
 
-// due reports whether a command is to be proposed with the sessions that ask for one.
+// isDue reports whether a command should be proposed for the listed sessions. There must be some,
+// and the command before must be applied or lost.
 func (e *proposedEnds) isDue(ids []tree.SessionID, now time.Time) bool {
 	return len(ids) > 0 && !(slices.Contains(ids, e.first) && e.pending(now))
 }
 
-// NewPurger returns the purger of all shards of a node, the home shard first.
+// NewPurger returns the Purger of a node, and gives it to the node's replicas. The home shard is
+// the first of them.
 func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID, log *slog.Logger) *Purger {
 	p := &Purger{home: shards[0], raft: raft, member: member, log: log, shards: make(map[replication.ShardID]*shardPurger)}
 	for _, m := range shards {
@@ -92,7 +101,8 @@ func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID,
 	return p
 }
 
-// Loop ends when either channel is closed, and at once where there is no shard to be told.
+// Loop purges the other shards until either channel is closed. It returns at once if there is only
+// the home shard.
 func (p *Purger) Loop(stop, done <-chan struct{}) {
 	var all sync.WaitGroup
 	for _, e := range p.shards {
@@ -103,14 +113,14 @@ func (p *Purger) Loop(stop, done <-chan struct{}) {
 	all.Wait()
 }
 
-// Signal has all loops look again.
+// Signal makes the loops of all shards look again.
 func (p *Purger) Signal() {
 	for _, e := range p.shards {
 		e.signal()
 	}
 }
 
-// signal has the loop look again.
+// signal makes the loop look again.
 func (s *shardPurger) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -118,17 +128,18 @@ func (s *shardPurger) signal() {
 	}
 }
 
-// Look proposes what is to be proposed now for a shard, and returns when to look again.
+// Look proposes what is due now for a shard, and returns how long the loop may wait for the next
+// look.
 func (p *Purger) Look(at replication.ShardID, now time.Time) time.Duration {
 	return p.shards[at].look(now)
 }
 
-// look is Look for one shard.
+// look is Purger.Look for this shard.
 func (s *shardPurger) look(now time.Time) time.Duration {
 	waiting := s.waiting()
 	purged := s.takePurged(waiting)
 	if len(waiting) == 0 {
-		return time.Hour // an end, or a change of leader, wakes the loop
+		return time.Hour // the end of a session or a leader change wakes the loop
 	}
 	var gone, asked []tree.SessionID
 	for _, r := range waiting {
@@ -152,7 +163,8 @@ func (s *shardPurger) look(now time.Time) time.Duration {
 	return PollInterval
 }
 
-// waiting returns sessions that have ended at home and wait for this shard, in id order, if it is for this node to carry that.
+// waiting returns sessions that have ended at home and are not recorded there as purged from this
+// shard, in id order. It returns none if this node does not lead the home shard.
 func (s *shardPurger) waiting() []session.Record {
 	if s.raft.Leader(command.HomeShard).Member != s.member {
 		s.window, s.more = nil, false
@@ -167,7 +179,8 @@ func (s *shardPurger) waiting() []session.Record {
 	return s.window
 }
 
-// takePurged returns what is known to be gone of the sessions that wait, and forgets the others if there are no more.
+// takePurged returns which of the waiting sessions this node knows to be purged. If no others are
+// waiting, it forgets the sessions that are not among them.
 func (s *shardPurger) takePurged(waiting []session.Record) map[tree.SessionID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,17 +196,17 @@ func (s *shardPurger) takePurged(waiting []session.Record) map[tree.SessionID]bo
 	return left
 }
 
-// propose hands a command to Raft that needs no stream.
+// propose proposes a command that belongs to no stream.
 func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) proposed {
 	proposal, err := p.raft.Propose(id, cmd)
 	if err != nil {
 		p.log.Debug("purge not proposed", "shard", id, "cause", err)
-		return proposed{at: now} // and so not on its way
+		return proposed{at: now} // which is not pending
 	}
 	return proposed{at: now, proposal: proposal}
 }
 
-// purged is told that a shard has nothing of a session any more that has ended at home.
+// notePurged records that a shard has nothing left of a session that has ended at home.
 func (p *Purger) notePurged(at replication.ShardID, id tree.SessionID) {
 	e := p.shards[at]
 	e.mu.Lock()
@@ -205,21 +218,21 @@ func (p *Purger) notePurged(at replication.ShardID, id tree.SessionID) {
 	e.signal()
 }
 
-// ended returns the records of sessions that another shard has still to be told of.
+// unpurged returns the records of ended sessions that another shard has not been purged of.
 func (r *Replica) unpurged(other replication.ShardID) []session.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.table.Ended(uint32(other))
 }
 
-// stillUnpurged returns those of the records that another shard has still to be told of.
+// stillUnpurged returns those of the records that unpurged would still return.
 func (r *Replica) stillUnpurged(records []session.Record, other replication.ShardID) []session.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(records, func(rec session.Record) bool { return !r.mu.table.HasEnded(rec.ID, uint32(other)) })
 }
 
-// untold returns the records of sessions that this shard is not about to close anyway.
+// notEnding returns the records of sessions that are not about to be closed on this shard.
 func (r *Replica) notEnding(records []session.Record) (out []session.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +244,7 @@ func (r *Replica) notEnding(records []session.Record) (out []session.Record) {
 	return out
 }
 
-// purge ends sessions here that have ended at home, in portions.
+// applyPurge ends sessions here that have ended at home. The largest end in portions.
 func (r *Replica) applyPurge(c *command.Command) {
 	for _, s := range c.Purge {
 		if r.mu.table.Purge(s.Session, s.Former, s.Zxid, s.Lost) {
@@ -241,7 +254,7 @@ func (r *Replica) applyPurge(c *command.Command) {
 	r.expireDue(c.Wall)
 }
 
-// purged notes that a shard has nothing of sessions any more.
+// applyPurged records at home that a shard has nothing left of sessions.
 func (r *Replica) applyPurged(c *command.Command) {
 	for _, id := range c.Sessions {
 		r.mu.table.Purged(id, c.Shard)

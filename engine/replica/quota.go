@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// quotaNoticePause is how long nothing more is logged of a subtree that is over a soft limit.
+	// quotaNoticePause is how long a subtree that was logged is not logged again.
 	quotaNoticePause = time.Minute
-	// quotaNoticesMax bounds the subtrees that are logged within that time; all are counted.
+	// quotaNoticesMax limits the subtrees that are logged within a pause. All transactions are
+	// counted.
 	quotaNoticesMax = 100
 )
 
-// softQuotas counts and logs what goes over soft limits. Every member does, of every transaction it applies. All but count
-// is owned by the apply goroutine.
+// softQuotas counts and logs the transactions that leave subtrees over their soft limits. Every
+// member does that for every transaction that it applies. The apply goroutine owns all fields but
+// count.
 type softQuotas struct {
 	log   *slog.Logger
 	count atomic.Uint64
 
-	logged map[string]time.Time // within the last pause
-	due    []string             // to be logged
+	logged map[string]time.Time // when, within the last pause
+	due    []string             // to log next
 }
 
-// over notes a transaction that left some subtrees over their soft limits. It is called with the machine's mu held, so it does
-// not log: tell does.
+// note counts a transaction that left some subtrees over their soft limits. The Replica's mu is
+// held, so note logs nothing: logDue does.
 func (q *softQuotas) note(subtrees []string, now time.Time) {
 	q.count.Add(1)
 	for _, path := range subtrees {
@@ -39,7 +41,7 @@ func (q *softQuotas) note(subtrees []string, now time.Time) {
 	}
 }
 
-// room reports whether one more subtree may be logged.
+// hasRoom reports whether one more subtree may be logged within the pause.
 func (q *softQuotas) hasRoom(now time.Time) bool {
 	if q.logged == nil {
 		q.logged = make(map[string]time.Time)
@@ -50,7 +52,8 @@ func (q *softQuotas) hasRoom(now time.Time) bool {
 	return len(q.logged) < quotaNoticesMax
 }
 
-// tell logs what is due. No lock is held: a logger may ask the node.
+// logDue logs the subtrees that note has found. No lock is held, because a logger may call the
+// node.
 func (q *softQuotas) logDue() {
 	for _, path := range q.due {
 		q.log.Warn("a subtree is over its soft quota", "path", path)

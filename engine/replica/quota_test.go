@@ -18,7 +18,7 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 		before := lines()
 		q.note(subtrees, start.Add(at))
 		if lines() != before {
-			t.Fatal("it logs while a lock is held")
+			t.Fatal("note logs while a lock is held")
 		}
 		q.logDue()
 	}
@@ -26,7 +26,7 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 		over(0, "/a", "/b")
 	}
 	if q.count.Load() != 100 || lines() != 2 {
-		t.Errorf("%d are counted, %d lines", q.count.Load(), lines())
+		t.Errorf("%d transactions are counted, %d lines are logged, want 100 and 2", q.count.Load(), lines())
 	}
 	for i := range 10 * quotaNoticesMax {
 		over(time.Second, fmt.Sprint("/", i))

@@ -10,44 +10,45 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// The reaper's interval, as ZooKeeper's of the same meaning.
+// The limits of a reaper. A limit with the name of one of ZooKeeper's settings beside it has that
+// setting's default.
 const (
 	DefaultContainerCheckInterval = time.Minute // znode.container.checkIntervalMs
 
-	ReapMax      = 10_000          // znode.container.maxPerMinute: znodes in one round
-	reapBatch    = 1_000           // in one log entry, of batchBytesMax bytes at limit
-	reapPause    = 1_000           // znodes that are looked at while nothing is applied
-	reapOverhead = 32              // bytes of a znode there beside its path, at limit
+	ReapMax      = 10_000          // znodes in one round; znode.container.maxPerMinute
+	reapBatch    = 1_000           // znodes in one log entry, which has at most BatchBytesMax bytes
+	reapPause    = 1_000           // znodes to look at before entries may be applied again
+	reapOverhead = 32              // most bytes of a znode in the entry besides its path
 	NeverUsedAge = 5 * time.Minute // znode.container.maxNeverUsedIntervalMs
 )
 
-// A reaper removes containers that have lost their last child, or never had one, and TTL znodes
-// that nobody has set for as long as they may live, while its node leads. It proposes ordinary
-// deletions that name what it saw, so one that comes late, twice, or from a former leader
-// removes nothing that was used since.
+// A reaper removes znodes while its node leads. These are containers that have lost their last
+// child or never had one, and TTL znodes that nobody has set for as long as they may live. It
+// proposes deletions that name what it saw. So a deletion that comes late, twice, or from a former
+// leader removes nothing that was used since.
 //
-// Ages count on this node's own clock from when its machine applied the znode's newest write,
-// or loaded it: the wall clocks of members that wrote may be years apart. They are no part of
-// the replicated state, so the next leader may take a znode for younger or older, but never for
-// older than it is.
+// Ages count on this node's own clock, because the wall clocks of members may be years apart. An
+// age begins when this node's replica applied the znode's newest write, or loaded the znode. It is
+// not part of the replicated state. The next leader may see a different age, but no replica sees
+// more than the true age.
 type reaper struct {
-	// Immutable after newReaper.
+	// Immutable.
 	replica  *Replica
 	raft     outbox.Raft
 	member   replication.MemberID
 	interval time.Duration
 	log      *slog.Logger
 
-	// Owned by loop.
-	newest      proposed
-	newestZnode command.Mortal // in it
+	// Owned by the loop.
+	newest      proposed       // the newest Reap
+	newestZnode command.Mortal // the last znode in it
 }
 
 func newReaper(r *Replica, raft outbox.Raft, member replication.MemberID, interval time.Duration, log *slog.Logger) *reaper {
 	return &reaper{replica: r, raft: raft, member: member, interval: interval, log: log}
 }
 
-// loop ends when either channel is closed.
+// loop calls round at every interval. It returns when either channel is closed.
 func (r *reaper) loop(stop, done <-chan struct{}) {
 	ticker := time.NewTicker(r.interval)
 	defer ticker.Stop()
@@ -63,8 +64,9 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 	}
 }
 
-// round looks at all mortal znodes once and proposes the removal of those whose time has come,
-// unless what it proposed before may still come: rounds can be closer together than commits.
+// round looks at all mortal znodes once and proposes to remove those whose time has come. It does
+// nothing while its previous proposal may still be applied, because rounds can be closer together
+// than commits.
 func (r *reaper) round(now time.Time) {
 	if r.raft.Leader(r.replica.Shard).Member != r.member || r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
 		return
@@ -82,7 +84,7 @@ func (r *reaper) round(now time.Time) {
 	}
 }
 
-// entryLen returns how many znodes go into one log entry, one at least.
+// entryLen returns how many of the znodes go into one log entry. It is at least one.
 func entryLen(due []command.Mortal) (n int) {
 	for size := 0; n < min(len(due), reapBatch); n++ {
 		if size += len(due[n].Path) + reapOverhead; size > command.BatchBytesMax && n > 0 {
@@ -92,7 +94,7 @@ func entryLen(due []command.Mortal) (n int) {
 	return n
 }
 
-// over reports whether a znode's time has come.
+// mayReap reports whether the time of a znode with the given age has come.
 func mayReap(m tree.Mortal, age time.Duration) bool {
 	switch {
 	case m.Busy:
@@ -103,8 +105,8 @@ func mayReap(m tree.Mortal, age time.Duration) bool {
 	return age > time.Duration(m.TTL)*time.Millisecond
 }
 
-// mortals returns znodes whose time has come, at limit so many. It looks at all whose time may
-// come, and lets entries be applied meanwhile: a million take half a second.
+// dueMortals returns at most limit znodes whose time has come. It looks at all mortal znodes, which
+// takes half a second for a million. So it lets entries be applied meanwhile.
 func (r *Replica) dueMortals(now time.Time, limit int) (due []command.Mortal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,18 +124,19 @@ func (r *Replica) dueMortals(now time.Time, limit int) (due []command.Mortal) {
 	return due
 }
 
-// isUnchanged reports whether a znode is as it was seen.
+// isUnchanged reports whether a znode is as the reaper saw it.
 func (r *Replica) isUnchanged(z command.Mortal) bool {
 	stat, ok := r.tree.Load().Exists(z.Path)
 	return ok && tree.Seen{Czxid: stat.Czxid, Mzxid: stat.Mzxid, Pzxid: stat.Pzxid} == z.Seen
 }
 
-// reap removes containers and TTL znodes that are still as the reaper saw them, each in a transaction of its own.
+// applyReap removes the containers and TTL znodes that are still as the reaper saw them, each in a
+// transaction of its own.
 func (r *Replica) applyReap(c *command.Command) {
 	t := r.tree.Load()
 	for _, z := range c.Reap {
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: c.Wall, System: true}
-		if t.Reap(h, z.Path, z.Seen) == nil { // else somebody used it since
+		if t.Reap(h, z.Path, z.Seen) == nil { // otherwise it was used since
 			r.publish(t, h.Zxid)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A log entry has room for few long paths. One that is too large would be refused each time, and nothing ever reaped again.
+// A log entry has room for few long paths. An entry that is too large would be refused each time,
+// and nothing would ever be reaped again.
 func TestReapEntriesAreBoundedInBytes(t *testing.T) {
 	for _, length := range []int{1, 1000, 64 << 10, 2 * command.BatchBytesMax} {
 		var due []command.Mortal
@@ -29,7 +30,7 @@ func TestReapEntriesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A look at many znodes goes on over entries that are applied meanwhile.
+// While the reaper looks at many znodes, entries are applied.
 func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 	const many = 3 * reapPause
 	r := newRig(t)
@@ -57,7 +58,7 @@ func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 	looks.Go(func() {
 		for range 20 {
 			if due := r.dueMortals(time.Now().Add(time.Hour), 2*many); len(due) < many/2 {
-				t.Errorf("it saw %d of %d", len(due), many)
+				t.Errorf("the reaper saw %d of %d", len(due), many)
 			}
 		}
 	})

@@ -16,33 +16,35 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A Node is what a machine asks of its node.
+// A Node is what a Replica asks of its node. All methods but Fail are called while an entry is
+// applied or a state is installed, with the Replica's mu held.
 type Node interface {
 	// Fail fails the node. It does not block.
 	Fail(cause error)
-	// Gone is called before a transaction is visible whose changes may take znodes from the node's claims.
+	// Gone is called with the changes of a transaction before the transaction is visible. The
+	// changes may take znodes from the node's claims.
 	Gone(changes []tree.Change)
-	// Ended is called when a shard's log has ended sessions, before anyone can see it.
+	// Ended is called when a shard's log has ended sessions, before any reader can see that.
 	Ended(at replication.ShardID, why error, ids ...tree.SessionID)
-	// Expired is called once for each session that the home shard's log has expired.
+	// Expired is called once for each session that has expired in the home shard's log.
 	Expired(id tree.SessionID)
-	// Left is called before the log attaches a remote session elsewhere, or here anew.
+	// Left is called before a remote session is attached to another member, or to this one anew.
 	Left(id tree.SessionID)
-	// Adopt is called when the node's Register was applied at home: the remote sessions that the table has attached to this member
-	// are the node's from now on.
+	// Adopt is called when the home shard has applied the node's Register. From now on, the remote
+	// sessions that the table has attached to this member are the node's.
 	Adopt(table *session.Table)
-	// Reconcile is called when a shard's state is about to be replaced by a received one. registered says that this has the node's
-	// Register.
+	// Reconcile is called before a received state replaces a shard's state. registered says whether
+	// the received state has the node's Register.
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
 }
 
-// A Replica is one shard's replicated state on this node: the tree, the session table and the zxid. Every replica
-// makes the same transitions from the same log; what a machine does beyond that (completing waiters, ending claims,
-// telling watches) concerns its own node only and never flows back.
+// A Replica is one shard's replicated state on this node: the tree, the session table and the zxid.
+// It implements replication.StateMachine. Every replica makes the same transitions from the same
+// log.
 type Replica struct {
-	// Immutable after newMachine.
+	// Immutable after New, Load and NewPurger.
 	node    Node
-	schemes tree.Schemes // that this member knows
+	schemes tree.Schemes // all that this member has
 	Shard   replication.ShardID
 	Outbox  *outbox.Outbox
 	image   *storage.Image
@@ -50,56 +52,60 @@ type Replica struct {
 	expirer *expirer
 	reaper  *reaper
 	purger  *Purger
-	Portion int // expirePortion, but in tests
+	Portion int // EndPortion; tests set a smaller one
 	quotas  softQuotas
 
-	// tree is replaced when a snapshot is installed, and by an empty one at the end; readers load it anew for each read.
+	// tree is replaced when a snapshot is installed, and by an empty tree in Close. Readers load it
+	// anew for each read.
 	tree        atomic.Pointer[tree.Tree]
-	index       atomic.Uint64           // in the Raft log, of the newest entry that was applied
-	Sizes       Sizes                   // of the entries
-	lastFigures atomic.Pointer[Figures] // once there is no tree any more
+	index       atomic.Uint64           // of the newest applied entry in the Raft log
+	Sizes       Sizes                   // of the applied entries
+	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
 
-	// Owned by the goroutine that applies.
-	batch     *storage.Batch               // of the image
-	unsaved   struct{ entries, bytes int } // what the image does not have yet
+	// Owned by the apply goroutine.
+	batch     *storage.Batch               // for the image
+	unsaved   struct{ entries, bytes int } // applied since the last save
 	decoder   command.Reader
-	record    []byte         // of a znode, while it is put into the batch
-	discarded [1]tree.Result // where the tree puts that of an operation that nobody here waits for
+	record    []byte         // memory for encoding a znode
+	discarded [1]tree.Result // memory for a result that no call of this node waits for
 
-	// origins are the members as they have registered. A peer that reconnects is judged by them: it must not wait for a machine that
-	// stands still, or no shard could reach it.
+	// origins holds the registered members. The handshake with a peer that reconnects reads them,
+	// without mu. If one shard's apply stands still, the handshake must not wait for it, or no
+	// shard could reach the peer.
 	origins atomic.Pointer[map[session.MemberID]session.Origin]
 
-	// mu is held while one entry is applied, and shortly by the loops and by Ephemerals.
+	// mu is held while one entry is applied, and briefly by a leader's loops and by Inspect.
 	mu struct {
 		rank.Mutex[rank.Replica]
 		table *session.Table
 		command.State
-		// since is when this node applied the entry that made an origin's newest (last seq, step); the
-		// leader measures the next step of silence from there.
+		// stepStart is when this node applied the entry that set an origin's last seq and step as
+		// they are now. A leader measures the next step of silence from there.
 		stepStart map[session.MemberID]time.Time
-		// portions counts the ends of due sessions that were applied here; removed is what the entry has removed by others.
+		// portions counts the portions of due sessions that were ended here. removed counts the
+		// sessions and znodes that the current entry has removed by ending sessions on request.
 		portions uint64
 		removed  int
-		// loaded is when the tree was loaded. What its clock says counts from there: see tree.At.
+		// loadedAt is when the tree was loaded or installed. The tree's clock starts there; see
+		// tree.At.
 		loadedAt time.Time
 	}
 }
 
-// Options are what a machine is made of.
+// Options are the settings of a Replica. All fields are required.
 type Options struct {
 	Shard      replication.ShardID
 	Node       Node
 	Raft       Raft
 	Outbox     *outbox.Outbox
-	Schemes    tree.Schemes // that this member knows
+	Schemes    tree.Schemes // all that this member has
 	Member     replication.MemberID
 	TimeoutMin time.Duration // the smallest timeout that a session of any member can have
 	ReapEvery  time.Duration // how often the reaper looks
 	Log        *slog.Logger
 }
 
-// New returns a machine that holds nothing yet: load follows.
+// New returns an empty Replica. Load and NewPurger must follow before the shard starts.
 func New(o Options) *Replica {
 	r := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
@@ -112,20 +118,21 @@ func New(o Options) *Replica {
 	return r
 }
 
-// ExpireLoop measures the silence of origins while this node leads the shard, and expires sessions. It ends when either channel is
-// closed.
+// ExpireLoop measures the silence of origins and proposes to expire sessions, while this node leads
+// the shard. It returns when either channel is closed.
 func (r *Replica) ExpireLoop(stop, done <-chan struct{}) {
 	lookLoop(stop, done, r.expirer.wake, r.ExpireDue)
 }
 
-// ExpireDue proposes what ExpireLoop has to propose now, and returns when to look again.
+// ExpireDue is one round of ExpireLoop. It proposes what is due at the given time, and returns how
+// long the loop may wait for the next round.
 func (r *Replica) ExpireDue(now time.Time) time.Duration { return r.expirer.look(now) }
 
-// ReapLoop removes containers and TTL znodes whose time has come while this node leads the shard. It ends when either channel is
-// closed.
+// ReapLoop proposes to remove containers and TTL znodes whose time has come, while this node leads
+// the shard. It returns when either channel is closed.
 func (r *Replica) ReapLoop(stop, done <-chan struct{}) { r.reaper.loop(stop, done) }
 
-// ReapDue proposes what ReapLoop has to propose now.
+// ReapDue is one round of ReapLoop.
 func (r *Replica) ReapDue(now time.Time) { r.reaper.round(now) }
 
 // LeaderChanged records that the shard's term or leader has changed.
@@ -134,25 +141,27 @@ func (r *Replica) LeaderChanged() {
 	r.expirer.signal()
 }
 
-// Tree returns the tree as it is now. A snapshot that is installed replaces it.
+// Tree returns the current tree. Installing a snapshot replaces it.
 func (r *Replica) Tree() *tree.Tree { return r.tree.Load() }
 
-// Index returns the index in the Raft log of the newest entry that was applied.
+// Index returns the index in the Raft log of the newest applied entry.
 func (r *Replica) Index() uint64 { return r.index.Load() }
 
-// ShardsOf returns the shards that a session uses. It is for a Call's Applied hook, which runs while an entry is applied.
+// ShardsOf returns the shards that a session uses besides the home shard. Only a Call's OnOutcome
+// may call it: it runs while an entry is applied, with mu held.
 func (r *Replica) ShardsOf(id tree.SessionID) []uint32 {
 	rec, _ := r.mu.table.Get(id)
 	return rec.Shards
 }
 
-// Origin is what a member has registered with; false if it has not. It waits for nothing.
+// Origin returns what a member has registered with, and false if the member has not registered. It
+// takes no lock.
 func (r *Replica) Origin(id session.MemberID) (session.Origin, bool) {
 	o, ok := (*r.origins.Load())[id]
 	return o, ok
 }
 
-// noteOrigins takes note of who has registered. mu is held.
+// noteOrigins updates origins from the table. mu is held.
 func (r *Replica) noteOrigins() {
 	origins := make(map[session.MemberID]session.Origin)
 	for _, o := range r.mu.table.Origins() {
@@ -161,8 +170,8 @@ func (r *Replica) noteOrigins() {
 	r.origins.Store(&origins)
 }
 
-// restartClocks begins to measure anew for how long every origin has been silent, and every znode of
-// the tree as it is: nothing was observed before now.
+// restartClocks restarts the stopwatch of every origin's silence, and the ages of all znodes in the
+// tree. This node has observed nothing before now.
 func (r *Replica) restartClocks() {
 	now := time.Now()
 	r.mu.loadedAt = now
@@ -172,8 +181,9 @@ func (r *Replica) restartClocks() {
 	}
 }
 
-// Inspect calls look with the session table while nothing is applied. The machine may stand still in the midst of an entry:
-// inspect waits until ctx ends, or stop is closed, and returns ctx's error.
+// Inspect calls look with the session table, while nothing is applied. If apply stands still within
+// an entry, Inspect waits. It returns ctx's error if ctx ends first, and context.Canceled if stop
+// is closed first.
 func (r *Replica) Inspect(ctx context.Context, stop <-chan struct{}, look func(table *session.Table)) error {
 	for !r.mu.TryLock() {
 		select {

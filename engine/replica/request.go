@@ -9,8 +9,10 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// request applies one request of a batch. Its results may be in room; the zxid is that of a transaction that opened or attached a
-// session, and of any other the newest when it was applied.
+// request applies one request of a batch from the member at, whose wall clock showed wall. The
+// results may be stored in room. The zxid is the transaction's own if the request opened or
+// attached a session. After a transaction of operations it is the newest one, also if the tree
+// refused the operations. Otherwise it is zero.
 func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
 	switch q.Kind {
 	case command.RequestTxn:
@@ -20,7 +22,7 @@ func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, r
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}
 		results, err := r.commit(h, q.Ops, room)
 		if err != nil && len(q.Ops) == 1 {
-			err = &tree.MultiError{Err: err} // whoever asked for one operation takes it off again
+			err = &tree.MultiError{Err: err} // as for several; the caller of a single operation unwraps it
 		}
 		return results, r.mu.Zxid, err
 	case command.RequestAddShard:
@@ -41,7 +43,7 @@ func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, r
 		}
 		why := outbox.ErrSessionClosed
 		if q.Lost && q.Attached != 0 {
-			why = outbox.ErrSessionExpired // its client was silent; a session of the node itself has ended by its owner's will or clock
+			why = outbox.ErrSessionExpired // the remote client was silent; an in-process session has ended before, by its owner or its clock
 		}
 		r.endOnRequest(q.Session, wall, q.Lost, why)
 		return nil, 0, nil
@@ -50,13 +52,14 @@ func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, r
 	}
 }
 
-// identities are what a session has authenticated as.
+// identitiesOf returns what a session has authenticated as.
 func (r *Replica) identitiesOf(id tree.SessionID) []tree.Identity {
 	rec, _ := r.mu.table.Get(id)
 	return rec.Identities
 }
 
-// openSession opens a session and returns the zxid of that, which is its id: unique, never used again, the same on every replica.
+// openSession opens a session in a transaction of its own and returns the zxid. It is also the
+// session's id: it is unique, never used again, and the same on every replica.
 func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
@@ -70,19 +73,21 @@ func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Reques
 	return h.Zxid, err
 }
 
-// reattach attaches a remote client's session to a member, and returns the zxid of that. What this node has of an earlier
-// attachment ends before anybody can know of the new one.
+// reattach attaches a remote client's session to a member in a transaction of its own, and returns
+// the zxid. What this node has of an earlier attachment ends before anyone can learn of the new
+// one.
 func (r *Replica) reattach(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	if r.mu.table.Reattach(q.Session, q.Password, q.Timeout, at, h.Zxid, q.Identities) != nil {
-		return 0, outbox.ErrSessionExpired // whatever it is: see Table.Reattach
+		return 0, outbox.ErrSessionExpired // for every reason: see Table.Reattach
 	}
 	r.node.Left(q.Session)
 	_, err := r.commit(h, nil, nil)
 	return h.Zxid, err
 }
 
-// setIdentities replaces the identities of a session, if the connection that has shown them is still the one it is attached to.
+// setIdentities replaces the identities of a session. It refuses if the session has left the
+// connection that showed them.
 func (r *Replica) setIdentities(at session.MemberID, q *command.Request) error {
 	err := r.mu.table.CheckAttachment(q.Session, at, q.Attached)
 	if err == nil {
@@ -91,11 +96,14 @@ func (r *Replica) setIdentities(at session.MemberID, q *command.Request) error {
 	return sessionError(err)
 }
 
-// release ends the ephemeral znode that a session created at r.czxid, if it is still there and the session's. It can do nothing to
-// another, so it is safe to repeat at any time.
+// release ends the ephemeral znode that a session created in transaction q.Czxid. It does nothing
+// if the znode is gone or has another owner. So it cannot touch another znode and is safe to repeat
+// at any time.
 func (r *Replica) release(at session.MemberID, wall int64, q *command.Request) error {
 	if err := r.usable(q.Session, at); err != nil {
-		return nil // the session's end took the znode, or will before anything else of it is applied; or it is another attachment's now
+		// The session's end has taken the znode, or will do so before anything else of the session
+		// is applied. Or the session has another attachment, and the znode belongs to that.
+		return nil
 	}
 	stat, ok := r.tree.Load().Exists(q.Path)
 	if !ok || stat.Czxid != q.Czxid || stat.EphemeralOwner != q.Session {
@@ -106,11 +114,12 @@ func (r *Replica) release(at session.MemberID, wall int64, q *command.Request) e
 	return err
 }
 
+// usable returns nil if a request that a member makes for a session may be applied.
 func (r *Replica) usable(id tree.SessionID, at session.MemberID) error {
 	return sessionError(r.mu.table.Usable(id, at))
 }
 
-// expired is what a session's owner is told that the table refuses.
+// sessionError returns the error that a session's owner gets when the table refuses a request.
 func sessionError(err error) error {
 	switch {
 	case err == nil:

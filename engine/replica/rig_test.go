@@ -16,7 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A rig is a machine with an image, whose node does nothing and whose log the test holds.
+// A rig is a Replica with an image. Its node does nothing, and the test holds its log.
 type rig struct {
 	*Replica
 	log  *enginetest.Log
@@ -50,7 +50,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// apply has the machine apply commands, as entries of the log.
+// apply makes the replica apply commands as entries of the log.
 func (r *rig) apply(cmds ...[]byte) {
 	for _, cmd := range cmds {
 		r.Apply([]replication.Entry{{Index: r.Index() + 1, Cmd: cmd}})

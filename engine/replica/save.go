@@ -10,13 +10,16 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// What was applied is written to the image when one of these is reached since the last time, so that a znode that is set again
-// and again, and where each stream stands, is written once; see BenchmarkApply. Until then it is in the Raft log alone, which is
-// cut behind what Sync has made durable only. They bound what a start after a crash applies again beside what the image had not
-// flushed, how long the log stands still for one write, and with it the memory that takes.
+// The image is saved when one of these limits is reached since the last save. So a znode that is
+// set again and again is written once, and so is the position of each stream; see BenchmarkApply.
+// Changes that are not saved yet are in the Raft log, which is cut only behind what Sync has made
+// durable.
+//
+// The limits bound how much a start after a crash applies again, besides what the image had not
+// flushed. They also bound how long one save stops apply, and the memory that it needs.
 const (
 	SaveEntries = 1024
-	SaveBytes   = 1 << 20 // of commands
+	SaveBytes   = 1 << 20 // of the applied commands
 	SaveRecords = 2048
 )
 
@@ -26,8 +29,9 @@ const keptRecordMax = 64 << 10
 // Applied implements replication.StateMachine.
 func (r *Replica) Applied() uint64 { return r.image.Applied() }
 
-// save writes what has changed to the image, in one batch with the applied index. The commit may have to wait for the disk, so mu
-// is not held over it. An error fails the node: the changes are forgotten.
+// save writes everything that has changed since the last save to the image, in one batch with the
+// applied index. The commit may wait for the disk, so mu is not held during the commit. An error
+// fails the node, because the changes are no longer marked as unsaved.
 func (r *Replica) save() error {
 	if r.unsaved.entries == 0 {
 		return nil
@@ -44,7 +48,7 @@ func (r *Replica) save() error {
 	return nil
 }
 
-// writeDirty collects what has changed in the batch.
+// writeDirty puts everything that has changed into the batch.
 func (r *Replica) writeDirty() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +56,9 @@ func (r *Replica) writeDirty() error {
 	err := r.tree.Load().Drain(func(path string, z tree.Znode, exists bool) error {
 		if exists {
 			r.record = command.AppendZnode(r.record[:0], z)
-			b.Put(storage.Znodes, []byte(path), r.record) // which copies it: a million creates make a tenth less garbage
+			// Put copies the record, so its memory is used again. A million creates make a tenth
+			// less garbage that way.
+			b.Put(storage.Znodes, []byte(path), r.record)
 		} else {
 			b.Delete(storage.Znodes, []byte(path))
 		}
@@ -98,8 +104,9 @@ func (r *Replica) Snapshot() (replication.Snapshot, error) {
 	return r.image.Snapshot()
 }
 
-// Close implements replication.StateMachine. The image stays open until the engine closes it, which makes it durable. The tree and the
-// table are let go: dragonboat's metrics keep what belongs to a process's first node until the process ends.
+// Close implements replication.StateMachine. The image stays open until CloseImage. Close drops the
+// tree and the table, because dragonboat's metrics refer to the process's first node until the
+// process ends.
 func (r *Replica) Close() error {
 	err := r.save()
 	r.mu.Lock()

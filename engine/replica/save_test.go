@@ -9,8 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A machine that is closed drops its tree. Whoever reads beside that, and asks after the read whether the node is over, never takes the
-// empty tree for what there is.
+// Close drops the tree. A reader that runs at the same time, and checks after its read whether the
+// node has ended, never believes in the empty tree.
 func TestCloseBesideReads(t *testing.T) {
 	r := newRig(t)
 	full := r.Tree()
@@ -19,7 +19,7 @@ func TestCloseBesideReads(t *testing.T) {
 		r.tree.Store(full)
 		var over atomic.Bool
 		var both sync.WaitGroup
-		both.Go(func() { // the order of a node that ends
+		both.Go(func() { // in the order in which a node ends
 			over.Store(true)
 			if err := r.Close(); err != nil {
 				t.Error(err)
@@ -27,14 +27,14 @@ func TestCloseBesideReads(t *testing.T) {
 		})
 		for {
 			if got := r.Figures(); got.Znodes != full.Len() {
-				t.Fatalf("status %+v", got)
+				t.Fatalf("figures of the empty tree: %+v", got)
 			}
 			_, there := r.Tree().Exists("/zookeeper/config")
 			if over.Load() {
 				break
 			}
 			if !there {
-				t.Fatal("a read has seen the empty tree")
+				t.Fatal("a read of a running node has seen the empty tree")
 			}
 		}
 		both.Wait()
