@@ -173,6 +173,7 @@ func shutDown(s *strike) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r := s.e.run(id)
+	s.e.resume(id) // another fault may have stopped it, and a stopped process cannot shut down
 	// An error says that sessions stay until their timeouts, as when there is no quorum.
 	r.orderly.Store(true)
 	_, _ = s.e.call(ctx, id, request{Call: callShutdown})
