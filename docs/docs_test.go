@@ -85,6 +85,9 @@ func TestBlocksHaveALanguage(t *testing.T) {
 
 // The first program in README.md prints what README.md says.
 func TestREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the go command")
+	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,9 @@ var exports = sync.OnceValues(func() (map[string]string, error) {
 // compilerTypes returns an importer of what the go command has compiled.
 func compilerTypes(t *testing.T, fset *token.FileSet) types.Importer {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs the go command")
+	}
 	files, err := exports()
 	if err != nil {
 		t.Fatal(err)
