@@ -10,24 +10,24 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Census is what monitors ask a node about the ensemble, as its own replica knows it.
+// A Census has the sessions of the ensemble for monitoring, as this node's replicas know them.
 type Census struct {
-	Sessions []SessionCensus // in order of members and ids
+	Sessions []SessionCensus // in the order of members and ids
 }
 
 // SessionCensus is a session of the ensemble.
 type SessionCensus struct {
 	ID         tree.SessionID
 	Timeout    time.Duration
-	Ephemerals []string // in order
+	Ephemerals []string // sorted
 }
 
-// Census lists the sessions and what they own. It looks at all of them, and waits for a shard that is at an entry as Ephemerals does.
-// Entries may be applied meanwhile.
-// A node that is over has none to count: ErrFailed, ErrClosed.
+// Census lists the sessions and their ephemerals. It looks at all sessions, and waits while a
+// replica applies an entry. Entries may be applied in between. When the node is over, it returns
+// ErrFailed or ErrClosed.
 func (e *Engine) Census(ctx context.Context) (Census, error) {
 	c, err := e.count(ctx)
-	if over := e.over(); over != nil { // asked last: the tables may have gone meanwhile
+	if over := e.over(); over != nil { // checked last: the tables may be gone by now
 		return Census{}, over
 	}
 	return c, err
@@ -55,8 +55,8 @@ func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	return c, nil
 }
 
-// inspect calls look with a shard's session table while nothing is applied there. It waits until ctx ends, or for the request timeout
-// if that has no deadline.
+// inspect calls look with a shard's session table while no entry is applied there. It waits until
+// ctx ends, or for the request timeout if ctx has no deadline.
 func (e *Engine) inspect(ctx context.Context, r *replica.Replica, look func(table *session.Table)) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
@@ -70,10 +70,11 @@ func (e *Engine) inspect(ctx context.Context, r *replica.Replica, look func(tabl
 	return unavailable(ctx, err)
 }
 
-// censusPortion is how much is gathered of a shard before an entry may be applied in between.
+// censusPortion is how many sessions and ephemerals of a shard are collected before an entry may be
+// applied in between.
 const censusPortion = 1000
 
-// ephemeralsOfAll adds what sessions own on a shard, in no order.
+// ephemeralsOfAll adds the ephemerals that sessions have on a shard, unsorted.
 func (e *Engine) ephemeralsOfAll(ctx context.Context, r *replica.Replica, all []SessionCensus) error {
 	for len(all) > 0 {
 		err := e.inspect(ctx, r, func(table *session.Table) {
@@ -90,10 +91,10 @@ func (e *Engine) ephemeralsOfAll(ctx context.Context, r *replica.Replica, all []
 	return nil
 }
 
-// Count is Census of which only the numbers count, and costs less: nothing is applied meanwhile.
+// Count returns the numbers of a Census, at a lower cost. On each shard it counts at one moment.
 func (e *Engine) Count(ctx context.Context) (sessions, ephemerals int, err error) {
 	sessions, ephemerals, err = e.numbers(ctx)
-	if over := e.over(); over != nil { // asked last, as in Census
+	if over := e.over(); over != nil { // checked last, as in Census
 		return 0, 0, over
 	}
 	return sessions, ephemerals, err
@@ -114,18 +115,18 @@ func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err err
 	return sessions, ephemerals, nil
 }
 
-// Znodes counts the znodes, those that there are from birth included.
+// Znodes counts the znodes, including those that exist from birth.
 func (e *Engine) Znodes() (n int) {
 	for _, r := range e.shards {
-		n += r.Figures().Znodes - fromBirth - 1 // the root too is on every shard
+		n += r.Figures().Znodes - fromBirth - 1 // the root, too, is on every shard
 	}
 	return n + fromBirth + 1
 }
 
-// bornBytes are those of the znodes that there are from birth.
+// bornBytes is the size of the znodes that exist from birth.
 const bornBytes = len("/" + "/zookeeper" + "/zookeeper/quota" + "/zookeeper/config")
 
-// Size is the bytes of the paths and data of all znodes.
+// Size returns the bytes of the paths and data of all znodes.
 func (e *Engine) Size() (n int) {
 	for _, r := range e.shards {
 		n += r.Figures().Size - bornBytes
@@ -133,7 +134,7 @@ func (e *Engine) Size() (n int) {
 	return n + bornBytes
 }
 
-// Peers is how many members are connected to this one.
+// Peers returns how many members are connected to this one.
 func (e *Engine) Peers() int {
 	if e.transport == nil || e.silenced() {
 		return 0
@@ -141,11 +142,11 @@ func (e *Engine) Peers() int {
 	return e.transport.Heard()
 }
 
-// Proposals says how large they were that this node has applied on the first shard.
+// Proposals returns the sizes of the proposals that this node has applied on the first shard.
 func (e *Engine) Proposals() *replica.Sizes { return &e.home().Sizes }
 
-// Visible is the newest transaction that reads show. With several shards it is that of the one that has come furthest, for their zxids
-// do not compare.
+// Visible returns the newest transaction that reads show. Zxids of several shards do not compare,
+// so then it is the largest.
 func (e *Engine) Visible() (z tree.Zxid) {
 	for _, r := range e.shards {
 		z = max(z, r.Figures().Zxid)

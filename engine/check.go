@@ -16,40 +16,42 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// ErrNoMember is the answer of Check for a directory that is not of a member.
+// ErrNoMember means that the directory has no member's data.
 var ErrNoMember = errors.New("it holds no member's data")
 
-// A Report is what Check found in a directory.
+// A Report is the result of Check.
 type Report struct {
 	Member   MemberID
 	Ensemble string
-	Starts   uint64        // how often a node was started on it
-	Shards   []ShardReport // none if it cannot be told which there are
-	Err      error         // what is wrong with the directory as a whole
+	Starts   uint64        // how many times a node was started on it
+	Shards   []ShardReport // empty if the number of shards is unknown
+	Err      error         // a problem of the directory as a whole
 }
 
-// A ShardReport is what Check found of one shard. With an Err the rest may be missing.
+// A ShardReport is the result of Check for one shard. If Err is set, the other fields may be
+// missing.
 type ShardReport struct {
 	Shard    ShardID
-	Applied  uint64 // index of the newest entry in the image; zero if there is none
-	Last     uint64 // index of the newest entry in the log; zero if there is none
-	Znodes   int    // in the image, as the next two
+	Applied  uint64 // index of the newest entry in the image; zero if it has none
+	Last     uint64 // index of the newest entry in the log; zero if it has none
+	Znodes   int    // in the image, as Sessions and Zxid
 	Sessions int
 	Zxid     tree.Zxid
-	Err      error // what is wrong
+	Err      error // the problem, if any
 }
 
-// Damaged reports whether anything is wrong.
+// Damaged reports whether Check found a problem.
 func (r Report) Damaged() bool {
 	return r.Err != nil || slices.ContainsFunc(r.Shards, func(s ShardReport) bool { return s.Err != nil })
 }
 
-// Check reads the whole directory of a member that is stopped and changes nothing in it: are its files whole, does all that is in them
-// fit together, and would Start take it? The shards come one after the other, for each takes the memory that it takes in a node. No node
-// can be started on the directory meanwhile.
+// Check reads the whole directory of a stopped member, and changes nothing. It checks that the
+// files are intact, that they fit together, and that Start would accept them. It reads one shard
+// after the other, because each takes as much memory as in a running node. Meanwhile no node can be
+// started on the directory.
 //
-// The error says why it could not look: replication.ErrLocked, ErrNoMember, or there is no such directory, it may not be read, or what
-// wrote it is newer than this build.
+// The error says why Check could not look: replication.ErrLocked, ErrNoMember, a directory that
+// does not exist or may not be read, or data that a newer build wrote.
 func Check(dir string) (Report, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -32,19 +32,20 @@ const (
 	DefaultMaxTimeout             = 60 * time.Second
 	DefaultMaxDataSize            = 1 << 20
 	DefaultContainerCheckInterval = replica.DefaultContainerCheckInterval
-	MaxDataSizeMax                = 8 << 20 // a transaction of a few such still fits in one log entry
+	MaxDataSizeMax                = 8 << 20 // one log entry still fits a transaction with a few of these
 )
 
 // PathMax bounds the bytes of a path.
 const PathMax = keeper.PathMax
 
-// requestOverhead is the room that a transaction has beside the data of its largest znode.
+// requestOverhead is how much a transaction may have beside the data of its largest znode.
 const requestOverhead = 3 << 20
 
 // MaxShards bounds the shards of a node.
 const MaxShards = replication.MaxShards
 
-// Config is one node's settings, checked and complete: embed fills in the defaults. The fields are embed.Config's.
+// Config has the settings of one node, checked and complete: embed fills in the defaults. The
+// fields are those of embed.Config.
 type Config struct {
 	Dir      string
 	Member   MemberID
@@ -71,31 +72,31 @@ type Config struct {
 	Seams Seams
 }
 
-// Seams are where a test takes the place of the machine. The zero value is the real thing.
+// Seams let a test replace parts of the system. The zero value replaces nothing.
 type Seams struct {
-	Network func(transport.Network) transport.Network // given TCP, returns what is used instead
+	Network func(transport.Network) transport.Network // gets the TCP network, returns its replacement
 	Clock   clock.Clock                               // instead of the system's
-	Fault   func(op disk.Op, name string) error       // asked before every mutating call of the disk
-	Unread  func(op disk.Op, name string) error       // asked before every call of the disk that reads
+	Fault   func(op disk.Op, name string) error       // called before every disk call that writes
+	Unread  func(op disk.Op, name string) error       // called before every disk call that reads
 	Lack    time.Duration                             // instead of lackPatience
-	Started func(*Engine)                             // told when the node runs
-	Keep    uint64                                    // entries that a cut log leaves for members that lag, instead of megabytes of them
+	Started func(*Engine)                             // called when the node runs
+	Keep    uint64                                    // how many entries a cut log keeps for members that lag, instead of megabytes
 }
 
-// LongestElection is how long members can take to agree on a new leader with this tick: one full randomised election
-// timeout after the last heartbeat, and a few ticks for the votes.
+// LongestElection is how long members can take to agree on a new leader with this tick: one full
+// randomised election timeout after the last heartbeat, and a few ticks for the votes.
 func LongestElection(tick time.Duration) time.Duration {
 	return time.Duration(2*replication.DefaultElectionTicks+4) * tick
 }
 
-// SessionTimeoutFloor is the least session timeout that survives the crash of a leader.
+// SessionTimeoutFloor is the smallest session timeout that survives the crash of a leader.
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
 
-// closeMin is the least that a node gets to stop in: a disk that is merely busy is no reason to leave anything behind, and one may take
-// more than 5 s for an fsync.
+// closeMin is the least time that a node gets to stop. A disk that is merely busy should not make
+// it leave anything behind, and a busy disk may take more than 5 s for an fsync.
 const closeMin = 10 * time.Second
 
-// closeTimeout bounds each half of a Close: Raft's, and the rest.
+// closeTimeout bounds each half of Close: stopping Raft, and the rest.
 func (c *Config) closeTimeout() time.Duration { return max(c.RequestTimeout, closeMin) }
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }

@@ -1,94 +1,133 @@
-// Package engine is one running node: for each shard the replicated machine and the pipeline that carries this node's requests
-// to it, and the owner's side of this node's sessions. It is the hub: the only room that knows the others. It carries no
-// compatibility promise; services use package embed.
+// Package engine is one running node: a replica of each shard, an outbox for this node's calls to
+// each shard, and this node's sessions. It makes no promise of compatibility; services import
+// package embed.
+//
+// This package is the hub: it starts and stops the node, finds the shard of a path, and reads for
+// sessions. The rooms below do the rest. A room imports only rooms below it:
+//
+//	       engine              start, config, routing, reads, leaderships, reports
+//	      ╱      ╲
+//	 keeper      replica       this node's sessions; one shard's replicated state
+//	      ╲      ╱
+//	       outbox              this node's batches to one shard
+//	      ╱      ╲
+//	command      clock         the formats of log and image; time
+//
+// Nothing points up. What a room needs from above it declares as an interface, Node or Raft. The
+// engine implements these in callbacks.go.
 //
 // # A write
 //
-//	caller                    pipeline                      machine (every replica)
-//	submit ── queue ────────▶ seal batch (origin, seq)
-//	                          propose ──── Raft ──────────▶ accepted only in sequence
-//	                                                        tree.Apply (staged)
-//	                                                        claims of this node end
-//	                                                        watches: queue events, then publish
-//	wait ◀── complete ◀────── (this node's batch) ◀──────── result
-//	                                                        image: now and then, in one batch
+//	caller                    outbox                        replica, on every member
+//	Session.Submit ─────────▶ Outbox.Submit: queue
+//	                          seal a batch (origin, seq)
+//	                          Raft.Propose ───── log ─────▶ Replica.Apply
+//	                                                        accept the batch in its place
+//	                                                        for each request:
+//	                                                          tree.ApplyInto, not visible yet
+//	                                                          keeper.Gone: lost claims end
+//	                                                          Watches.Deliver: queue the events,
+//	                                                            then make the change visible
+//	                                                        and on the caller's node
+//	Pending.Wait ◀─────────── Outbox.Complete ◀──────────── after each request
+//	keeper.Proved ◀────────── Outbox.BatchApplied ◀──────── after the batch
+//	                                                        now and then: save the image
 //
-// A lone request goes out at once on its caller's goroutine; while a batch is in flight the next one fills. A batch is
-// accepted by its place in this node's stream or not at all, so sending one again is harmless, and it is sent again only on
-// evidence that it was lost (Outbox.resendLost). The replicated state keeps one number per stream.
+// A lone call is proposed at once, on its caller's goroutine. While a batch is in flight, the next
+// one fills. A replica accepts a batch only in its place in the stream, so it is harmless to send
+// one again. An outbox does so only when it has evidence that the batch was lost. The replicated
+// state keeps one number per stream.
 //
-// # Sessions
+// # The end of a session
 //
-// The ensemble's side is in package session: silence is earned in the log. This node's side is the keeper: all its sessions
-// live by the moment its newest applied batch had first been sent, and whoever asks anything of a session or a claim has
-// the clock compared with that first. A claim is held only while its session is Connected; it ends on this node before
-// anything of it can be granted elsewhere. What is lost, not given up, lingers if it was made to: whoever ends a session or a claim says
-// which it is, in the log (request.lost, ending.lost, Table.Lost). A remote client's session lives by that too, but is not this node's to judge: it may be attached
-// to another at any time, and outlives this one (remote.go). But its client's silence is, by the
-// session's own timeout, also while commits are slow (silence.go).
+// The ensemble counts a session's silence in the log; package session explains how. This node's
+// side is the keeper. All its sessions live by one moment: when the newest applied batch of this
+// node had first been sent. Every question about a session or a claim first compares the clock with
+// that moment. A claim is held only while its session is Connected. It ends on this node before
+// anyone else can be granted what it held.
+//
+//	the owner closes it   Session.Close: the keeper ends it here, and calls Outbox.QueueEnd
+//	its deadline passes   CheckDeadlines: the keeper ends it here, and calls Outbox.QueueEnd
+//	the log expires it    Replica.Apply calls keeper.Ended, which ends it here
+//
+// When the keeper ends a session here, its claims and watches end at once, and its queued calls are
+// cancelled. The outcome of calls that were sent is unknown. If the log ended the session, they are
+// refused on the shard of that log.
+//
+// In the log of the home shard, the end deletes the session's ephemerals there. The purger carries
+// the end to the other shards that the session has used. An ephemeral that was created with a TTL
+// lingers if it was lost, that is, if its owner did not give it up. The log says which it is
+// (command.Request.Lost).
+//
+// A remote session is different. It may be attached to another node at any time, and outlives this
+// one, so this node does not judge it by its own clock. The node does count the silence of the
+// session's client, also while commits are slow. See remote.go and silence.go in package keeper.
 //
 // # Shards
 //
-// The tree is spread over shards by the first component of a path (route.go); each is a Raft group of its own with its own
-// machine, image and stream of this node's batches. The session table is on the first one, the home shard: its stream is what
-// sessions live by, and their ends are carried to the others from there (purger.go). What is on every shard is put together
-// by whoever asks (span.go). The members take the leaderships that are their share (spread.go).
+// The first component of a path decides its shard (route.go). Each shard is a Raft group with its
+// own replica, image and stream of this node's batches. The first shard is the home shard: it has
+// the table of all sessions, and the stream that keeps sessions alive. Another shard gets a session
+// on its first write there. The root and a few other znodes are on every shard; readers put them
+// together (span.go). Each member asks for the leaderships that are its share (spread.go).
 //
 // # Order of start
 //
-// Start binds the port, locks the directory, checks identity, images and logs through a view that changes nothing, loads the
-// images, counts the start, and only then lets Raft in. It returns when what the logs know to be committed is applied, for which
-// no quorum is needed. See start.go.
-// Check looks at the directory of a stopped member in the same way, and at more of it. See check.go.
+// Start binds the port and locks the directory. It checks the identity file, images and logs
+// through a view that changes nothing. Then it loads the images, counts the start, and only then
+// starts Raft. It returns when this node has applied what its logs know to be committed, which
+// needs no quorum. See start.go. Check looks at the directory of a stopped member in the same way,
+// and reads more of it. See check.go.
 //
 // # Locks
 //
-// A goroutine that holds one of these may take those below it, never one above, and never two of one line. The order is that of all
-// packages, and internal/rank has it for programs: tests that are built with the tag lockrank end where it is broken.
+// A goroutine that holds one of these locks may acquire those below it, never one above, and never
+// two of one line. The table covers all packages. Package internal/rank has the same order; tests
+// with the build tag lockrank fail when the order is broken.
 //
 //	election.balance     what a process leads of an election.Share
-//	election.Candidate   where a candidate stands
+//	election.Candidate   the state of a candidate
 //	election.Latch       what it leads
 //	lock.kept            a lock that its Mutex keeps
-//	gateway.Gateway      the connections
-//	gateway.conn         the queue of answers, and nothing is sent: while what has to fit between two events is read
-//	replica.mu           while one entry is applied; the loops of expiry, reaper and purger, and Ephemerals take it shortly
+//	gateway.Gateway      its connections
+//	gateway.conn         its queue of answers; held while it reads what must fit between two events
+//	replica.mu           while one entry is applied; briefly by the leader's loops and by Ephemerals
 //	keeper.mu            lives, claims and watches of this node's sessions
-//	watch registry       while one transaction's events are queued and it becomes visible; several only in the order of the shards
+//	watch registry       while a transaction queues its events and becomes visible; several by shard
 //	watch.Joint          a watch on several shards
 //	watch.Client         events of a remote client's connection
 //	tree.pin             which zxids of a tree are pinned
-//	outbox.mu            queue and batches in flight
+//	outbox.mu            the queue and the batches in flight
 //	shardPurger.mu       what a shard has purged
-//	leaders              what observers were told of who leads
+//	leaders              the leaders that observers know
 //	embed.notifier       calls of Events that wait
 //	Engine.identity      the identity file
 //	Engine.end           why the node failed
-//	replication.Host     calls of dragonboat: it does not survive some during its end
+//	replication.Host     calls of dragonboat, some of which would crash it while it ends
 //	shard.starting       one start of a shard at a time
-//	barrier.mu           who waits to read
+//	barrier.mu           the readers that wait
 //	retention.mu         where the log is cut
-//	shard.mu             who leads
+//	shard.mu             the leader
 //	logBridge.mu         the hosts of the process
 //	replication.locked   the directories of the process
 //	logStore.write       one write to the logs at a time
 //	logStore.mu          the logs
-//	shardLog.mu          what is known of a log
+//	shardLog.mu          what is known of one log
 //	fileSystem.mu        what dragonboat has open
 //	Image.installing     one install at a time
 //	Image.pointing       the pointer file
-//	storage.Snapshot     while one is written
+//	storage.Snapshot     while a snapshot is written
 //	storage.Image        the image's state
 //	file.reading         one Read of an open file at a time
 //	node.writer          one write to a log at a time
-//	file.mu              where a file is read on
-//	overlay.mu           the names that memory alone has
+//	file.mu              the position of an open file
+//	overlay.mu           the names that only memory has
 //	nodes.mu             the files that are open
-//	node.mu              what of a file memory alone has
+//	node.mu              the part of a file that only memory has
 //	disk.Disk            the switch
-//	dirs.mu              the directories that must be there
-//	lack.mu              how long calls wait for room
-//	transport.link       the way to a peer
+//	dirs.mu              the directories that must exist
+//	lack.mu              how long calls wait for disk space
+//	transport.link       the link to a peer
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised
 //	notices.mu           what was logged
@@ -96,23 +135,22 @@
 //	transporttest.Mesh    in tests: a network in memory
 //	transporttest.pipe    in tests: one of its connections
 //
-// So what is called with a registry's lock held, as a look of watch.Client.Arm is, asks nothing of the keeper: it cannot compare
-// clocks, or say why a session ended.
+// Code that runs with a registry's lock held must not ask the keeper anything: it can neither
+// compare clocks nor learn why a session ended. One example is the look of watch.Client.Arm.
 //
-// No lock is held over a call of the embedding service, except over the pure functions of its
-// authentication schemes, whose panics are contained (scheme.go). None above those of replication is held
-// over I/O, except Engine.identity over the identity file.
+// No lock is held over a call of the embedding service. The exception is the pure functions of its
+// authentication schemes, whose panics are contained (scheme.go). No lock above those of
+// replication is held over I/O. The exception is Engine.identity, over the identity file.
 //
 // # Goroutines
 //
-// Of each shard pipeline.loop, expirer.loop, reaper.loop and, but for the home shard, one of purger.loop's; of the node
-// keeper.loop, purger.loop, failureLoop, schemesLoop, reportLoop, spreadLoop if it has shares and, until this member has registered, settle.
-// They are
-// started by run and end with Close; apply runs on Raft's workers. While a session becomes known to a shard introduce runs, which
-// ends with the session: Close does not wait for it.
+//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop
+//	for the node     Keeper.Loop, Purger.Loop, failureLoop, schemesLoop, reportLoop
+//	if it has shares spreadLoop
+//	at the start     whenReady, until this member has registered
 //
-// Read engine.go first, then start.go, waiter.go, pipeline.go, batch.go, resend.go, machine.go, load.go, keeper.go, deadline.go, session.go,
-// remote.go, silence.go, watch.go, reader.go, remotewatch.go, claim.go, turn.go, expire.go, leadership.go, lag.go, reaper.go, install.go, reconcile.go and census.go; for
-// several shards route.go, span.go, purger.go and spread.go; scheme.go is what a service may get
-// wrong; report.go and waiting.go are what it tells people; command.go and record.go are the formats, codec.go how they are written.
+// Purger.Loop starts one goroutine for each shard but the home shard. Engine.run starts all of
+// them, and they end with Close. Replica.Apply runs on Raft's goroutines. While a session is
+// introduced to a shard, a goroutine of its own runs, which ends with the session. Close does not
+// wait for it.
 package engine

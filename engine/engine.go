@@ -25,7 +25,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// An Engine is one running node: its replica of each shard with the pipeline that carries this node's requests to it, and its
+// An Engine is one running node. It has a replica and an outbox for each shard, and the node's
 // sessions.
 type Engine struct {
 	// Immutable after Start.
@@ -35,25 +35,25 @@ type Engine struct {
 	lock       *replication.DirLock
 	disk       *disk.Disk
 	network    transport.Network
-	listener   net.Listener // until the transport has it
+	listener   net.Listener // nil once the transport has it
 	transport  *transport.Transport
-	found      []transport.ShardState // of the logs, as this start found them
-	shards     []*replica.Replica     // by ShardID - 1
-	registries watch.Shards           // of shards
+	found      []transport.ShardState // the state of the logs when this start opened them
+	shards     []*replica.Replica     // indexed by ShardID - 1
+	registries watch.Shards           // of all shards
 	keeper     *keeper.Keeper
 	purger     *replica.Purger
 
-	schemePanics <-chan schemePanic // to be logged
+	schemePanics <-chan schemePanic // panics to log
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
 	news    news
 	started time.Time
-	stop    chan struct{} // closed by Close: the loops end
+	stop    chan struct{} // closed by Close; ends the loops
 	loops   sync.WaitGroup
-	done    chan struct{} // closed when the node has failed or is closed
+	done    chan struct{} // closed when the node has failed or was closed
 
-	// identity is what the identity file holds; the transport's goroutines add peers to it.
+	// identity is the content of the identity file. The transport's goroutines add peers to it.
 	identity struct {
 		rank.Mutex[rank.Identity]
 		now replication.Identity
@@ -65,10 +65,10 @@ type Engine struct {
 		err error // why the node failed
 	}
 	closing sync.Once
-	left    error // what Close left behind
+	left    error // the error of Close
 }
 
-// run starts the node's loops; Close stops them.
+// run starts the node's loops. Close stops them.
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
@@ -87,19 +87,20 @@ func (e *Engine) run() {
 	}
 }
 
-// failureLoop waits for the disk's switch. By then the transport is shut: nothing that this node could still say
-// reaches anybody.
+// failureLoop waits until the disk's switch is thrown. By then the transport is shut: nothing that
+// this node could still say reaches anyone.
 func (e *Engine) failureLoop() {
 	select {
 	case <-e.disk.Failed():
 		cause := e.disk.Err()
-		e.finish(ErrFailed, cause) // before the log, which may block
+		e.finish(ErrFailed, cause) // before the log call, which may block
 		e.log.Error("node failed", "cause", cause)
 	case <-e.stop:
 	}
 }
 
-// finish ends sessions and waiters and marks the node as over. why is what they are told, cause what Err says.
+// finish ends all sessions and calls, and marks the node as over. Sessions and calls get the error
+// why. Err returns cause.
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
 		for _, r := range e.shards {
@@ -114,12 +115,13 @@ func (e *Engine) finish(why, cause error) {
 	})
 }
 
-// lackPatience is how long a node that runs waits for room on its disk, or for a file descriptor, before it fails of
-// the lack. Meanwhile it is silent, as on a disk that hangs: the others elect another leader, and its sessions end by
-// their own clocks. A minute outlasts the usual peaks: a log that is rotated, a build, a burst of connections.
+// lackPatience is how long a running node waits for disk space or a file descriptor before it
+// fails. Meanwhile it is silent, as on a disk that hangs: the others elect another leader, and its
+// sessions end by their own clocks. A minute outlasts the usual peaks: a log rotation, a build, a
+// burst of connections.
 const lackPatience = time.Minute
 
-// diskWaiting says once that the node waits for something, and once that it does no longer.
+// diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
 func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
 		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "cause", lacking)
@@ -128,26 +130,29 @@ func (e *Engine) diskWaiting(lacking error) {
 	e.log.Info("the node waits for room or file descriptors no longer")
 }
 
-// fail makes the node Failed: it throws the disk's switch, and the rest follows from there. It does not block.
+// fail makes the node fail: it throws the disk's switch, which triggers the rest. It does not
+// block.
 func (e *Engine) fail(cause error) { e.disk.Fail(cause) }
 
-// Kill fails the node as a crash would: from this instant nothing reaches its disk or its peers. For tests.
+// Kill fails the node as a crash would: from then on nothing reaches its disk or its peers. It is
+// for tests.
 func (e *Engine) Kill() { e.fail(errors.New("killed")) }
 
-// Done is closed when the node has failed or is closed.
+// Done returns a channel that is closed when the node has failed or was closed.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// Err says why the node failed; nil while it runs and after Close.
+// Err returns why the node failed. It is nil while the node runs and after Close.
 func (e *Engine) Err() error {
 	e.end.Lock()
 	defer e.end.Unlock()
 	return e.end.err
 }
 
-// home is the shard of the session table.
+// home returns the replica of the home shard, which has the session table.
 func (e *Engine) home() *replica.Replica { return e.shards[command.HomeShard-1] }
 
-// barrier waits until this node has applied what was acknowledged on a shard anywhere before the call.
+// barrier waits until this node has applied everything that any node had acknowledged on the shard
+// before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	err := e.host.Load().Barrier(ctx, id, e.cfg.RequestTimeout)
 	switch {
@@ -159,7 +164,7 @@ func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	return e.lacking(id, unavailable(ctx, err))
 }
 
-// bounded gives a context without a deadline the one that calls have.
+// bounded returns ctx with the request timeout as its deadline, or ctx itself if it has a deadline.
 func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -167,7 +172,7 @@ func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, e.cfg.RequestTimeout)
 }
 
-// unavailable is what a call is told that did not get its answer in time, or that was cancelled.
+// unavailable returns the error for a call that was cancelled, or that got no answer in time.
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
 		return ctx.Err()
@@ -175,10 +180,11 @@ func unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
-// silenced reports whether nothing of this node reaches anybody any more: it is over, or about to be because its disk has failed.
+// silenced reports whether this node reaches no one any more. It is over, or its disk has failed
+// and it will be over soon.
 func (e *Engine) silenced() bool { return e.disk.Err() != nil || e.over() != nil }
 
-// over returns ErrFailed or ErrClosed once the node is.
+// over returns ErrFailed or ErrClosed once the node is over, and nil before.
 func (e *Engine) over() error {
 	select {
 	case <-e.done:
@@ -191,8 +197,8 @@ func (e *Engine) over() error {
 	}
 }
 
-// Ready waits until this node's Register is applied and it has applied everything that was committed when asked. If ctx
-// ends first, the error says what is still waited for.
+// Ready waits until this node's Register is applied, and until it has applied everything that was
+// committed at the time of the call. If ctx ends first, the error says what is missing.
 func (e *Engine) Ready(ctx context.Context) error {
 	for {
 		err := e.tryReady(ctx)
@@ -223,7 +229,8 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	return e.eachShard(func(r *replica.Replica) error { return e.host.Load().Barrier(step, r.Shard, 0) })
 }
 
-// eachShard runs fn for all shards at once, and returns the first error there was in the order of the shards.
+// eachShard runs fn for all shards at the same time. It returns the first error in the order of the
+// shards.
 func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
 	if len(e.shards) == 1 {
 		return fn(e.home())
@@ -237,19 +244,20 @@ func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
 	return cmp.Or(errs...)
 }
 
-// OpenSession opens an in-process session with a timeout within the configured bounds, for somebody who has shown to be
-// the identities.
+// OpenSession opens an in-process session with the given identities. The timeout is cut to the
+// configured bounds.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), false, who))
 }
 
-// OpenRemote opens a session for a remote client with a timeout within the configured bounds. It outlives this node; whoever knows
-// its id and password may Resume it, here or elsewhere. Heard keeps it from being closed.
+// OpenRemote opens a session for a remote client. The timeout is cut to the configured bounds. The
+// session outlives this node: anyone who knows its id and password may Resume it, here or on
+// another node. The session ends unless Heard is called in time.
 func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
 }
 
-// session adds to a session's life what reads for it.
+// session adds the reads to a session of the keeper.
 func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 	if err != nil {
 		return nil, err
@@ -257,13 +265,15 @@ func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 	return &Session{Session: k, engine: e}, nil
 }
 
-// Resume attaches a remote client's session to this node, also if it is attached here already, with a timeout within the configured
-// bounds and for somebody who has shown to be the identities. The Session it had before ends with ErrSessionMoved. When Resume returns, all
-// shards that the session uses know of the attachment.
+// Resume attaches a remote session to this node, even if it is attached here already. It sets the
+// timeout, within the configured bounds, and the identities. The Session that it had before ends
+// with ErrSessionMoved. When Resume returns, all shards that the session uses know of the
+// attachment.
 //
-// It returns ErrSessionExpired for a session that there is not (any more), that is an in-process one, or that has another password. As
-// long as the outcome is unknown it asks again: until ctx ends, or the node's request timeout if ctx has no deadline. After any error
-// but ErrSessionExpired the session may be attached here with nobody to speak for it; it is for its client to try again.
+// Resume returns ErrSessionExpired if the session does not exist, is an in-process session, or has
+// another password. While the outcome is unknown, it asks again: until ctx ends, or until the
+// request timeout if ctx has no deadline. After any error but ErrSessionExpired the session may be
+// attached here while no Session speaks for it. Then its client must try again.
 func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	bounded, cancel := e.bounded(ctx)
 	defer cancel()
@@ -273,14 +283,14 @@ func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byt
 		case err == nil:
 			return s, nil
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, ErrUnknownOutcome // which knows no ctx that the caller does not
+			return nil, ErrUnknownOutcome // not err: it names a ctx that the caller does not know
 		case !errors.Is(err, ErrUnknownOutcome) || bounded.Err() != nil:
 			return nil, err
 		}
 	}
 }
 
-// timeoutWithin is a session's timeout within the configured bounds.
+// timeoutWithin cuts a session's timeout to the configured bounds.
 func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
 	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
 }
@@ -289,10 +299,10 @@ func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
 type ShardStatus struct {
 	Shard         ShardID
 	Leader        Leader
-	Applied       uint64 // log index
+	Applied       uint64 // index in the Raft log
 	Zxid          tree.Zxid
 	TreeSize      int64  // see tree.Weight
-	OverSoftQuota uint64 // transactions since the start
+	OverSoftQuota uint64 // since the start, in transactions
 }
 
 // Status returns what this node knows of each shard now.
@@ -314,8 +324,9 @@ func (e *Engine) RequestSnapshot() error {
 	return errors.Join(errs...)
 }
 
-// Shutdown closes the sessions of this node, hands its leaderships over and closes it. It takes no longer than ctx, or
-// the request timeout if ctx has no deadline, and then Close. The error says also which sessions it could not close.
+// Shutdown closes the sessions of this node, transfers its leaderships, and calls Close. Before
+// Close it takes no longer than ctx, or the request timeout if ctx has no deadline. The error also
+// says which sessions it could not close.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -327,12 +338,13 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	return errors.Join(err, e.Close())
 }
 
-// Close ends every claim, session and waiter of this node and stops it. It is idempotent, works without a quorum and on
-// a failed node, and takes little more than twice the close timeout at worst; the error says what it then left behind.
+// Close ends all claims, sessions and calls of this node, and stops it. It is idempotent, and works
+// without a quorum and on a failed node. It takes little more than twice the close timeout at
+// worst. The error says what it left behind.
 func (e *Engine) Close() error {
 	e.closing.Do(func() {
 		if cause := e.disk.Err(); cause != nil {
-			e.finish(ErrFailed, cause) // failureLoop has not got round to it
+			e.finish(ErrFailed, cause) // failureLoop may not have noticed yet
 		}
 		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)
@@ -342,10 +354,11 @@ func (e *Engine) Close() error {
 	return e.left
 }
 
-// errHung is why the node's directory is given up: something at it does not answer.
+// errHung is why Close gives up the node's directory: a call on it does not return.
 var errHung = errors.New("could not be closed in time")
 
-// release gives back what open acquired. The directory goes last, when nothing of this node can reach it any more.
+// release gives back what open acquired. The directory goes last, when nothing of this node can
+// reach it any more.
 func (e *Engine) release() error {
 	ended := make(chan error, 1)
 	go func() { ended <- e.releaseAll() }()
@@ -358,7 +371,7 @@ func (e *Engine) release() error {
 		err = fmt.Errorf("%s %w", e.cfg.Dir, errHung)
 	}
 	if e.disk != nil && (errors.Is(err, errHung) || errors.Is(err, replication.ErrStillRunning)) {
-		e.disk.Fail(err) // from here on what hangs cannot change anything
+		e.disk.Fail(err) // from here on, hanging calls cannot change anything
 		if !e.disk.Quiet() {
 			go e.unlockWhenQuiet()
 			return fmt.Errorf("%w; the directory stays locked until its disk answers", err)
@@ -367,7 +380,7 @@ func (e *Engine) release() error {
 	return errors.Join(err, e.unlock())
 }
 
-// releaseAll closes all but the directory, the last first.
+// releaseAll closes everything except the directory, in reverse order of opening.
 func (e *Engine) releaseAll() error {
 	var errs []error
 	if h := e.host.Load(); h != nil {
@@ -384,7 +397,7 @@ func (e *Engine) releaseAll() error {
 		errs = append(errs, r.CloseImage())
 	}
 	if e.disk != nil && e.disk.Err() != nil {
-		// Why the node failed is Err's to say; here it would be repeated by everything that could not be written.
+		// Err says why the node failed. Here every write that could not be done would repeat it.
 		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, e.disk.Err()) })
 	}
 	return errors.Join(errs...)
@@ -397,8 +410,8 @@ func (e *Engine) unlock() error {
 	return e.lock.Close()
 }
 
-// unlockWhenQuiet gives the directory back once the calls that hang have returned. Another node could not tell what they
-// will still do to it.
+// unlockWhenQuiet unlocks the directory when all hanging calls have returned. Another node could
+// not tell what they will still do to it.
 func (e *Engine) unlockWhenQuiet() {
 	for !e.disk.Quiet() {
 		time.Sleep(100 * time.Millisecond)

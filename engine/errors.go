@@ -9,15 +9,16 @@ import (
 
 // Errors of the engine.
 var (
-	// ErrNoSession: no session of that id is open, as far as this node has applied.
+	// ErrNoSession means that no session with this id is open, as far as this node has applied.
 	ErrNoSession = errors.New("no such session")
-	// ErrCrossShard: the operations of one transaction belong to several shards; none was applied.
+	// ErrCrossShard means that the operations of one transaction belong to several shards. None was
+	// applied.
 	ErrCrossShard = errors.New("more than one shard")
-	// ErrFailed: the node has failed and takes no requests; its Err says why.
+	// ErrFailed means that the node has failed and refuses requests. Err says why it failed.
 	ErrFailed = errors.New("node failed")
 )
 
-// Errors of the rooms below, under the names by which package embed knows them.
+// Errors of the rooms below. Package embed knows them by these names.
 var (
 	ErrUnavailable    = outbox.ErrUnavailable
 	ErrUnknownOutcome = outbox.ErrUnknownOutcome

@@ -13,17 +13,17 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// leaders is what observers were told of who leads.
+// leaders has the leaders as observers know them.
 type leaders struct {
 	rank.Mutex[rank.Leaders]
-	over  bool       // there will be no more to tell
-	known []Leader   // by ShardID - 1; empty before the first
-	last  []MemberID // by ShardID - 1: who led last, or leads; empty before the first
-	since time.Time  // this node leads the first shard since then; zero: it does not
+	over  bool       // there is nothing more to tell
+	known []Leader   // indexed by ShardID - 1; empty before the first
+	last  []MemberID // who leads, or led last; indexed by ShardID - 1, empty before the first
+	since time.Time  // since when this node leads the first shard; zero: it does not
 }
 
-// Leader says who leads a shard, as far as this node knows. One that is over leads nothing, and cannot know who does: what is left is
-// the last term.
+// Leader says who leads a shard, as far as this node knows. A node that is over leads nothing and
+// knows no leader, so only the last term is left.
 func (e *Engine) Leader(id ShardID) Leader {
 	h := e.host.Load()
 	if h == nil {
@@ -36,7 +36,7 @@ func (e *Engine) Leader(id ShardID) Leader {
 	return l
 }
 
-// leaderChanged is told by Raft, whose goroutine it must not keep.
+// leaderChanged runs on a goroutine of Raft, so it must return soon.
 func (e *Engine) leaderChanged(id ShardID, l Leader) {
 	e.shards[id-1].LeaderChanged()
 	e.purger.Signal()
@@ -47,7 +47,8 @@ func (e *Engine) leaderChanged(id ShardID, l Leader) {
 	}
 }
 
-// forgetLeaders tells observers that this node, which is over, knows of no leader, and nothing after that.
+// forgetLeaders tells observers that this node, which is over, knows of no leader. After that it
+// tells them nothing.
 func (e *Engine) forgetLeaders() {
 	e.leaders.Lock()
 	defer e.leaders.Unlock()
@@ -76,11 +77,12 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		}
 	}
 	if e.cfg.LeaderChanged != nil {
-		e.cfg.LeaderChanged(id, l) // which queues it
+		e.cfg.LeaderChanged(id, l) // queues the call, so it does not block
 	}
 }
 
-// LeadsSince is since when this node leads the first shard; false if it does not.
+// LeadsSince returns since when this node leads the first shard. It returns false if this node does
+// not lead it.
 func (e *Engine) LeadsSince() (time.Time, bool) {
 	if e.silenced() {
 		return time.Time{}, false
@@ -90,7 +92,7 @@ func (e *Engine) LeadsSince() (time.Time, bool) {
 	return e.leaders.since, !e.leaders.since.IsZero()
 }
 
-// TransferLeadership asks a shard's leader to hand over to a member.
+// TransferLeadership asks a shard's leader to transfer its leadership to a member.
 func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 	if _, ok := e.cfg.Members[to]; !ok {
 		return fmt.Errorf("member %d is not in Members", to)
@@ -108,12 +110,12 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 	return nil
 }
 
-// others are the members but this one, in the order of their ids.
+// others returns all members but this one, in the order of their ids.
 func (e *Engine) others() []MemberID {
 	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
 }
 
-// transferAll gives what this node leads to the next members and waits until they have it.
+// transferAll transfers all leaderships of this node to other members, and waits until those lead.
 func (e *Engine) transferAll(ctx context.Context) {
 	if e.over() != nil {
 		return
@@ -143,8 +145,8 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 	}
 }
 
-// leadsOrNobody reports whether no other member leads, as far as this node knows: also while the next leader still gathers
-// votes, this node's among them.
+// leadsOrNobody reports whether this node knows of no other member that leads. This is also true
+// while the next leader is still collecting votes, this node's among them.
 func (e *Engine) leadsOrNobody(id ShardID) bool {
 	leader := e.Leader(id).Member
 	return leader == e.cfg.Member || leader == 0

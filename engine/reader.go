@@ -5,16 +5,16 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A reader is what somebody sees of all shards: as they are when they are read or, of a Still, as they
-// were at one moment. Its methods are those of Session of the same names. It does not ask whether the node
-// or a session is over.
+// A reader reads all shards with some identities: as they are now or, in a Still, as they were at
+// one moment. Its methods have the names of Session's. They do not check whether the node or a
+// session is over.
 type reader struct {
 	engine *Engine
 	who    []tree.Identity
-	pins   []*tree.Pin // by ShardID - 1; nil unless it is a Still's
+	pins   []*tree.Pin // indexed by ShardID - 1; nil unless a Still has the reader
 }
 
-// on is what is seen of a shard.
+// on returns the reader's view of one shard.
 func (r reader) on(shard *replica.Replica) tree.View {
 	if r.pins != nil {
 		return r.pins[shard.Shard-1].As(r.who)
@@ -22,7 +22,8 @@ func (r reader) on(shard *replica.Replica) tree.View {
 	return shard.Tree().As(r.who)
 }
 
-// exists is Tree.Exists on a shard. It is no method of an interface with on, or each path would be allocated.
+// exists is Tree.Exists on one shard. It shares no interface with on, because then each path would
+// be allocated.
 func (r reader) exists(shard *replica.Replica, path string) (tree.Stat, bool) {
 	if r.pins != nil {
 		return r.pins[shard.Shard-1].Exists(path)
@@ -32,7 +33,7 @@ func (r reader) exists(shard *replica.Replica, path string) (tree.Stat, bool) {
 
 func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }
 
-// whole returns what the Stat of a znode is once its other shards are looked at.
+// whole adds to the Stat of a znode what its other shards have, if it is on all.
 func (r reader) whole(path string, stat tree.Stat) tree.Stat {
 	if !r.engine.spans(path) {
 		return stat
@@ -44,7 +45,7 @@ func (r reader) whole(path string, stat tree.Stat) tree.Stat {
 	return stat
 }
 
-// find looks for a znode and copies nothing of it.
+// find looks for a znode. It copies nothing of it.
 func (r reader) find(path string) (f finding, err error) {
 	f.path = path
 	if f.Found, err = r.view(path).Find(path); err != nil || !r.engine.spans(path) {
@@ -88,7 +89,7 @@ func (r reader) Descendants(path string) (int, error) {
 	if err != nil || !r.engine.reaches(path) {
 		return n, err
 	}
-	for _, shard := range r.engine.shards[1:] { // which have some of them too
+	for _, shard := range r.engine.shards[1:] { // these have some of them too
 		below := path
 		if path != rootPath {
 			below = quotaPath

@@ -14,22 +14,22 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node. Its life is the
-// keeper's; its reads are here. Its methods may be called by any number of goroutines.
+// A Session is an in-process session of this node, or a remote session while it is attached to this
+// node. The keeper manages its life; its reads are here. Its methods are safe for concurrent use.
 type Session struct {
 	*keeper.Session
 	engine *Engine
 
-	watcher atomic.Pointer[watch.Watcher] // who was told by its newest watch
+	watcher atomic.Pointer[watch.Watcher] // of its newest watch
 }
 
-// reader is this node's replica as the session may see it.
+// reader returns this node's replicas, as the session may see them.
 func (s *Session) reader() reader { return reader{engine: s.engine, who: s.Identities()} }
 
-// view is this node's replica of what holds a path, as the session may see it.
+// view returns the shard of a path, as the session may see it.
 func (s *Session) view(path string) tree.View { return s.reader().view(path) }
 
-// mayRead asks no shard in particular: all judge ACLs by the same schemes.
+// mayRead uses any shard: all judge ACLs by the same schemes.
 func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
 
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
@@ -41,7 +41,7 @@ func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
 	return data, stat, err
 }
 
-// Exists returns the Stat of a znode and whether there is one.
+// Exists returns the Stat of a znode, and whether the znode exists.
 func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	stat, ok, err := s.reader().Exists(path)
 	if err := s.Live(); err != nil {
@@ -50,7 +50,7 @@ func (s *Session) Exists(path string) (tree.Stat, bool, error) {
 	return stat, ok, err
 }
 
-// ACL returns a znode's ACL and its Stat, both of one version.
+// ACL returns a znode's ACL and its Stat, both of the same version.
 func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	acl, stat, err := s.reader().ACL(path)
 	if err := s.Live(); err != nil {
@@ -59,7 +59,7 @@ func (s *Session) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	return acl, stat, err
 }
 
-// Children returns the sorted names of a znode's children and its Stat, both of one version.
+// Children returns the sorted names of a znode's children and its Stat, both of the same version.
 func (s *Session) Children(path string) (names []string, stat tree.Stat, err error) {
 	names, stat, err = s.reader().Children(path)
 	if err := s.Live(); err != nil {
@@ -68,7 +68,7 @@ func (s *Session) Children(path string) (names []string, stat tree.Stat, err err
 	return names, stat, err
 }
 
-// Descendants counts the znodes below one.
+// Descendants returns how many znodes are below path.
 func (s *Session) Descendants(path string) (n int, err error) {
 	n, err = s.reader().Descendants(path)
 	if err := s.Live(); err != nil {
@@ -77,15 +77,15 @@ func (s *Session) Descendants(path string) (n int, err error) {
 	return n, err
 }
 
-// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order. It waits for a machine that is
-// at an entry.
+// Ephemerals returns the paths of the session's ephemerals that begin with prefix, in byte order.
+// It waits while a replica applies an entry.
 func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.Live(); err != nil {
 		return nil, err // without waiting
 	}
 	var all []string
 	for _, r := range s.engine.shards {
-		if s.Owner.Known(r.Shard) { // another has nothing of the session
+		if s.Owner.Known(r.Shard) { // other shards have nothing of the session
 			err := s.engine.inspect(ctx, r, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
 			if err != nil {
 				return nil, err
@@ -100,9 +100,10 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	return all, nil
 }
 
-// Member returns the member whose node speaks for a session of the ensemble, as far as this node has applied: the one that it was opened
-// on, or that a remote client of it is connected to. It returns ErrNoSession for one that there is not, or whose end is decided. It waits
-// for a machine that is at an entry.
+// Member returns the member whose node speaks for a session of the ensemble, as far as this node
+// has applied. For an in-process session it is the member that opened it; for a remote session, the
+// member to which it is attached. Member returns ErrNoSession if the session does not exist or its
+// end is decided. It waits while a replica applies an entry.
 func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, error) {
 	if err := s.Live(); err != nil {
 		return 0, err // without waiting
@@ -122,8 +123,9 @@ func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, erro
 	return m, err
 }
 
-// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. The children of a znode that is on several
-// shards have numbers of each, which are in no common order: whoever queued among them would be first on every shard.
+// Before returns the sibling with the next lower sequence number; see tree.Tree.Before. Before
+// refuses children of a znode that is on several shards. Each shard numbers its own, so a contender
+// there would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	if path != rootPath && s.engine.spans(tree.Parent(path)) {
 		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
@@ -135,8 +137,9 @@ func (s *Session) Before(path string, match ...string) (string, bool, error) {
 	return name, ok, err
 }
 
-// Sync waits until this node has applied everything that was acknowledged anywhere before the call on the path's shard, and
-// returns the zxid that its reads show at least; or on all of them if its znode is on all, and returns zero.
+// Sync waits until this node has applied everything that any node had acknowledged on the path's
+// shard before the call. It returns a zxid: later reads show at least this. If the znode is on all
+// shards, Sync waits for all of them and returns zero.
 func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := s.Live(); err != nil {
 		return 0, err
@@ -161,11 +164,13 @@ func (s *Session) Watch(path string, mode watch.Mode, root string) (*keeper.Watc
 	if err := s.Live(); err != nil {
 		return nil, err
 	}
-	// Not with the keeper's mu: a shard that just tells its watches, or whose watches look at a snapshot, is waited for.
+	// Without the keeper's mu: this waits for a shard that is sending events or comparing its
+	// watches with a snapshot.
 	return s.AddWatch(s.engine.watch(path, mode, s.watcherBelow(root)))
 }
 
-// watcherBelow is who is told by the session's watches with a root. They share one, and mostly have the same root.
+// watcherBelow returns the receiver of the session's watches with a root. Watches with the same
+// root share one, and most have the same root.
 func (s *Session) watcherBelow(root string) *watch.Watcher {
 	who := s.watcher.Load()
 	if who == nil || who.Root != root {

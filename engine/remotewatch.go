@@ -8,9 +8,10 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// RemoteWatches are the watches of one connection of ZooKeeper's protocol, on all shards. They are nobody's but the connection's: no
-// session's end ends them, nor does the node's. Whoever has the connection calls End with its end, and keeps to the order of answers
-// and events that watch.Client prescribes.
+// RemoteWatches are the watches of one connection of ZooKeeper's protocol, on all shards. They
+// belong to the connection alone: neither the end of a session nor the end of the node ends them.
+// The owner of the connection must call End when the connection ends. It must send answers and
+// events in the order that watch.Client prescribes.
 type RemoteWatches struct {
 	*watch.Client
 
@@ -18,8 +19,8 @@ type RemoteWatches struct {
 	who    atomic.Pointer[[]tree.Identity]
 }
 
-// WatchRemotely returns the watches of a connection that has shown to be the identities; there are none yet. limit bounds the events
-// that may wait; see watch.NewClient.
+// WatchRemotely returns the watches of a connection with these identities. There are none yet.
+// limit bounds the events that may wait; see watch.NewClient.
 func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
 	w := &RemoteWatches{engine: e}
 	w.SetIdentities(who...)
@@ -27,22 +28,22 @@ func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
 	return w
 }
 
-// SetIdentities says what the connection has shown to be from now on. What it is told of is judged by that.
+// SetIdentities replaces the identities of the connection. They decide which events it gets.
 func (w *RemoteWatches) SetIdentities(who ...tree.Identity) { w.who.Store(&who) }
 
-// mayRead asks no shard in particular: all judge ACLs by the same schemes.
+// mayRead uses any shard: all judge ACLs by the same schemes.
 func (w *RemoteWatches) mayRead(acl []tree.ACL) bool { return w.view(rootPath).MayRead(acl) }
 
 func (w *RemoteWatches) view(path string) tree.View { return w.reader().view(path) }
 
 func (w *RemoteWatches) reader() reader { return reader{engine: w.engine, who: *w.who.Load()} }
 
-// A Still is all shards as they are at one moment, for somebody, until Release: it can be read at
-// leisure, and nobody waits for whoever does.
+// A Still shows all shards as they are at one moment, with some identities, until Release. It can
+// be read at leisure, and nothing waits for its reader.
 type Still struct{ reader }
 
-// Still returns all shards as they are now, and the place of what is read there among the events. What
-// applies waits only until they are pinned.
+// Still returns all shards as they are now, and the place of this moment among the events. Apply
+// waits only while the trees are pinned.
 func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	s := Still{w.reader()}
 	place, err := w.Arm(rootPath, watch.Data, func() bool {
@@ -57,14 +58,14 @@ func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	return s, place, err
 }
 
-// Release ends a Still, which is not to be read any more.
+// Release ends a Still. It must not be read any more.
 func (s Still) Release() {
 	for _, p := range s.pins {
 		p.Release()
 	}
 }
 
-// Here is the place of an answer that was read before the call, on any shard.
+// Here returns the place of an answer that was read on any shard before the call.
 func (w *RemoteWatches) Here() watch.Place {
 	var z tree.Zxid
 	for _, r := range w.engine.shards {
@@ -73,8 +74,9 @@ func (w *RemoteWatches) Here() watch.Place {
 	return w.At(z)
 }
 
-// Behind is the place of a write's answer: after the events of what was applied before it and of itself, and before those of what came
-// later. With several shards, whose zxids do not compare, and of a write that was never applied, it is Here.
+// Behind returns the place of a write's answer. It comes after the events of earlier transactions
+// and of the write itself, and before those of later ones. If there are several shards, whose zxids
+// do not compare, or the write was never applied, it is Here.
 func (w *RemoteWatches) Behind(p keeper.Pending) watch.Place {
 	z := p.Zxid()
 	if len(w.engine.shards) > 1 || z == 0 {
@@ -83,7 +85,8 @@ func (w *RemoteWatches) Behind(p keeper.Pending) watch.Place {
 	return w.Until(z)
 }
 
-// over is asked after what it is to vouch for was read: a node that ends drops its trees, but no sooner than it is over.
+// over must be called after the read that it vouches for. A node that ends drops its trees only
+// when it is over.
 func (w *RemoteWatches) over(err error) error {
 	if over := w.engine.over(); over != nil {
 		return over
@@ -91,7 +94,7 @@ func (w *RemoteWatches) over(err error) error {
 	return err
 }
 
-// Get is Session.Get for the connection, and arms a Data watch if it succeeds.
+// Get is Session.Get for the connection. If it succeeds, it arms a Data watch.
 func (w *RemoteWatches) Get(path string) ([]byte, tree.Stat, watch.Place, error) {
 	f, place, err := w.find(path, watch.Data)
 	if err != nil {
@@ -100,7 +103,7 @@ func (w *RemoteWatches) Get(path string) ([]byte, tree.Stat, watch.Place, error)
 	return f.Data(), f.stat(), place, nil
 }
 
-// Children is Session.Children for the connection, and arms a Children watch if it succeeds.
+// Children is Session.Children for the connection. If it succeeds, it arms a Children watch.
 func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place, error) {
 	f, place, err := w.find(path, watch.Children)
 	if err != nil {
@@ -109,8 +112,8 @@ func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place,
 	return f.children(), f.stat(), place, nil
 }
 
-// named returns the path of the znode that a remote client means. In ZooKeeper the root has a second
-// name, which is empty. What is watched by that name is never told of anything.
+// named returns the path of the znode that a remote client means. In ZooKeeper the root has a
+// second name, which is empty. A watch on that name never gets an event.
 func named(path string) string {
 	if path == "" {
 		return rootPath
@@ -118,8 +121,8 @@ func named(path string) string {
 	return path
 }
 
-// find looks for a znode and arms a watch if it is there and may be read. What is copied of it is copied afterwards: apply waits
-// while it is looked for.
+// find looks for a znode, and arms a watch if the znode exists and may be read. Apply waits while
+// it looks, so the caller copies the data afterwards.
 func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
 	place, ended := w.Arm(path, mode, func() bool {
 		f, err = w.reader().find(named(path))
@@ -132,7 +135,8 @@ func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place wat
 	return f, place, err
 }
 
-// Exists is Session.Exists for the connection, and arms a Data watch if it succeeds, also of a znode that there is not.
+// Exists is Session.Exists for the connection. If it succeeds, it arms a Data watch, even if the
+// znode does not exist.
 func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watch.Place, err error) {
 	place, ended := w.Arm(path, watch.Data, func() bool {
 		stat, ok, err = w.reader().Exists(named(path))
@@ -145,8 +149,8 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 	return stat, ok, place, err
 }
 
-// Reset resumes the watches of an earlier connection. The zxids of several shards do not compare with the one that a client knows, so
-// there all that could have changed is told as changed.
+// Reset resumes the watches of an earlier connection. The zxids of several shards do not compare
+// with the zxid that a client knows. Then it reports everything as changed that could have changed.
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
 	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
@@ -157,7 +161,8 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	return place, w.over(err)
 }
 
-// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: those whose data they watch, on each shard.
+// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data
+// watch, on each shard.
 func (e *Engine) WatchedPaths() (n int) {
 	for _, r := range e.shards {
 		n += r.Watches.Watched()

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// newsMax bounds the lines that wait for a slow log. What comes beyond it is counted only: a node must not wait for its log, and
-// 100,000 sessions may expire at once.
+// newsMax bounds the lines that wait for a slow log. Lines beyond it are only counted. A node must
+// not wait for its log, and 100,000 sessions may expire at once.
 const newsMax = 64
 
-// news are the lines that reportLoop is to log, for those who must not wait for a log: they hold locks, or apply.
+// news has lines for reportLoop to log. It is for callers that must not wait for a log, because
+// they hold locks or apply entries.
 type news struct {
 	lines  chan line // capacity newsMax
 	left   atomic.Int64
-	leader chan struct{} // capacity 1: a leader has changed
+	leader chan struct{} // capacity 1; a leader has changed
 }
 
 // A line is one line of the log.
@@ -31,7 +32,7 @@ func newNews() news {
 	return news{lines: make(chan line, newsMax), leader: make(chan struct{}, 1)}
 }
 
-// tell has a line logged. It does not block.
+// tell queues a line for the log. It does not block.
 func (n *news) tell(level slog.Level, message string, args ...any) {
 	select {
 	case n.lines <- line{level, message, args}:
@@ -40,7 +41,7 @@ func (n *news) tell(level slog.Level, message string, args ...any) {
 	}
 }
 
-// leaderChanged has reportLoop look at the leaders. It does not block.
+// leaderChanged wakes reportLoop to look at the leaders. It does not block.
 func (n *news) leaderChanged() {
 	select {
 	case n.leader <- struct{}{}:
@@ -48,7 +49,8 @@ func (n *news) leaderChanged() {
 	}
 }
 
-// reportLoop logs the news, and when shards have lost their quorum and got it back. It ends with the node's loops.
+// reportLoop logs the news, and logs when shards lose their quorum and when it returns. It ends
+// with the node's other loops.
 func (e *Engine) reportLoop() {
 	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
 	timer := time.NewTimer(0)
@@ -72,7 +74,8 @@ func (e *Engine) reportLoop() {
 	}
 }
 
-// reportQuorums logs which shards have lost their quorum, or got it back, and returns when to look again; zero is when a leader changes.
+// reportQuorums logs which shards have lost their quorum, or got it back. It returns when to look
+// again; zero means when a leader changes.
 func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	if e.silenced() {
 		return 0
@@ -89,7 +92,7 @@ func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	return next
 }
 
-// shardList is one id or several.
+// shardList formats the ids for a log line: as a number if there is one.
 func shardList(ids []ShardID) any {
 	if len(ids) == 1 {
 		return ids[0]
@@ -97,24 +100,25 @@ func shardList(ids []ShardID) any {
 	return strings.Trim(fmt.Sprint(ids), "[]")
 }
 
-// quorums tell which shards have no leader for longer than elections take. A shard has a quorum while it has a leader: one that hears from
-// no quorum steps down.
+// quorums track which shards have had no leader for longer than an election takes. A shard has a
+// quorum while it has a leader, because a leader without a quorum steps down.
 type quorums struct {
 	patience time.Duration
-	shards   []quorum // by ShardID - 1
+	shards   []quorum // indexed by ShardID - 1
 }
 
 type quorum struct {
-	since time.Time // without a leader; zero: there is one
-	lost  bool      // and it has been said
+	since time.Time // without a leader since then; zero: it has one
+	lost  bool      // the loss was logged
 }
 
 func newQuorums(shards int, patience time.Duration) *quorums {
 	return &quorums{patience: patience, shards: make([]quorum, shards)}
 }
 
-// look returns the shards that count as lost from now on, those lost ones that have a leader again, whose place the caller clears, and how
-// long to wait for the next to be lost; zero: none is about to be.
+// look returns in lost the shards that count as lost from now on. back has the lost shards that
+// have a leader again; the caller resets their entries. next is when the next shard will be lost;
+// zero means that none will.
 func (q *quorums) look(now time.Time, led func(ShardID) bool) (lost, back []ShardID, next time.Duration) {
 	for i := range q.shards {
 		s, id := &q.shards[i], ShardID(i+1)
@@ -138,7 +142,7 @@ func (q *quorums) look(now time.Time, led func(ShardID) bool) (lost, back []Shar
 	return lost, back, next
 }
 
-// soonest is the smaller of two times of which zero means never.
+// soonest returns the smaller of two times. Zero means never.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

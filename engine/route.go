@@ -16,13 +16,14 @@ const (
 	quotaPath     = "/zookeeper/quota"
 )
 
-// ShardOf returns the shard that a path belongs to where there are n.
+// ShardOf returns the shard of a path in an ensemble of n shards.
 func ShardOf(path string, n int) ShardID { return ShardID(shardOf(path, n) + 1) }
 
-// shardOf returns which of n shards, counted from 0, a path belongs to. Its first component decides, by a hash that can never
-// change: which shard holds a znode is not written down anywhere. A sequence number does not count, so that the name asked
-// for and the name given belong together. What is ZooKeeper's own is on the first shard, except that a quota is where its
-// subtree is. The root is everywhere; here it is on the first shard.
+// shardOf returns the shard of a path among n shards, counted from 0. The first component of the
+// path decides, by a hash that can never change: which shard has a znode is not written anywhere. A
+// sequence number does not count, so that the requested name and the created name are on the same
+// shard. ZooKeeper's own znodes are on the first shard, but a quota is on the shard of its subtree.
+// The root is on every shard; shardOf returns the first.
 func shardOf(path string, n int) int {
 	if n == 1 || path == rootPath {
 		return 0
@@ -36,26 +37,27 @@ func shardOf(path string, n int) int {
 	return shardOfName(name, n)
 }
 
-// shardOfName is shardOf for a child of the root. The hash is XXH64: unlike FNV's, its low bits depend on all of the name's.
+// shardOfName is shardOf for a child of the root. The hash is XXH64. Unlike those of FNV, its low
+// bits depend on the whole name.
 func shardOfName(name string, n int) int {
 	return int(xxhash.Sum64String(withoutNumber(name)) % uint64(n))
 }
 
-// isRootQuota reports whether a path is that of a limit or of the use of the whole tree.
+// isRootQuota reports whether a path has the limits or the use of the whole tree.
 func isRootQuota(path string) bool {
 	return path == quotaPath+"/zookeeper_limits" || path == quotaPath+"/zookeeper_stats"
 }
 
-// firstComponent of "/a/b" is "a".
+// firstComponent returns "a" for "/a/b".
 func firstComponent(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return name
 }
 
-// numberLen is how many digits a sequence number takes in a name.
+// numberLen is the number of digits of a sequence number.
 const numberLen = 10
 
-// withoutNumber takes the number off a name that a sequential create may have made.
+// withoutNumber removes the number from a name that a sequential create may have made.
 func withoutNumber(name string) string {
 	at := len(name) - numberLen
 	if at < 0 || strings.Trim(name[at:], "0123456789") != "" {
@@ -64,11 +66,12 @@ func withoutNumber(name string) string {
 	return name[:at]
 }
 
-// at returns the shard that a path belongs to.
+// at returns the replica of the shard to which a path belongs.
 func (e *Engine) at(path string) *replica.Replica { return e.shards[shardOf(path, len(e.shards))] }
 
-// route returns the shard of a transaction. Operations that belong to several shards are refused, for none could undo what
-// another has committed; the shard is some one then.
+// route returns the replica of the shard of a transaction. It refuses operations that belong to
+// several shards, because no shard could undo what another has committed. With an error, it returns
+// any replica.
 func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
 	if len(e.shards) == 1 {
 		return e.home(), nil
@@ -94,7 +97,7 @@ func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
 	return r, nil
 }
 
-// routeOne returns the shard of an operation, nil if any will do.
+// routeOne returns the replica for one operation, or nil if every shard will do.
 func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	switch {
 	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
@@ -102,11 +105,11 @@ func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	case e.spans(op.Path) && op.Kind == tree.KindCheckChildren:
 		return nil, fmt.Errorf("%w: the children of %s are on several, which count their own", ErrCrossShard, op.Path)
 	case op.Kind == tree.KindCreate && op.Mode.IsSequential():
-		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // where the name will be looked for that is given
+		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // the shard of the name that the create will make
 	case op.Kind == tree.KindCreate && isRootQuota(op.Path):
 		return nil, fmt.Errorf("%w: what the root holds is not counted when there are several", ErrCrossShard)
 	case op.Path == rootPath && op.Kind == tree.KindCheck:
-		return nil, nil // it is the same everywhere
+		return nil, nil // it is the same on every shard
 	}
 	return e.at(op.Path), nil
 }

@@ -49,8 +49,8 @@ func (j judge) contain(method string, ok *bool) {
 	}
 }
 
-// note passes a panic on to be logged, at most once per schemePanicPause. It runs where the panic
-// happened, so that the stack shows it. The machine's mu may be held there, so note itself logs
+// note queues a panic for the log, at most once per schemePanicPause. It runs where the panic
+// happened, so that the stack shows it. The replica's mu may be held there, so note itself logs
 // nothing.
 func (j judge) note(method string, value any) {
 	last, now := j.noted.Load(), time.Now()

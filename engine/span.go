@@ -8,42 +8,45 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// The root and the parent of the quotas are on every shard, each with the children that belong there. What is said of them
-// here is put together from all shards, one after the other: it is true of each of them at some moment, not of all at one.
+// The root and the parent of the quotas are on every shard. Each shard has the children that belong
+// to it. The functions here read all shards, one after the other, and put the results together. The
+// result is true for each shard at some moment, but not for all at the same moment.
 
 // spans reports whether a znode is on every shard.
 func (e *Engine) spans(path string) bool {
 	return len(e.shards) > 1 && (path == rootPath || path == quotaPath)
 }
 
-// reaches reports whether znodes below one may be on other shards than it.
+// reaches reports whether a znode below path may be on another shard than path.
 func (e *Engine) reaches(path string) bool {
 	return e.spans(path) || len(e.shards) > 1 && path == rootPath+zookeeperName
 }
 
-// fromBirth is how many znodes there are below the root of every shard that are the same ones: ZooKeeper's own.
+// fromBirth is how many znodes below the root every shard has from the start. They are ZooKeeper's
+// own.
 const fromBirth = 3
 
-// sum adds up the Stats of a znode on two shards. Of zxids, which do not compare, it has the larger.
+// sum adds up the Stats of a znode on two shards. Zxids of two shards do not compare, so it takes
+// the larger.
 func sum(path string, a, b tree.Stat) tree.Stat {
 	a.Czxid, a.Mzxid, a.Pzxid = max(a.Czxid, b.Czxid), max(a.Mzxid, b.Mzxid), max(a.Pzxid, b.Pzxid)
 	a.Cversion += b.Cversion
 	a.NumChildren += b.NumChildren
 	if path == rootPath {
-		a.NumChildren-- // /zookeeper, which both have
-		a.Cversion++    // which begins with -1
+		a.NumChildren-- // both have /zookeeper
+		a.Cversion++    // it begins at -1
 	}
 	return a
 }
 
-// A finding is a znode as somebody found it on its shard, or on all of them.
+// A finding is a znode as it was found on its shard, or on all shards.
 type finding struct {
 	path string
 	tree.Found
 	others []tree.Found
 }
 
-// stat is what Stat and those of the other shards say together.
+// stat returns the Stat of the znode over all its shards.
 func (f *finding) stat() tree.Stat {
 	stat := f.Stat()
 	for _, other := range f.others {
@@ -52,7 +55,7 @@ func (f *finding) stat() tree.Stat {
 	return stat
 }
 
-// children are the sorted names on all shards.
+// children returns the sorted names on all shards.
 func (f *finding) children() []string {
 	names := f.Children()
 	if len(f.others) == 0 {
@@ -65,7 +68,7 @@ func (f *finding) children() []string {
 	return slices.Compact(names)
 }
 
-// watchedOn returns the index of the shard that has everything a watch sees, or watch.Everywhere.
+// watchedOn returns the index of the shard that has everything the watch sees, or watch.Everywhere.
 func (e *Engine) watchedOn(path string, mode watch.Mode) int {
 	if e.spans(path) || mode == watch.Recursive && e.reaches(path) {
 		return watch.Everywhere
@@ -73,7 +76,7 @@ func (e *Engine) watchedOn(path string, mode watch.Mode) int {
 	return shardOf(path, len(e.shards))
 }
 
-// watch arms a watch on every shard that has something of what it sees.
+// watch arms a watch on every shard that has a part of what it sees.
 func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) keeper.Stream {
 	at := e.watchedOn(path, mode)
 	if at == watch.Everywhere {

@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// sharePauseElections is how long, in longest elections, another member must have led a shard before the one whose share it is
-	// asks for it: a member that starts has other things to do, and one that comes and goes must not take the leaderships along.
+	// sharePauseElections is how many longest elections another member must have led a shard before
+	// this member asks for its share. A member that starts has other things to do, and one that
+	// comes and goes must not take the leaderships along.
 	sharePauseElections = 5
-	// sharePauseMax is how seldom a leadership is asked for that is lost again and again: each time after twice the pause, until it
-	// was kept for that long.
+	// sharePauseMax bounds the pause before this member asks again for a leadership that it keeps
+	// losing. The pause doubles each time, until the member has kept the leadership for this long.
 	sharePauseMax = 10 * time.Minute
 )
 
-// A share is a shard that this member should lead, so that the leaderships of all shards are spread evenly over the members.
-// The members take their shares themselves: nobody else knows so well whether they are up to it.
+// A share is a shard that this member should lead, so that leaderships are spread evenly over the
+// members. Each member asks for its own shares, because it knows best whether it is ready for them.
 type share struct {
 	id    ShardID
-	since time.Time     // another member leads since then, or this one; zero: unknown
-	leads bool          // this one
-	pause time.Duration // before the next time that it asks
+	since time.Time     // since when it has its present leader; zero: unknown
+	leads bool          // this member leads it
+	pause time.Duration // before it asks next
 }
 
-// shares are the shards whose turn it is to be led by this member.
+// shares returns the shards that this member should lead.
 func (e *Engine) shares() (own []*share) {
 	if e.cfg.Alone || len(e.shards) == 1 {
 		return nil // there is nothing to spread
@@ -40,7 +41,7 @@ func (e *Engine) sharePauseMin() time.Duration {
 	return sharePauseElections * LongestElection(e.cfg.Tick)
 }
 
-// spreadLoop asks for this member's shares. It ends when the node does.
+// spreadLoop asks for this member's shares. It ends with the node.
 func (e *Engine) spreadLoop() {
 	shares := e.shares()
 	if len(shares) == 0 {
@@ -64,7 +65,8 @@ func (e *Engine) spreadLoop() {
 	}
 }
 
-// due reports whether it is time to ask for a shard that a member leads, none if it is zero.
+// due reports whether it is time to ask for the shard. leader is its present leader, zero if there
+// is none.
 func (s *share) due(leader, own MemberID, pauseMin time.Duration, now time.Time) bool {
 	if leads := leader == own; leader == 0 || leads != s.leads || s.since.IsZero() {
 		s.leads = leads
@@ -84,19 +86,20 @@ func (s *share) due(leader, own MemberID, pauseMin time.Duration, now time.Time)
 	return lasted >= s.pause
 }
 
-// asked is told that the leadership was asked for.
+// asked records that this member asked for the leadership.
 func (s *share) asked(pauseMin time.Duration, now time.Time) {
 	s.since, s.pause = now, min(2*s.pause, max(pauseMin, sharePauseMax))
 }
 
-// ask asks for a shard's leadership, and reports whether it did: not before this node has applied what was committed, for the
-// leader stands still until the one that it hands over to has everything.
+// ask asks for a shard's leadership, and reports whether it did. It first waits until this node has
+// applied what was committed. Otherwise the present leader would stand still until this node has
+// caught up.
 func (e *Engine) ask(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()
 	if e.host.Load().Barrier(ctx, id, 0) != nil {
 		return false
 	}
-	_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, it is asked for again
+	_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, the loop asks again
 	return true
 }

@@ -26,13 +26,15 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// Start opens the directory, checks it, and starts the node; it does not wait for a quorum. What can be refused is
-// refused before anything on disk is changed: the port is bound first, then the directory is locked, then everything
-// in it is checked through a view that writes only to memory.
+// Start opens the directory, checks it, and starts the node. It does not wait for a quorum. Every
+// reason to refuse is found before anything on disk changes: Start binds the port, locks the
+// directory, and then checks everything in it through a view that writes only to memory.
 //
-// When Start returns, the trees and tables hold what the directory knows to be committed: the images, and of the logs all that
-// was applied before. So a read that needs no quorum shows what this member has last shown. It may be stale: others may have
-// gone on, and a loss of power may take from the log that its newest entries were committed, though never the entries.
+// When Start returns, the trees and tables hold what the directory knows to be committed: the
+// images, and all entries of the logs that were applied before. So a read that needs no quorum
+// shows at least what this member last showed. It may be stale, because other members may have gone
+// on. A power failure may also remove from the log that its newest entries were committed, though
+// never the entries.
 func Start(cfg Config) (*Engine, error) {
 	if cfg.Seams.Clock.Boot == nil {
 		cfg.Seams.Clock = clock.System()
@@ -47,7 +49,7 @@ func Start(cfg Config) (*Engine, error) {
 		e.release()
 		return nil, err
 	}
-	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // not before: who calls Start wants to hear of a full disk
+	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
 	e.replay()
 	e.logStart()
@@ -57,8 +59,8 @@ func Start(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// open acquires what the node needs, in the order in which it can be refused. On an error release gives back what was
-// acquired.
+// open acquires what the node needs, in the order in which it can be refused. After an error,
+// release gives back what was acquired.
 func (e *Engine) open() error {
 	listener, err := e.listen()
 	if err != nil {
@@ -101,7 +103,7 @@ func (e *Engine) listen() (net.Listener, error) {
 	return e.network.Listen()
 }
 
-// checkIdentity checks whose directory this is and that images and logs fit.
+// checkIdentity checks that the directory belongs to this member, and that images and logs fit.
 func (e *Engine) checkIdentity() error {
 	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
 	if err != nil {
@@ -128,7 +130,8 @@ func (e *Engine) checkIdentity() error {
 	return nil
 }
 
-// checkStart compares the start with those that the image knows of: the identity may be older than the rest.
+// checkStart compares this start with the starts in the images. The identity file may be older than
+// the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
 	for _, r := range e.shards {
@@ -140,7 +143,8 @@ func (e *Engine) checkStart() error {
 	return nil
 }
 
-// checkOrigin compares the next start with the newest one that a shard knows of; its Start is zero if there is none.
+// checkOrigin compares the next start with the newest start that a shard knows of. newest.Start is
+// zero if the shard knows of none.
 func checkOrigin(dir string, newest session.Origin, start uint64) error {
 	if newest.Start >= start {
 		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, newest.Start, replication.WayOut)
@@ -148,7 +152,8 @@ func checkOrigin(dir string, newest session.Origin, start uint64) error {
 	return nil
 }
 
-// countStart makes the start durable. By now everything has been looked at that the directory can be refused for.
+// countStart makes the start durable. By now, everything for which the directory can be refused has
+// been checked.
 func (e *Engine) countStart() error {
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
@@ -169,7 +174,8 @@ func (e *Engine) sameFounding(id replication.Identity) error {
 	return nil
 }
 
-// otherMembers names the members of the directory as far as it has met them: the digest does not tell them.
+// otherMembers returns the error for a directory with other members. It names those that the
+// directory has met, because the digest does not.
 func (e *Engine) otherMembers(id replication.Identity) error {
 	wanted, met := "none", ""
 	if !e.cfg.Alone {
@@ -182,13 +188,13 @@ func (e *Engine) otherMembers(id replication.Identity) error {
 		e.cfg.Dir, wanted, met)
 }
 
-// listed is how ids stand in a text: 1, 2, 3.
+// listed formats ids for a text: 1, 2, 3.
 func listed(ids []MemberID) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
-// checkLog compares the image with the log, both seen through a view of the directory that changes nothing. logged says that there
-// was a log.
+// checkLog compares the image with the log, through a view of the directory that changes nothing.
+// founded means that there is an identity file. logged means that the directory had a log.
 func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	view := e.disk.View()
 	var x extent
@@ -205,15 +211,16 @@ func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	return x.check(e.cfg.Dir, founded, logged)
 }
 
-// extent is how far the image and the log of a shard reach.
+// extent says how far the image and the log of a shard reach.
 type extent struct {
-	applied uint64 // the newest entry in the image; zero if there is none
+	applied uint64 // the newest entry in the image; zero if it has none
 	log     replication.Log
 }
 
-// check returns why image and log do not fit together. A log that is missing or ends before the image would make Raft skip entries as
-// applied that this replica never saw; and a member whose log is gone would vote against what it has acknowledged. founded says that
-// there is an identity file, logged that there was a log.
+// check returns why image and log do not fit together, or nil. If the log is missing or ends before
+// the image, Raft would treat entries as applied that this replica never saw. And a member without
+// its log would vote against what it has acknowledged. founded means that there is an identity
+// file. logged means that the directory had a log.
 func (x extent) check(dir string, founded, logged bool) error {
 	switch {
 	case (x.applied > 0 || x.log.Exists) && !founded:
@@ -232,7 +239,7 @@ func errNoIdentity(dir string) error {
 	return fmt.Errorf("%s holds data but its identity file is missing; %s", dir, replication.WayOut)
 }
 
-// imagesName is the folder of the images.
+// imagesName is the name of the directory that has the images.
 const imagesName = "image"
 
 func (e *Engine) imageDir(id ShardID) string { return imageDir(e.cfg.Dir, id) }
@@ -249,8 +256,8 @@ func (e *Engine) hostConfig() replication.Config {
 	}
 }
 
-// loadShards reads the images of all shards into memory, one by one: that is how long a start with them takes at worst, and
-// what it takes in memory at most.
+// loadShards reads the images of all shards into memory. It reads them one by one, which bounds the
+// memory that loading takes.
 func (e *Engine) loadShards() error {
 	for i := range e.cfg.Shards {
 		if err := e.loadShard(ShardID(i + 1)); err != nil {
@@ -272,7 +279,8 @@ func (e *Engine) loadShard(id ShardID) error {
 	return r.Load(image)
 }
 
-// newReplica adds a shard's machine and all that belongs to it but the image. The first one makes the keeper too.
+// newReplica adds a shard: its replica, without the image, and its outbox. The first call also
+// makes the keeper.
 func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, origin session.Origin) *replica.Replica {
 	rules := command.Rules{Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), TreeMax: e.cfg.MaxTreeSize}
 	out := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
@@ -288,7 +296,8 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	return r
 }
 
-// runID names this run of a node: two that were started on copies of one directory have everything else in common.
+// runID returns a random name for this run of a node. Two nodes that were started on copies of one
+// directory differ only in this.
 func runID() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails
@@ -311,7 +320,7 @@ func (e *Engine) join() error {
 		Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
 	})
-	e.listener = nil // the transport's now
+	e.listener = nil // the transport has it now
 	cfg := e.hostConfig()
 	cfg.Transport = e.transport
 	host, err := replication.Open(cfg)
@@ -327,7 +336,7 @@ func (e *Engine) join() error {
 	return nil
 }
 
-// logStart logs that the node has started, and what was founded by that.
+// logStart logs that the node has started. At the first start it also logs what was founded.
 func (e *Engine) logStart() {
 	e.identity.Lock()
 	id := e.identity.now
@@ -339,8 +348,9 @@ func (e *Engine) logStart() {
 	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "took", time.Since(e.started))
 }
 
-// replay waits until what the logs know to be committed is applied: at most what a log may hold behind its newest snapshot, see
-// snapshotEntries in package replication. It ends early if the node fails at it.
+// replay waits until this node has applied what its logs know to be committed. That is at most what
+// a log may hold after its newest snapshot; see snapshotEntries in package replication. It ends
+// early if the node fails.
 func (e *Engine) replay() {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
@@ -355,9 +365,11 @@ func (e *Engine) replay() {
 	}
 }
 
-// whenReady does what is due once this member's Register is applied, and with it all that its log held before this start.
-// The start read all of that since the newest snapshot: a new one spares the next start the same. And it is recorded that
-// the directory has a Raft log, so that one that is missing later is not taken for one that was not begun yet.
+// whenReady runs until this member's Register is applied, and with it everything that the log held
+// before this start. This start had to read all entries since the newest snapshot. So whenReady
+// asks for a new snapshot, which spares the next start the same. It also records in the identity
+// file that the directory has a Raft log. If the log is missing later, it cannot be mistaken for a
+// log that was never begun.
 func (e *Engine) whenReady() {
 	for _, r := range e.shards {
 		select {
@@ -385,9 +397,9 @@ func (e *Engine) accept(peer transport.Identity) error {
 	return e.compareHistory(peer)
 }
 
-// recognise knows a member by the random id of its directory: one that comes back with another has lost its log, and its
-// vote could undo what it acknowledged. The table knows the id from the member's Register; before that, the first handshake
-// decides, and is remembered.
+// recognise compares the random id of a peer's directory. A member that returns with another id has
+// lost its log, and its vote could undo what it has acknowledged. The table knows the id from the
+// member's Register. Before that, the first handshake decides, and is remembered.
 func (e *Engine) recognise(peer transport.Identity) error {
 	m := MemberID(peer.Member)
 	o, registered := e.home().Origin(session.MemberID(m))
@@ -409,9 +421,10 @@ func (e *Engine) recognise(peer transport.Identity) error {
 	return nil
 }
 
-// compareHistory refuses a peer that knows an entry to be committed in whose place this node has another. One of the members
-// was put back to an earlier state and let the others elect without that entry. Nobody can tell which one by now; the peer
-// is the one that cannot go on, for this node's log is what the newer leader has.
+// compareHistory refuses a peer that knows an entry to be committed where this node has another
+// entry. Some member was restored to an earlier state and let the others elect a leader without the
+// entry. No one can tell now which member it was. The peer must stop, because the newer leader has
+// this node's log.
 func (e *Engine) compareHistory(peer transport.Identity) error {
 	host := e.host.Load()
 	if host == nil {
@@ -427,7 +440,7 @@ func (e *Engine) compareHistory(peer transport.Identity) error {
 	return nil
 }
 
-// held is what this node says of a shard's log, counted from 0.
+// held returns what this node tells peers about a shard's log. Here shards count from 0.
 func (e *Engine) held(shard int) transport.Held {
 	if host := e.host.Load(); host != nil {
 		return transport.Held(host.Held(ShardID(shard + 1)))
@@ -443,15 +456,15 @@ func (e *Engine) rememberLocked(m MemberID, directory [16]byte) error {
 	}
 	next.Peers[m] = directory
 	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
-		e.fail(fmt.Errorf("remembering the directory of member %d: %w", m, err)) // which cuts the connection: the peer hears no verdict
+		e.fail(fmt.Errorf("remembering the directory of member %d: %w", m, err)) // cuts the connection, so the peer gets no verdict
 		return err
 	}
 	e.identity.now = next
 	return nil
 }
 
-// refused is told that a peer will not talk to this node. What is said of its directory is final; another founding
-// digest or tick may be the peer's mistake, and is Ready's to report.
+// refused handles the refusal of this node by a peer. A refusal of its directory is final. Another
+// founding digest or tick may be the peer's mistake, so Ready reports that.
 func (e *Engine) refused(peer uint64, reason error) {
 	if no := (*transport.Refusal)(nil); errors.As(reason, &no) && no.Final() {
 		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))

@@ -2,15 +2,15 @@ package engine
 
 import "github.com/vivarium-go/vivarium/engine/keeper"
 
-// What package embed needs of the rooms below has its name here too.
+// Types of the rooms below that package embed uses.
 type (
 	// A Claim is the ephemeral znodes with which a session stands in queues.
 	Claim = keeper.Claim
 	// A Tenure is one period for which a claim is held.
 	Tenure = keeper.Tenure
-	// With says what a transaction has to do with claims.
+	// With says how a transaction depends on claims.
 	With = keeper.With
-	// A Pending is a transaction on its way.
+	// A Pending is a transaction in flight.
 	Pending = keeper.Pending
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch

@@ -8,9 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
-// A waitError says what a caller waited for in vain.
+// A waitError says what was missing when a wait ended without success.
 type waitError struct {
-	cause    error    // the error of the caller's ctx, or that there was no quorum in time
+	cause    error    // the error of the caller's ctx, or the lack of a quorum in time
 	lacks    []string // what was missing, in words
 	refusals []error  // refusals between members, as errors.Is finds them
 }
@@ -21,7 +21,7 @@ func (e *waitError) Error() string {
 
 func (e *waitError) Unwrap() []error { return append([]error{e.cause}, e.refusals...) }
 
-// notReady adds to cause what the node lacks at this moment, if anything.
+// notReady adds to cause what the node lacks now, if anything.
 func (e *Engine) notReady(cause error) error {
 	lacks, refusals := e.lacks()
 	if len(lacks) == 0 {
