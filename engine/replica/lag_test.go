@@ -40,7 +40,7 @@ func TestLag(t *testing.T) {
 
 	// Every replica is a step and a half late, and none stands still. Each leader steps aside, and
 	// gets the leadership back.
-	yields, last := 0, time.Duration(0)
+	transfers, last := 0, time.Duration(0)
 	for passed := time.Duration(0); passed < 10*time.Minute; passed += 500 * time.Millisecond {
 		now = now.Add(500 * time.Millisecond)
 		committed++
@@ -48,28 +48,28 @@ func TestLag(t *testing.T) {
 			applied = committed - 2
 		}
 		if l.behind(now) {
-			yields, last = yields+1, passed
+			transfers, last = transfers+1, passed
 		}
 	}
-	if yields == 0 || yields > 20 {
-		t.Errorf("the leadership was given up %d times in ten minutes, the last time after %v", yields, last)
+	if transfers == 0 || transfers > 20 {
+		t.Errorf("the leadership was given up %d times in ten minutes, the last time after %v", transfers, last)
 	}
 
 	// The replica stands still.
 	committed = applied + 10
 	seldom := time.Duration(0)
-	yields = 0
+	transfers = 0
 	for ago := time.Duration(0); ago < time.Hour; ago += time.Second {
 		now = now.Add(time.Second)
 		if seldom += time.Second; l.behind(now) {
-			yields, seldom = yields+1, 0
+			transfers, seldom = transfers+1, 0
 		}
 		if seldom > 2*lagPatienceMax {
 			t.Fatal("the leader no longer tries to step aside")
 		}
 	}
-	if yields > 70 { // once a minute, and a few times on the way there
-		t.Errorf("the leadership was given up %d times in an hour by a replica that stood still", yields)
+	if transfers > 70 { // once a minute, and a few times on the way there
+		t.Errorf("the leadership was given up %d times in an hour by a replica that stood still", transfers)
 	}
 }
 

@@ -100,14 +100,14 @@ func (l *imageLoader) addZnode(path string, value []byte) error {
 }
 
 func (l *imageLoader) addSession(key, value []byte) error {
-	r, err := command.DecodeSession(value)
-	if err == nil && !bytes.Equal(key, command.IDKey(uint64(r.ID))) {
+	rec, err := command.DecodeSession(value)
+	if err == nil && !bytes.Equal(key, command.IDKey(uint64(rec.ID))) {
 		err = command.ErrMalformed
 	}
 	if err != nil {
 		return fmt.Errorf("session %x: %w", key, err)
 	}
-	return l.table.LoadRecord(r)
+	return l.table.LoadRecord(rec)
 }
 
 func (l *imageLoader) addOrigin(key, value []byte) error {

@@ -92,11 +92,11 @@ func (e *proposedEnds) isDue(ids []tree.SessionID, now time.Time) bool {
 // the first of them.
 func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID, log *slog.Logger) *Purger {
 	p := &Purger{home: shards[0], raft: raft, member: member, log: log, shards: make(map[replication.ShardID]*shardPurger)}
-	for _, m := range shards {
-		m.purger = p
+	for _, r := range shards {
+		r.purger = p
 	}
-	for _, m := range shards[1:] {
-		p.shards[m.Shard] = &shardPurger{Purger: p, replica: m, wake: make(chan struct{}, 1)}
+	for _, r := range shards[1:] {
+		p.shards[r.Shard] = &shardPurger{Purger: p, replica: r, wake: make(chan struct{}, 1)}
 	}
 	return p
 }
@@ -105,9 +105,9 @@ func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID,
 // the home shard.
 func (p *Purger) Loop(stop, done <-chan struct{}) {
 	var all sync.WaitGroup
-	for _, e := range p.shards {
+	for _, s := range p.shards {
 		all.Go(func() {
-			lookLoop(stop, done, e.wake, func(now time.Time) time.Duration { return p.Look(e.replica.Shard, now) })
+			lookLoop(stop, done, s.wake, func(now time.Time) time.Duration { return p.Look(s.replica.Shard, now) })
 		})
 	}
 	all.Wait()
@@ -115,8 +115,8 @@ func (p *Purger) Loop(stop, done <-chan struct{}) {
 
 // Signal makes the loops of all shards look again.
 func (p *Purger) Signal() {
-	for _, e := range p.shards {
-		e.signal()
+	for _, s := range p.shards {
+		s.signal()
 	}
 }
 
@@ -137,28 +137,31 @@ func (p *Purger) Look(at replication.ShardID, now time.Time) time.Duration {
 // look is Purger.Look for this shard.
 func (s *shardPurger) look(now time.Time) time.Duration {
 	waiting := s.waiting()
-	purged := s.takePurged(waiting)
+	purged := s.knownPurged(waiting)
 	if len(waiting) == 0 {
 		return time.Hour // the end of a session or a leader change wakes the loop
 	}
-	var gone, asked []tree.SessionID
-	for _, r := range waiting {
-		if purged[r.ID] {
-			gone = append(gone, r.ID)
+	var toReport []tree.SessionID
+	for _, rec := range waiting {
+		if purged[rec.ID] {
+			toReport = append(toReport, rec.ID)
 		}
 	}
-	if s.report.isDue(gone, now) {
-		s.report = proposedEnds{first: gone[0], proposed: s.propose(command.HomeShard, command.EncodePurged(uint32(s.replica.Shard), gone[:min(len(gone), PurgeBatch)]), now)}
+	if s.report.isDue(toReport, now) {
+		cmd := command.EncodePurged(uint32(s.replica.Shard), toReport[:min(len(toReport), PurgeBatch)])
+		s.report = proposedEnds{first: toReport[0], proposed: s.propose(command.HomeShard, cmd, now)}
 	}
-	var untold []command.Ending
-	for _, r := range s.replica.notEnding(waiting) {
-		if !purged[r.ID] {
-			untold = append(untold, command.Ending{Session: r.ID, Former: r.Former, Zxid: r.Ended, Lost: r.Lost})
-			asked = append(asked, r.ID)
+	var toPurge []tree.SessionID
+	var endings []command.Ending
+	for _, rec := range s.replica.notEnding(waiting) {
+		if !purged[rec.ID] {
+			toPurge = append(toPurge, rec.ID)
+			endings = append(endings, command.Ending{Session: rec.ID, Former: rec.Former, Zxid: rec.Ended, Lost: rec.Lost})
 		}
 	}
-	if s.purge.isDue(asked, now) {
-		s.purge = proposedEnds{first: asked[0], proposed: s.propose(s.replica.Shard, command.EncodePurge(now.UnixMilli(), untold[:min(len(untold), PurgeBatch)]), now)}
+	if s.purge.isDue(toPurge, now) {
+		cmd := command.EncodePurge(now.UnixMilli(), endings[:min(len(endings), PurgeBatch)])
+		s.purge = proposedEnds{first: toPurge[0], proposed: s.propose(s.replica.Shard, cmd, now)}
 	}
 	return PollInterval
 }
@@ -179,21 +182,21 @@ func (s *shardPurger) waiting() []session.Record {
 	return s.window
 }
 
-// takePurged returns which of the waiting sessions this node knows to be purged. If no others are
+// knownPurged returns which of the waiting sessions this node knows to be purged. If no others are
 // waiting, it forgets the sessions that are not among them.
-func (s *shardPurger) takePurged(waiting []session.Record) map[tree.SessionID]bool {
+func (s *shardPurger) knownPurged(waiting []session.Record) map[tree.SessionID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := make(map[tree.SessionID]bool)
-	for _, r := range waiting {
-		if s.mu.purged[r.ID] {
-			left[r.ID] = true
+	known := make(map[tree.SessionID]bool)
+	for _, rec := range waiting {
+		if s.mu.purged[rec.ID] {
+			known[rec.ID] = true
 		}
 	}
 	if !s.more {
-		s.mu.purged = maps.Clone(left)
+		s.mu.purged = maps.Clone(known)
 	}
-	return left
+	return known
 }
 
 // propose proposes a command that belongs to no stream.
@@ -208,14 +211,14 @@ func (p *Purger) propose(id replication.ShardID, cmd []byte, now time.Time) prop
 
 // notePurged records that a shard has nothing left of a session that has ended at home.
 func (p *Purger) notePurged(at replication.ShardID, id tree.SessionID) {
-	e := p.shards[at]
-	e.mu.Lock()
-	if e.mu.purged == nil {
-		e.mu.purged = make(map[tree.SessionID]bool)
+	s := p.shards[at]
+	s.mu.Lock()
+	if s.mu.purged == nil {
+		s.mu.purged = make(map[tree.SessionID]bool)
 	}
-	e.mu.purged[id] = true
-	e.mu.Unlock()
-	e.signal()
+	s.mu.purged[id] = true
+	s.mu.Unlock()
+	s.signal()
 }
 
 // unpurged returns the records of ended sessions that another shard has not been purged of.

@@ -40,8 +40,8 @@ func newRig(t testing.TB) *rig {
 	r := &rig{log: &enginetest.Log{}, disk: d}
 	silent := slog.New(slog.DiscardHandler)
 	n := quietNode{d}
-	pipe := outbox.New(command.HomeShard, r.log, enginetest.NewClock().Clock(), enginetest.Origin(), command.Rules{}, n)
-	r.Replica = New(Options{Shard: command.HomeShard, Node: n, Raft: r.log, Outbox: pipe, Schemes: tree.BuiltinSchemes(), Member: enginetest.Member,
+	box := outbox.New(command.HomeShard, r.log, enginetest.NewClock().Clock(), enginetest.Origin(), command.Rules{}, n)
+	r.Replica = New(Options{Shard: command.HomeShard, Node: n, Raft: r.log, Outbox: box, Schemes: tree.BuiltinSchemes(), Member: enginetest.Member,
 		TimeoutMin: 10 * time.Second, ReapEvery: time.Minute, Log: silent})
 	NewPurger([]*Replica{r.Replica}, r.log, enginetest.Member, silent)
 	if err := r.Load(image); err != nil {

@@ -17,10 +17,10 @@ func TestCloseBesideReads(t *testing.T) {
 	for range 3000 {
 		r.lastFigures.Store(nil)
 		r.tree.Store(full)
-		var over atomic.Bool
+		var ended atomic.Bool
 		var both sync.WaitGroup
 		both.Go(func() { // in the order in which a node ends
-			over.Store(true)
+			ended.Store(true)
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
@@ -30,7 +30,7 @@ func TestCloseBesideReads(t *testing.T) {
 				t.Fatalf("figures of the empty tree: %+v", got)
 			}
 			_, there := r.Tree().Exists("/zookeeper/config")
-			if over.Load() {
+			if ended.Load() {
 				break
 			}
 			if !there {
