@@ -53,13 +53,25 @@ var keptStates = [...]struct {
 	keptIdle:     {"idle", []keptState{keptHeld, keptFree}},
 }
 
-// changeLocked changes the state.
+// changeLocked changes the state. A change that keptStates does not list is a defect. It must not
+// take the process down, which belongs to the service. So the Mutex gives up what it has: the Hold
+// ends, and the next caller enters.
 func (k *kept) changeLocked(to keptState) {
 	if from := keptStates[k.mu.state]; !slices.Contains(from.next, to) {
-		panic(fmt.Sprintf("a kept lock that is %s cannot become %s", from.name, keptStates[to].name))
+		onDefect(fmt.Sprintf("a kept lock that is %s cannot become %s", from.name, keptStates[to].name))
+		if c := k.mu.contender; c != nil {
+			go giveUp(c) // which may wait
+		}
+		k.mu.contender, k.mu.hold, k.mu.demand = nil, nil, demandNone
+		if to == keptIdle {
+			to = keptFree
+		}
 	}
 	k.mu.state = to
 }
+
+// onDefect is told of impossible changes. The tests make it panic.
+var onDefect = func(what string) {}
 
 // A demand says when a kept lock is given up.
 type demand uint8
@@ -169,8 +181,8 @@ func (k *kept) grantLocked(ctx context.Context) *Hold {
 
 // forgetLocked forgets the contender and returns it.
 func (k *kept) forgetLocked() *queue.Contender {
-	k.changeLocked(keptFree)
 	c := k.mu.contender
+	k.changeLocked(keptFree)
 	k.mu.contender, k.mu.hold, k.mu.demand = nil, nil, demandNone
 	return c
 }
