@@ -103,13 +103,25 @@ var linkChanges = [...][]linkState{
 }
 
 // changeLocked changes the state. w is the connection of linkConnected, and nil for all other
-// states.
+// states. A change that linkChanges does not list is a defect. It must not take the process down,
+// which belongs to the service. So the link gives up its connection, and dials again if it is open.
 func (l *link) changeLocked(to linkState, w *wire) {
 	if !slices.Contains(linkChanges[l.mu.state], to) || (to == linkConnected) != (w != nil) {
-		panic(fmt.Sprintf("transport: link changes from state %d to %d", l.mu.state, to))
+		onDefect(fmt.Sprintf("link changes from state %d to %d", l.mu.state, to))
+		for _, w := range []*wire{l.mu.wire, w} {
+			if w != nil {
+				l.t.release(w.conn)
+			}
+		}
+		if to, w = linkIdle, nil; l.mu.state == linkClosed {
+			to = linkClosed
+		}
 	}
 	l.mu.state, l.mu.wire = to, w
 }
+
+// onDefect is told of impossible changes. The tests make it panic.
+var onDefect = func(what string) {}
 
 // A wire is one connection of a link.
 type wire struct {

@@ -512,3 +512,42 @@ func BenchmarkSend(b *testing.B) {
 		})
 	}
 }
+
+func init() { onDefect = func(what string) { panic(what) } }
+
+// An impossible change of a link's state is a defect, but does not panic in the service's process.
+// The link gives up its connection and dials again.
+func TestImpossibleChangeEndsTheConnection(t *testing.T) {
+	defects := 0
+	usual := onDefect
+	onDefect = func(string) { defects++ }
+	t.Cleanup(func() { onDefect = usual })
+	mesh := transporttest.NewMesh()
+	a, b := onMesh(t, mesh, identity(1)), onMesh(t, mesh, identity(2))
+	l := a.connected(t, 2).(*link)
+	l.mu.Lock()
+	was := l.mu.wire
+	l.changeLocked(linkDialling, nil)
+	state, now := l.mu.state, l.mu.wire
+	l.mu.Unlock()
+	if defects != 1 || state != linkIdle || now != nil {
+		t.Errorf("%d defects, state %d, wire %v", defects, state, now)
+	}
+	if _, err := was.conn.Write([]byte{0}); err == nil {
+		t.Error("the former connection is open")
+	}
+	until(t, "another connection", func() bool {
+		w, _, _ := l.look(time.Now())
+		return w != nil && w != was
+	})
+	l.SendMessageBatch(beat(1, 2, 7))
+	if got := get(t, b.batches, "batch").Requests[0]; got.Commit != 7 {
+		t.Errorf("got %v", got)
+	}
+	l.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changeLocked(linkConnected, was); l.mu.state != linkClosed || l.mu.wire != nil || defects != 2 {
+		t.Errorf("after Close: state %d, wire %v, %d defects", l.mu.state, l.mu.wire, defects)
+	}
+}
