@@ -16,32 +16,76 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A Claim is the ephemeral znodes that one transaction creates for somebody to stand in queues with: created, perhaps held for
-// a while, and certainly deleted again. The node takes charge of them from the moment the transaction is submitted, so that a
-// caller who loses patience while the outcome is unknown leaves nothing behind.
+// A Claim is the ephemeral znodes that one transaction creates so that a session can stand in
+// queues. The session may hold the claim for a while. In the end the znodes are always deleted. The
+// keeper takes care of that from the moment the transaction is submitted, so a caller who loses
+// patience while the outcome is unknown leaves nothing behind.
+//
+//	              applied               Hold
+//	submitted ──────────────▶ standing ◀──────▶ held      Tenure.End
+//	    │                      │    ▲             │
+//	    │            With.leave│    │Undo         │
+//	    │                      ▼    │             │
+//	    │                     leaving             │
+//	    ▼                        ▼                ▼
+//	  over: released, refused, deleted or lost, from each of these states
+//
+// Invariants, under the keeper's mu:
+//  1. tenure is set exactly while the claim is held, and err exactly once it is over;
+//  2. the session's claims are those that are standing, held or leaving, under each of their paths;
+//  3. a claim that is over never leaves that state. If its transaction is applied only then, its
+//     znodes are deleted.
 type Claim struct {
 	// Immutable.
 	session *Session
-	outbox  *outbox.Outbox // of its shard
-	waiter  *outbox.Call
+	outbox  *outbox.Outbox // of the claim's shard
+	call    *outbox.Call
 	asked   []tree.Op // the creates of ephemerals, without their data
-	heir    bool      // it takes the place of what was lost: until it is held it is lost itself
+	heir    bool      // it takes the place of something lost, and is lost itself until it is held
 
-	// The outcome; read after the waiter is done.
+	// The outcome. Read it after the call is done.
 	results []tree.Result
 
 	// Guarded by the keeper's mu.
-	created  bool
+	state    claimState
 	paths    []string // of the znodes, once they are created
 	czxid    tree.Zxid
-	held     bool // now or before
-	again    bool // it may be held more than once
-	tenure   *Tenure
-	leaving  bool // a transaction of its owner's is on its way that deletes it
-	over     bool
-	err      error
+	wasHeld  bool    // it is held, or was
+	again    bool    // the newest Hold allowed others after it
+	tenure   *Tenure // the current one
+	err      error   // why the claim is over
 	done     chan struct{}
 	releases []*outbox.Call // the deletions on their way
+}
+
+// A claimState is where a claim is in its life.
+type claimState uint8
+
+// The states of a claim.
+const (
+	claimSubmitted claimState = iota // its transaction has no outcome here yet
+	claimStanding                    // its znodes stand in their queues
+	claimHeld                        // a tenure lasts
+	claimLeaving                     // a transaction of its owner that deletes its znodes is on its way
+	claimOver                        // ended on this node; its znodes may still exist
+)
+
+// claimSteps has for each state the states that may follow.
+var claimSteps = [...][]claimState{
+	claimSubmitted: {claimStanding, claimOver},
+	claimStanding:  {claimHeld, claimLeaving, claimOver},
+	claimHeld:      {claimStanding, claimOver},
+	claimLeaving:   {claimStanding, claimOver},
+	claimOver:      nil,
+}
+
+// goToLocked moves the claim to its next state. A step that Claim does not draw is a defect of this
+// package.
+func (c *Claim) goToLocked(next claimState) {
+	if !slices.Contains(claimSteps[c.state], next) {
+		panic(fmt.Sprintf("keeper: claim in state %d goes to %d", c.state, next))
+	}
+	c.state = next
 }
 
 // ephemerals returns the creates among ops that a claim stands for.
@@ -57,40 +101,39 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 // Claim submits a transaction that creates ephemerals. ctx bounds admission only.
 func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	at, err := s.keeper.node.Route(ops)
-	c := &Claim{session: s, outbox: s.keeper.outboxes[at-1], asked: ephemerals(ops), done: make(chan struct{}), waiter: s.newTxn(ops, with)}
-	c.waiter.OnOutcome = c.applied
+	c := &Claim{session: s, outbox: s.keeper.outboxes[at-1], asked: ephemerals(ops), done: make(chan struct{}), call: s.newTxn(ops, with)}
+	c.call.OnOutcome = c.applied
 	if with != nil && with.Inherits {
 		c.heir = true
 		k := s.keeper
 		k.mu.Lock()
 		if s.end == nil { // or nobody would forget it again
-			k.losingLocked(s, c.waiter)
+			k.noteLossLocked(s, c.call)
 		}
 		k.mu.Unlock()
 	}
-	s.send(c.outbox, c.waiter, s.admissible(ctx, c.waiter, ops, err))
+	s.send(c.outbox, c.call, s.admissible(ctx, c.call, ops, err))
 	return c
 }
 
 // lingersLocked reports whether what there is of the claim lingers when it ends. The owner of what was lost may have something on its way
 // elsewhere, and nobody can say before it has had its turn that this has arrived.
-func (c *Claim) lingersLocked() bool { return c.heir && !c.held }
+func (c *Claim) lingersLocked() bool { return c.heir && !c.wasHeld }
 
 // applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
 // applied.
-func (c *Claim) applied(w *outbox.Call) {
+func (c *Claim) applied(call *outbox.Call) {
 	k := c.session.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w.Err != nil {
-		c.finishLocked(Single(w.Err))
-		if w.Err == outbox.ErrUnknownOutcome && c.session.end == nil {
+	if call.Err != nil {
+		c.finishLocked(Single(call.Err))
+		if call.Err == outbox.ErrUnknownOutcome && c.session.end == nil {
 			k.mu.unknown = append(k.mu.unknown, c)
 		}
 		return
 	}
-	c.results = w.Results
-	c.created = true
+	c.results = call.Results
 	for _, r := range c.results {
 		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.session.id {
 			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
@@ -99,9 +142,10 @@ func (c *Claim) applied(w *outbox.Call) {
 	switch {
 	case c.session.end != nil:
 		c.finishLocked(c.session.end)
-	case c.over: // released before the outcome was known
+	case c.state == claimOver: // released before the outcome was known
 		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.outbox.QueueEnd)
 	default:
+		c.goToLocked(claimStanding)
 		if c.session.claims == nil {
 			c.session.claims = make(map[string]*Claim)
 		}
@@ -115,20 +159,20 @@ func (c *Claim) applied(w *outbox.Call) {
 // which leaves the outcome unknown.
 func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	select {
-	case <-c.waiter.Done:
-		return c.results, c.waiter.Err
+	case <-c.call.Done:
+		return c.results, c.call.Err
 	default:
 	}
 	var expired <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
 		timers := &c.session.keeper.timers
-		t := timers.Get(c.session.keeper.o.RequestTimeout)
+		t := timers.Get(c.session.keeper.options.RequestTimeout)
 		defer timers.Put(t)
 		expired = t.C
 	}
 	select {
-	case <-c.waiter.Done:
-		return c.results, c.waiter.Err
+	case <-c.call.Done:
+		return c.results, c.call.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-expired:
@@ -145,16 +189,17 @@ func (c *Claim) Hold(again bool) (*Tenure, error) {
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
-	case c.over:
+	case c.state == claimOver:
 		return nil, c.err
-	case !c.created:
+	case c.state == claimSubmitted:
 		return nil, outbox.ErrUnknownOutcome
 	case c.session.remote != nil || c.session.life.State() != session.Connected:
 		return nil, ErrSuspended
-	case c.tenure != nil || c.leaving || c.held && !(again && c.again):
+	case c.state != claimStanding || c.wasHeld && !(again && c.again):
 		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
 	}
-	c.held, c.again = true, again
+	c.goToLocked(claimHeld)
+	c.wasHeld, c.again = true, again
 	c.tenure = &Tenure{claim: c}
 	return c.tenure, nil
 }
@@ -197,12 +242,12 @@ func (c *Claim) Err() error {
 func (c *Claim) Release() error {
 	k := c.session.keeper
 	k.CheckDeadlines() // what was lost before was not given up
-	if c.outbox.Cancel(c.waiter, ErrReleased) {
+	if c.outbox.Cancel(c.call, ErrReleased) {
 		return nil
 	}
 	k.mu.Lock()
 	c.endLocked(ErrReleased, false, c.outbox.QueueRelease)
-	deletions, held := c.releases, c.held
+	deletions, held := c.releases, c.wasHeld
 	k.mu.Unlock()
 	if len(deletions) == 0 {
 		return nil
@@ -211,10 +256,10 @@ func (c *Claim) Release() error {
 	if !held {
 		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.o.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.options.RequestTimeout)
 	defer cancel()
-	for _, w := range deletions {
-		if err := c.outbox.Wait(ctx, w, 0); err != nil {
+	for _, call := range deletions {
+		if err := c.outbox.Wait(ctx, call, 0); err != nil {
 			return err
 		}
 	}
@@ -234,15 +279,15 @@ func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
-	case c.err != nil:
+	case c.state == claimOver:
 		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
-	case !c.created || c.leaving:
+	case c.state == claimSubmitted || c.state == claimLeaving:
 		return nil, fmt.Errorf("%w: a claim is given up once, when its znodes are there", tree.ErrNotHeld)
 	}
 	if c.tenure != nil {
 		c.tenure.endLocked(ErrReleased)
 	}
-	c.leaving = true
+	c.goToLocked(claimLeaving)
 	ops := make([]tree.Op, len(c.paths))
 	for i, path := range c.paths {
 		ops[i] = tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion, Czxid: c.czxid}
@@ -255,8 +300,10 @@ func (c *Claim) stay() {
 	k := c.session.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c.leaving = false
-	if c.over && c.created && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
+	if c.state == claimLeaving {
+		c.goToLocked(claimStanding)
+	}
+	if c.state == claimOver && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
 		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.outbox.QueueEnd)
 		c.outbox.Signal()
 	}
@@ -264,15 +311,15 @@ func (c *Claim) stay() {
 
 // goneLocked is told that one of the claim's znodes is gone, or is about to be.
 func (c *Claim) goneLocked(path string) {
-	why := ErrDeleted
-	if c.leaving {
-		why = ErrReleased
-	}
-	if c.over {
+	switch c.state {
+	case claimOver:
+		return
+	case claimLeaving:
+		c.finishLocked(ErrReleased)
 		return
 	}
-	c.finishLocked(why)
-	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); !c.leaving && len(rest) > 0 {
+	c.finishLocked(ErrDeleted)
+	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); len(rest) > 0 {
 		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.outbox.QueueEnd) // nobody holds a part of a claim
 		c.outbox.Signal()
 	}
@@ -280,11 +327,12 @@ func (c *Claim) goneLocked(path string) {
 
 // endLocked ends the claim and has its znodes deleted, or linger if it was lost: queue takes what does that.
 func (c *Claim) endLocked(why error, lost bool, queue func(*outbox.Call)) {
-	if c.over {
+	if c.state == claimOver {
 		return
 	}
+	created := c.state != claimSubmitted
 	c.finishLocked(why)
-	if c.created && c.session.end == nil {
+	if created && c.session.end == nil {
 		c.removeLocked(c.paths, c.czxid, lost || c.lingersLocked(), queue)
 	}
 }
@@ -338,21 +386,21 @@ func mayBe(op *tree.Op, path string) bool {
 func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*outbox.Call)) {
 	s := c.session
 	for _, path := range paths {
-		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
+		call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})
 		if lost {
-			s.keeper.losingLocked(s, w)
+			s.keeper.noteLossLocked(s, call)
 		}
-		c.releases = append(c.releases, w)
-		queue(w)
+		c.releases = append(c.releases, call)
+		queue(call)
 	}
 }
 
 // finishLocked ends the claim; its znodes are gone or will go with its session.
 func (c *Claim) finishLocked(why error) {
-	if c.over {
+	if c.state == claimOver {
 		return
 	}
-	c.over = true
+	c.goToLocked(claimOver)
 	c.err = why
 	for _, path := range c.paths {
 		delete(c.session.claims, path)

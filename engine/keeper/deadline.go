@@ -74,7 +74,7 @@ func (k *Keeper) leastLocked() time.Duration {
 // Proved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
 func (k *Keeper) Proved(sent, drift time.Duration) {
 	expired, ends := k.extend(sent, drift)
-	k.drop(expired)
+	k.dropCalls(expired)
 	if ends {
 		k.signalAll() // not pump: this is the apply goroutine
 	}
@@ -110,7 +110,7 @@ func (k *Keeper) CheckDeadlines() {
 	k.mu.Lock()
 	expired, ends := k.lookLocked(k.clock.Boot())
 	k.mu.Unlock()
-	k.drop(expired)
+	k.dropCalls(expired)
 	if ends {
 		k.pumpAll()
 	}
@@ -193,8 +193,8 @@ func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	s.stateChangedLocked()
 	k.Signal() // a batch that is applied brings it back: no need to wait until a beat is due
 	for _, c := range s.claims {
-		if c.held {
-			c.endLocked(ErrSuspended, c.tenure != nil, c.outbox.QueueEnd) // ahead of what the holder had still to write
+		if c.wasHeld {
+			c.endLocked(ErrSuspended, c.state == claimHeld, c.outbox.QueueEnd) // ahead of what the holder had still to write
 			s.lost++
 			ends = true
 		}

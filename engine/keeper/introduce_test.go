@@ -31,7 +31,7 @@ func TestCloseBesideAnIntroduction(t *testing.T) {
 					t.Fatalf("the call is not parked: %v", err)
 				}
 				admitted := make(chan error, 1)
-				go func() { admitted <- s.askFor(s.Context(), there, nil) }()
+				go func() { admitted <- s.introduceOnce(s.Context(), there, nil) }()
 				r.complete(t)
 				if err := <-admitted; err != nil {
 					t.Fatal(err)
@@ -49,7 +49,7 @@ func TestCloseBesideAnIntroduction(t *testing.T) {
 				if c.closeFirst && there.Introduced(s.Owner) {
 					t.Error("a session that has ended is introduced")
 				}
-				k.cancel(outbox.ErrSessionClosed, s)
+				k.cancelQueued(outbox.ErrSessionClosed, s)
 				k.pumpAll()
 
 				var got []command.RequestKind
@@ -68,7 +68,7 @@ func TestCloseBesideAnIntroduction(t *testing.T) {
 				}
 				ends := 0
 				for _, end := range closing {
-					if !end.waiter.IsDone() {
+					if !end.call.IsDone() {
 						t.Error("Close still waits")
 					}
 					if end.outbox == there {

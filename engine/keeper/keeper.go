@@ -36,7 +36,7 @@ import (
 type Keeper struct {
 	// Immutable after Start.
 	node     Node
-	o        Options
+	options  Options
 	clock    clock.Clock
 	home     *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
 	outboxes []*outbox.Outbox // of all shards
@@ -85,7 +85,7 @@ type Node interface {
 
 // New returns the keeper of a node that has no shard yet: addShard follows for each, the home shard first.
 func New(o Options) *Keeper {
-	k := &Keeper{node: o.Node, o: o, clock: o.Clock, wake: make(chan struct{}, 1), tick: RemoteTick(o.LeastTimeout)}
+	k := &Keeper{node: o.Node, options: o, clock: o.Clock, wake: make(chan struct{}, 1), tick: RemoteTick(o.LeastTimeout)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
 	k.mu.remotes.byID = make(map[tree.SessionID]*Session)
 	k.mu.suspended = make(map[*Session]struct{})
@@ -97,15 +97,15 @@ func New(o Options) *Keeper {
 }
 
 // AddOutbox adds the outbox of the next shard.
-func (k *Keeper) AddOutbox(p *outbox.Outbox) {
+func (k *Keeper) AddOutbox(o *outbox.Outbox) {
 	if k.home == nil {
-		k.home = p
+		k.home = o
 	}
-	k.outboxes = append(k.outboxes, p)
+	k.outboxes = append(k.outboxes, o)
 }
 
 // takesLocked returns why no session can be opened any more.
-func (k *Keeper) takesLocked() error {
+func (k *Keeper) closedErrLocked() error {
 	if k.mu.closed == nil && k.mu.closing {
 		return outbox.ErrClosed
 	}
@@ -113,21 +113,21 @@ func (k *Keeper) takesLocked() error {
 }
 
 // opens is told of a session that is about to be opened by a request.
-func (k *Keeper) opens(s *Session, w *outbox.Call) error {
+func (k *Keeper) noteOpening(s *Session, call *outbox.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := k.takesLocked(); err != nil {
+	if err := k.closedErrLocked(); err != nil {
 		return err
 	}
-	k.mu.opening[s] = w
+	k.mu.opening[s] = call
 	return nil
 }
 
 // opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
 // could concern the session.
-func (k *Keeper) opened(s *Session, w *outbox.Call) {
-	if w.Err == nil {
-		k.add(s, tree.SessionID(w.Zxid), w.Sent, w.Drift)
+func (k *Keeper) opened(s *Session, call *outbox.Call) {
+	if call.Err == nil {
+		k.add(s, tree.SessionID(call.Zxid), call.Sent, call.Drift)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -198,7 +198,7 @@ func (k *Keeper) abandon(s *Session) {
 // closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
 // its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
 func (k *Keeper) closeLocked(s *Session) {
-	lost := slices.ContainsFunc(k.mu.losing[s], func(w *outbox.Call) bool { return !w.IsDone() })
+	lost := slices.ContainsFunc(k.mu.losing[s], func(call *outbox.Call) bool { return !call.IsDone() })
 	for _, c := range s.claims {
 		lost = lost || c.lingersLocked()
 	}
@@ -210,49 +210,49 @@ func (k *Keeper) closeLocked(s *Session) {
 }
 
 // losingLocked notes a request of a session by which something of it is lost.
-func (k *Keeper) losingLocked(s *Session, w *outbox.Call) {
-	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), w)
+func (k *Keeper) noteLossLocked(s *Session, call *outbox.Call) {
+	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), call)
 }
 
 // queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
 // knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
 // is told if it was lost, to silence: that is an expiry.
-func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []ends) {
-	for _, p := range k.outboxes {
-		if p == k.home || s.remote == nil && s.Owner.Known(p.Shard) {
-			w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.Attached(), Lost: lost})
-			p.QueueEnd(w)
-			closing = append(closing, ends{p, w})
+func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []closeCall) {
+	for _, o := range k.outboxes {
+		if o == k.home || s.remote == nil && s.Owner.Known(o.Shard) {
+			call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestClose, Session: s.id, Attached: s.Attached(), Lost: lost})
+			o.QueueEnd(call)
+			closing = append(closing, closeCall{o, call})
 		}
 	}
 	return closing
 }
 
 // introduce has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
-func (k *Keeper) introduce(ctx context.Context, s *Session, p *outbox.Outbox, who []tree.Identity) error {
+func (k *Keeper) introduce(ctx context.Context, s *Session, o *outbox.Outbox, identities []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
 		k.mu.Unlock()
 		return s.end
 	}
-	w := k.introduceLocked(s, p, who, func(w *outbox.Call) bool { p.Queue(w); return true })
+	call := k.introduceLocked(s, o, identities, func(call *outbox.Call) bool { o.Queue(call); return true })
 	k.mu.Unlock()
-	p.Pump()
-	return p.Wait(ctx, w, outbox.Forever)
+	o.Pump()
+	return o.Wait(ctx, call, outbox.Forever)
 }
 
 // introduceLocked queues what has a shard admit a session, unless queue does not take it.
-func (k *Keeper) introduceLocked(s *Session, p *outbox.Outbox, who []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.Attached(), Identities: who})
-	if !queue(w) {
+func (k *Keeper) introduceLocked(s *Session, o *outbox.Outbox, identities []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
+	call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.Attached(), Identities: identities})
+	if !queue(call) {
 		return nil
 	}
-	maps.DeleteFunc(s.introducing, func(w *outbox.Call, _ *outbox.Outbox) bool { return w.IsDone() })
+	maps.DeleteFunc(s.introducing, func(call *outbox.Call, _ *outbox.Outbox) bool { return call.IsDone() })
 	if s.introducing == nil {
 		s.introducing = make(map[*outbox.Call]*outbox.Outbox)
 	}
-	s.introducing[w] = p
-	return w
+	s.introducing[call] = o
+	return call
 }
 
 func (k *Keeper) removeLocked(s *Session) {
@@ -270,22 +270,22 @@ func (k *Keeper) removeLocked(s *Session) {
 
 // pumpAll sends what can be sent on every shard.
 func (k *Keeper) pumpAll() {
-	for _, p := range k.outboxes {
-		p.Pump()
+	for _, o := range k.outboxes {
+		o.Pump()
 	}
 }
 
 // signalAll has every shard's loop send what can be sent.
 func (k *Keeper) signalAll() {
-	for _, p := range k.outboxes {
-		p.Signal()
+	for _, o := range k.outboxes {
+		o.Signal()
 	}
 }
 
 // cancel takes every queued request of the sessions out, on every shard, their ends excepted.
-func (k *Keeper) cancel(err error, sessions ...*Session) {
-	for _, p := range k.outboxes {
-		p.CancelQueued(err, ownersOf(sessions)...)
+func (k *Keeper) cancelQueued(err error, sessions ...*Session) {
+	for _, o := range k.outboxes {
+		o.CancelQueued(err, ownersOf(sessions)...)
 	}
 }
 
@@ -298,9 +298,9 @@ func ownersOf(sessions []*Session) []*outbox.Owner {
 }
 
 // giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
-func (k *Keeper) giveUp(sessions ...*Session) {
-	for _, p := range k.outboxes {
-		p.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
+func (k *Keeper) abandonSent(sessions ...*Session) {
+	for _, o := range k.outboxes {
+		o.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
@@ -311,7 +311,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.end = why
 	if why == outbox.ErrSessionExpired {
-		k.node.Tell(s.loss(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
+		k.node.Tell(s.expiryLevel(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
 		s.life.Expire()
@@ -324,8 +324,8 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 		c.finishLocked(why)
 	}
 	s.watches.endAll(why)
-	for w, p := range s.introducing {
-		p.Abandon(w, why) // before anybody can know of the end: see purger
+	for call, o := range s.introducing {
+		o.Abandon(call, why) // before anybody can know of the end: see purger
 	}
 	s.claims, s.introducing = nil, nil
 	delete(k.mu.losing, s)
@@ -337,12 +337,12 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 
 // drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
 // nobody may ever learn what became of them.
-func (k *Keeper) drop(expired []*Session) {
+func (k *Keeper) dropCalls(expired []*Session) {
 	if len(expired) == 0 {
 		return
 	}
-	k.cancel(outbox.ErrSessionExpired, expired...)
-	k.giveUp(expired...)
+	k.cancelQueued(outbox.ErrSessionExpired, expired...)
+	k.abandonSent(expired...)
 }
 
 // Ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
@@ -352,9 +352,9 @@ func (k *Keeper) Ended(at replication.ShardID, why error, ids ...tree.SessionID)
 	if len(gone) == 0 {
 		return
 	}
-	k.cancel(why, gone...)
+	k.cancelQueued(why, gone...)
 	k.outboxes[at-1].AbandonSent(why, ownersOf(gone)...)
-	k.giveUp(gone...)
+	k.abandonSent(gone...)
 }
 
 func (k *Keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
@@ -410,10 +410,10 @@ func (k *Keeper) CloseAll(ctx context.Context) error {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.cancel(outbox.ErrSessionClosed, open...)
+	k.cancelQueued(outbox.ErrSessionClosed, open...)
 	k.pumpAll()
-	for s, w := range opening {
-		if k.home.Wait(ctx, w, 0) == nil {
+	for s, call := range opening {
+		if k.home.Wait(ctx, call, 0) == nil {
 			open = append(open, s)
 		}
 	}
@@ -421,7 +421,7 @@ func (k *Keeper) CloseAll(ctx context.Context) error {
 		k.mu.Lock()
 		closing := s.closing // nothing if it expired meanwhile
 		k.mu.Unlock()
-		if err := closed(ctx, closing); err != nil {
+		if err := waitClosed(ctx, closing); err != nil {
 			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(open)-i, len(open), err)
 		}
 	}

@@ -59,7 +59,7 @@ func (k *naiveKeeper) look(now, drift time.Duration) {
 	}
 }
 
-func (k *naiveKeeper) moved(now, drift, sent, sentDrift time.Duration) {
+func (k *naiveKeeper) proved(now, drift, sent, sentDrift time.Duration) {
 	k.look(now, drift)
 	k.drift = sentDrift
 	for _, s := range k.sessions {
@@ -125,7 +125,7 @@ func (m *keeperModel) step() {
 		m.end()
 	case n < 16:
 		m.sendOne(m.sent + (m.now-m.sent)*time.Duration(m.rng.IntN(11))/10)
-		m.naive.moved(m.now, m.drift(), m.sent, m.sentDrift)
+		m.naive.proved(m.now, m.drift(), m.sent, m.sentDrift)
 		m.keeper.Proved(m.sent, m.sentDrift)
 	case n < 18:
 		m.hold()
@@ -154,7 +154,7 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.keeper.add(s, m.nextID, m.sent, m.sentDrift)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), created: true, paths: []string{"/c"}}
+	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), state: claimStanding, paths: []string{"/c"}}
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }
@@ -180,7 +180,7 @@ func (m *keeperModel) hold() {
 	naive := m.naive.sessions[id]
 	_, err := m.claims[id].Hold(false)
 	once := naive.held // is all that a claim is held
-	if over := m.claims[id].over; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
+	if over := m.claims[id].state == claimOver; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
 		m.t.Fatalf("hold of session %d: %v, want as it is %v", id, err, naive.life.State())
 	}
 	naive.held = naive.held || err == nil
@@ -188,13 +188,18 @@ func (m *keeperModel) hold() {
 
 func (m *keeperModel) compare() {
 	m.naive.look(m.now, m.drift())
+	for _, s := range m.sessions {
+		if err := s.verifyClaimsLocked(); err != nil {
+			m.t.Fatal(err)
+		}
+	}
 	for id, naive := range m.naive.sessions {
 		want := naive.life.State()
 		if got, _ := m.sessions[id].State(); got != want {
 			m.t.Fatalf("session %d is %v, want %v", id, got, want)
 		}
 		c := m.claims[id]
-		if held := c.held && c.Err() == nil; held != naive.held {
+		if held := c.wasHeld && c.Err() == nil; held != naive.held {
 			m.t.Fatalf("the claim of session %d is held: %v, want %v (%v)", id, held, naive.held, c.Err())
 		}
 		if want == session.Expired {

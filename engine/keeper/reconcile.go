@@ -36,37 +36,37 @@ func (k *Keeper) deleted(owner tree.SessionID, path string) {
 // whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
 // its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
 func (k *Keeper) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
-	p := k.outboxes[at-1]
-	gone, moved := k.reconcileLocked(p, old, next, table)
-	k.drop(gone)
-	k.cancel(outbox.ErrSessionMoved, moved...)
-	if p == k.home && registered {
+	o := k.outboxes[at-1]
+	gone, moved := k.reconcileLocked(o, old, next, table)
+	k.dropCalls(gone)
+	k.cancelQueued(outbox.ErrSessionMoved, moved...)
+	if o == k.home && registered {
 		k.Adopt(table)
 	}
 	k.signalAll() // not pump: this is the apply goroutine
 }
 
-func (k *Keeper) reconcileLocked(p *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
+func (k *Keeper) reconcileLocked(o *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if p == k.home {
+	if o == k.home {
 		gone = k.reconcileSessionsLocked(table)
 		over, left := k.reconcileRemotesLocked(table)
 		gone, moved = append(gone, over...), left
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.outbox == p && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
+			if stat, ok := next.Exists(path); c.outbox == o && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
 				c.goneLocked(path)
 			}
 		}
 	}
 	taken := make(map[string]bool)
 	k.mu.unknown = slices.DeleteFunc(k.mu.unknown, func(c *Claim) bool {
-		if c.outbox == p {
+		if c.outbox == o {
 			c.findLocked(old, next, taken)
 		}
-		return c.outbox == p
+		return c.outbox == o
 	})
 	return gone, moved
 }

@@ -93,22 +93,22 @@ func (k *Keeper) detachLocked(s *Session) {
 }
 
 // takes returns why no session can be attached any more.
-func (k *Keeper) takes() error {
+func (k *Keeper) closedErr() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.takesLocked()
+	return k.closedErrLocked()
 }
 
 // resumed is told that a Reattach of this node was applied, on the apply goroutine.
-func (k *Keeper) resumed(s *Session, w *outbox.Call) {
+func (k *Keeper) reattached(s *Session, call *outbox.Call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.remote.attached = w.Zxid
+	s.remote.attached = call.Zxid
 	if k.mu.closed != nil {
 		k.endLocked(s, session.Closed, k.mu.closed)
 		return
 	}
-	k.attachLocked(s, w.Sent)
+	k.attachLocked(s, call.Sent)
 }
 
 // Adopt takes charge of the remote sessions that the home shard's table has attached to this member and that the keeper does not have:
@@ -140,7 +140,7 @@ func (k *Keeper) Left(id tree.SessionID) {
 	}
 	k.mu.Unlock()
 	if s != nil && !s.remote.orphan { // or every client that comes back after a start would cost a look at all that waits
-		k.cancel(outbox.ErrSessionMoved, s)
+		k.cancelQueued(outbox.ErrSessionMoved, s)
 	}
 }
 
@@ -173,25 +173,25 @@ func (k *Keeper) stateLocked(s *Session) session.State {
 }
 
 // Open opens a session, of a remote client if remote says so, for somebody who has shown to be the identities.
-func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*Session, error) {
-	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: who}
+func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, identities []tree.Identity) (*Session, error) {
+	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: identities}
 	if _, err := rand.Read(r.Password[:]); err != nil {
 		return nil, err
 	}
-	var its *remote
+	var client *remote
 	if isRemote {
-		its = &remote{password: r.Password}
+		client = &remote{password: r.Password}
 	}
-	s := newSession(k, timeout, its, who)
+	s := newSession(k, timeout, client, identities)
 	opening := outbox.NewCall(nil, &r)
-	opening.OnOutcome = func(w *outbox.Call) { k.opened(s, w) }
-	if err := k.opens(s, opening); err != nil {
+	opening.OnOutcome = func(call *outbox.Call) { k.opened(s, call) }
+	if err := k.noteOpening(s, opening); err != nil {
 		return nil, err
 	}
 	if _, err := k.home.Submit(opening); err != nil {
 		return nil, err
 	}
-	if err := k.home.Wait(ctx, opening, k.o.RequestTimeout); err != nil {
+	if err := k.home.Wait(ctx, opening, k.options.RequestTimeout); err != nil {
 		k.abandon(s)
 		return nil, err
 	}
@@ -200,35 +200,35 @@ func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool,
 
 // Reattach attaches a remote client's session to this node, and introduces it anew to the shards that it uses. After any error but
 // ErrSessionExpired the session may be attached here with nobody to speak for it.
-func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who []tree.Identity) (*Session, error) {
-	if err := k.takes(); err != nil {
+func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, identities []tree.Identity) (*Session, error) {
+	if err := k.closedErr(); err != nil {
 		return nil, err
 	}
-	s := newSession(k, timeout, &remote{password: password}, who)
+	s := newSession(k, timeout, &remote{password: password}, identities)
 	s.id = id
 	var shards []uint32
-	w := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: who})
-	w.OnOutcome = func(w *outbox.Call) {
-		if w.Err == nil { // so it is being applied
-			k.resumed(s, w)
+	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: identities})
+	call.OnOutcome = func(call *outbox.Call) {
+		if call.Err == nil { // so it is being applied
+			k.reattached(s, call)
 			shards = k.node.ShardsOf(id)
 		}
 	}
-	if _, err := k.home.Submit(w); err != nil {
+	if _, err := k.home.Submit(call); err != nil {
 		return nil, err
 	}
-	if err := k.home.Wait(ctx, w, k.o.RequestTimeout); err != nil {
+	if err := k.home.Wait(ctx, call, k.options.RequestTimeout); err != nil {
 		return nil, err
 	}
-	return s, s.enter(ctx, shards)
+	return s, s.introduceToAll(ctx, shards)
 }
 
 // enter introduces a session to the shards that it uses, and returns the first error there was in their order.
-func (s *Session) enter(ctx context.Context, shards []uint32) error {
+func (s *Session) introduceToAll(ctx context.Context, shards []uint32) error {
 	errs := make([]error, len(shards))
 	var all sync.WaitGroup
 	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.enterOne(ctx, s.keeper.outboxes[shard-1]) })
+		all.Go(func() { errs[i] = s.introduceTo(ctx, s.keeper.outboxes[shard-1]) })
 	}
 	all.Wait()
 	if err := s.Live(); err != nil {
@@ -237,9 +237,9 @@ func (s *Session) enter(ctx context.Context, shards []uint32) error {
 	return cmp.Or(errs...)
 }
 
-func (s *Session) enterOne(ctx context.Context, p *outbox.Outbox) error {
-	err := s.keeper.introduce(ctx, s, p, s.Identities())
-	if err == nil && !p.Introduced(s.Owner) {
+func (s *Session) introduceTo(ctx context.Context, o *outbox.Outbox) error {
+	err := s.keeper.introduce(ctx, s, o, s.Identities())
+	if err == nil && !o.Introduced(s.Owner) {
 		return s.Err()
 	}
 	return err
@@ -289,33 +289,33 @@ var errInProcess = errors.New("an in-process session keeps the identities that i
 // SetIdentities replaces what a remote client has authenticated as. What was submitted for the session before the call is judged by what it was
 // before, what is submitted after it by what it is now, and so is what is read on this node once it has returned. After an error it is
 // unknown which it is: the connection should be closed.
-func (s *Session) SetIdentities(ctx context.Context, who ...tree.Identity) error {
+func (s *Session) SetIdentities(ctx context.Context, identities ...tree.Identity) error {
 	if s.remote == nil {
 		return errInProcess
 	}
 	k := s.keeper
-	w, err := k.setIdentities(s, who)
+	call, err := k.setIdentities(s, identities)
 	if err != nil {
 		return err
 	}
 	k.pumpAll()
-	return k.home.Wait(ctx, w, s.keeper.o.RequestTimeout)
+	return k.home.Wait(ctx, call, s.keeper.options.RequestTimeout)
 }
 
 // setIdentities queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
-func (k *Keeper) setIdentities(s *Session, who []tree.Identity) (*outbox.Call, error) {
+func (k *Keeper) setIdentities(s *Session, identities []tree.Identity) (*outbox.Call, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s.end != nil {
 		return nil, s.end
 	}
-	s.who.Store(&who)
-	for _, p := range k.outboxes[1:] {
-		k.introduceLocked(s, p, who, p.QueueIfUsed)
+	s.identities.Store(&identities)
+	for _, o := range k.outboxes[1:] {
+		k.introduceLocked(s, o, identities, o.QueueIfUsed)
 	}
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.Attached(), Identities: who})
-	k.home.Queue(w)
-	return w, nil
+	call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestSetIdentities, Session: s.id, Attached: s.Attached(), Identities: identities})
+	k.home.Queue(call)
+	return call, nil
 }
 
 // Remotes returns how many remote sessions are attached to this node.

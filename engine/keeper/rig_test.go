@@ -39,9 +39,9 @@ func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigOf(enginetest.NewClock().Clock(), shards)
-		for _, p := range r.keeper.outboxes {
-			go p.Loop()
-			t.Cleanup(func() { p.Close(outbox.ErrClosed) })
+		for _, o := range r.keeper.outboxes {
+			go o.Loop()
+			t.Cleanup(func() { o.Close(outbox.ErrClosed) })
 		}
 		r.lead(enginetest.Other)
 		r.complete(t)
@@ -51,8 +51,8 @@ func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
 
 func (r *keeperRig) lead(m replication.MemberID) {
 	r.log.Elect(m)
-	for _, p := range r.keeper.outboxes {
-		p.LeaderChanged()
+	for _, o := range r.keeper.outboxes {
+		o.LeaderChanged()
 	}
 	synctest.Wait()
 }

@@ -26,7 +26,7 @@ type Session struct {
 	Owner   *outbox.Owner // of its requests
 	remote  *remote       // nil for an in-process session
 
-	who atomic.Pointer[[]tree.Identity] // nil is nobody
+	identities atomic.Pointer[[]tree.Identity] // nil is nobody
 
 	// Guarded by the keeper's mu. What is not made before it is asked for most sessions never have: there may be 100,000 of them.
 	life          session.Life
@@ -38,30 +38,30 @@ type Session struct {
 	end           error                           // why it ended
 	abandoned     bool                            // its opener lost patience
 	lost          int                             // claims that it has lost since it was last Connected
-	closing       []ends                          // the requests that close it for its owner, once it does
+	closing       []closeCall                     // the requests that close it for its owner, once it does
 	introducing   map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
 	claims        map[string]*Claim
 	watches       watches
 }
 
 // ends are requests on their way that end something.
-type ends struct {
+type closeCall struct {
 	outbox *outbox.Outbox
-	waiter *outbox.Call
+	call   *outbox.Call
 }
 
 // newSession returns a session of a remote client if it is given what such a one has.
-func newSession(k *Keeper, timeout time.Duration, remote *remote, who []tree.Identity) *Session {
+func newSession(k *Keeper, timeout time.Duration, remote *remote, identities []tree.Identity) *Session {
 	s := &Session{keeper: k, timeout: timeout, remote: remote, Owner: outbox.NewOwner(len(k.outboxes), remote != nil)}
 	s.Owner.SetKnown(command.HomeShard)
-	if len(who) > 0 {
-		s.who.Store(&who)
+	if len(identities) > 0 {
+		s.identities.Store(&identities)
 	}
 	return s
 }
 
 // loss is the level at which it is logged that the session has expired. That of a remote client is its client's affair.
-func (s *Session) loss() slog.Level {
+func (s *Session) expiryLevel() slog.Level {
 	if s.remote != nil {
 		return slog.LevelDebug
 	}
@@ -70,8 +70,8 @@ func (s *Session) loss() slog.Level {
 
 // Identities are what the session has authenticated as.
 func (s *Session) Identities() []tree.Identity {
-	if who := s.who.Load(); who != nil {
-		return *who
+	if identities := s.identities.Load(); identities != nil {
+		return *identities
 	}
 	return nil
 }
@@ -174,22 +174,22 @@ func (s *Session) Close() error {
 	if closing == nil {
 		return nil // it had ended before
 	}
-	k.cancel(outbox.ErrSessionClosed, s)
+	k.cancelQueued(outbox.ErrSessionClosed, s)
 	k.pumpAll()
-	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.o.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.options.RequestTimeout)
 	defer cancel()
-	err := closed(ctx, closing)
+	err := waitClosed(ctx, closing)
 	if err != nil {
-		k.giveUp(s) // the requests before it have no outcome yet either
+		k.abandonSent(s) // the requests before it have no outcome yet either
 	}
 	return err
 }
 
 // closed waits until the requests that close a session have been applied.
-func closed(ctx context.Context, closing []ends) error {
+func waitClosed(ctx context.Context, closing []closeCall) error {
 	for _, end := range closing {
 		// An expired session has been closed by the ensemble, which was faster.
-		if err := end.outbox.Wait(ctx, end.waiter, 0); err != nil && err != outbox.ErrSessionExpired {
+		if err := end.outbox.Wait(ctx, end.call, 0); err != nil && err != outbox.ErrSessionExpired {
 			return err
 		}
 	}
@@ -215,35 +215,35 @@ func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pe
 
 func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
 	at, err := s.keeper.node.Route(ops)
-	p := Pending{session: s, outbox: s.keeper.outboxes[at-1], waiter: s.newTxn(ops, with)}
-	p.waiter.Then = then
-	s.send(p.outbox, p.waiter, s.admissible(ctx, p.waiter, ops, err))
+	p := Pending{session: s, outbox: s.keeper.outboxes[at-1], call: s.newTxn(ops, with)}
+	p.call.Then = then
+	s.send(p.outbox, p.call, s.admissible(ctx, p.call, ops, err))
 	return p
 }
 
 // send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
 // session introduced.
-func (s *Session) send(p *outbox.Outbox, w *outbox.Call, err error) {
+func (s *Session) send(o *outbox.Outbox, call *outbox.Call, err error) {
 	if err != nil {
-		p.Refuse(w, err)
+		o.Refuse(call, err)
 		return
 	}
-	if first, _ := p.Submit(w); first { // an error is w's outcome
-		who := s.Identities() // now: what it may become is behind what waits
-		go s.introduce(p, who)
+	if first, _ := o.Submit(call); first { // an error is call's outcome
+		identities := s.Identities() // now: what it may become is behind what waits
+		go s.introduce(o, identities)
 	}
 }
 
 func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
-	w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
+	call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.id, Ops: ops})
 	if with != nil {
-		w.Terms = with
+		call.Terms = with
 	}
-	return w
+	return call
 }
 
 // admissible refuses what can be refused here; err is what has been found before.
-func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op, err error) error {
+func (s *Session) admissible(ctx context.Context, call *outbox.Call, ops []tree.Op, err error) error {
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op,
 			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
 		}
 	}
-	if n, most := len(w.Encoded), s.keeper.o.RequestBytesMax; n > most {
+	if n, most := len(call.Encoded), s.keeper.options.RequestBytesMax; n > most {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
 	}
 	return s.Live()
@@ -263,12 +263,12 @@ func (s *Session) admissible(ctx context.Context, w *outbox.Call, ops []tree.Op,
 
 // introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
 // identities; it is refused if the session ends before, or there is no room for the requests that it takes.
-func (s *Session) introduce(p *outbox.Outbox, who []tree.Identity) {
+func (s *Session) introduce(o *outbox.Outbox, identities []tree.Identity) {
 	ctx := s.Context()
 	for {
-		err := s.askFor(ctx, p, who)
+		err := s.introduceOnce(ctx, o, identities)
 		switch {
-		case err == nil && p.Introduced(s.Owner):
+		case err == nil && o.Introduced(s.Owner):
 			return
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -277,29 +277,29 @@ func (s *Session) introduce(p *outbox.Outbox, who []tree.Identity) {
 		case errors.Is(err, outbox.ErrUnknownOutcome):
 			continue // it may be asked for again
 		}
-		p.NotIntroduced(s.Owner, err)
+		o.NotIntroduced(s.Owner, err)
 		return
 	}
 }
 
 // askFor has the home shard note that the session uses a shard, and then the shard admit it.
-func (s *Session) askFor(ctx context.Context, p *outbox.Outbox, who []tree.Identity) error {
+func (s *Session) introduceOnce(ctx context.Context, o *outbox.Outbox, identities []tree.Identity) error {
 	home := s.keeper.home
-	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(p.Shard)})
+	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(o.Shard)})
 	if _, err := home.Submit(noted); err != nil {
 		return err
 	}
 	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
 		return err
 	}
-	return s.keeper.introduce(ctx, s, p, who)
+	return s.keeper.introduce(ctx, s, o, identities)
 }
 
 // A Pending is a transaction on its way.
 type Pending struct {
 	session *Session
 	outbox  *outbox.Outbox
-	waiter  *outbox.Call
+	call    *outbox.Call
 }
 
 // Single is the error of a transaction of one operation without its index.
@@ -315,31 +315,31 @@ func Single(err error) error {
 }
 
 // Done is closed when the outcome is known.
-func (p Pending) Done() <-chan struct{} { return p.waiter.Done }
+func (p Pending) Done() <-chan struct{} { return p.call.Done }
 
 // Known reports whether the outcome is known.
-func (p Pending) Known() bool { return p.waiter.IsDone() }
+func (p Pending) Known() bool { return p.call.IsDone() }
 
 // Result waits for the outcome and returns it.
 func (p Pending) Result() ([]tree.Result, error) {
-	<-p.waiter.Done
-	return p.waiter.Results, p.waiter.Err
+	<-p.call.Done
+	return p.call.Results, p.call.Err
 }
 
 // Zxid waits for the outcome and returns the newest transaction of when this one was applied: itself if it succeeded. It is zero if this
 // one was never applied.
 func (p Pending) Zxid() tree.Zxid {
-	<-p.waiter.Done
-	return p.waiter.Zxid
+	<-p.call.Done
+	return p.call.Zxid
 }
 
 // Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
 // or an error that says whether the transaction can still be applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
-	if err := p.outbox.Wait(ctx, p.waiter, p.session.keeper.o.RequestTimeout); err != nil {
+	if err := p.outbox.Wait(ctx, p.call, p.session.keeper.options.RequestTimeout); err != nil {
 		return nil, err
 	}
-	return p.waiter.Results, nil
+	return p.call.Results, nil
 }
 
 // Live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends

@@ -150,7 +150,7 @@ func (k *Keeper) countSilence() {
 	k.mu.Lock()
 	gone := k.tickLocked(k.clock.Boot())
 	k.mu.Unlock()
-	k.drop(gone)
+	k.dropCalls(gone)
 	if len(gone) > 0 {
 		k.home.Pump()
 	}

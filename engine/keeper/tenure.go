@@ -77,6 +77,9 @@ func (t *Tenure) endLocked(why error) {
 	t.err = why
 	t.over.Store(true)
 	t.claim.tenure = nil
+	if t.claim.state == claimHeld {
+		t.claim.goToLocked(claimStanding)
+	}
 	if t.done != nil {
 		close(t.done)
 	}

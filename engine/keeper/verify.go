@@ -6,10 +6,15 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// Verify returns an error if the invariants of remotes do not hold. table is the home shard's, as this node has applied it.
+// Verify returns an error if the invariants of remotes or of claims do not hold. table is the home shard's, as this node has applied it.
 func (k *Keeper) Verify(table *session.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for s := range k.allLocked() {
+		if err := s.verifyClaimsLocked(); err != nil {
+			return err
+		}
+	}
 	r := &k.mu.remotes
 	listed := 0
 	for i, c := range r.classes {
@@ -35,6 +40,17 @@ func (k *Keeper) verifyLocked(c *class, place int, s *Session, table *session.Ta
 	}
 	if rec, ok := table.Get(s.id); !ok || rec.Origin != k.home.Origin.Member || rec.Attached != s.remote.attached {
 		return fmt.Errorf("session %d is attached by %d, the table has %+v", s.id, s.remote.attached, rec)
+	}
+	return nil
+}
+
+// verifyClaimsLocked returns an error if the session's claims break an invariant of Claim.
+func (s *Session) verifyClaimsLocked() error {
+	for path, c := range s.claims {
+		live := c.state == claimStanding || c.state == claimHeld || c.state == claimLeaving
+		if !live || c.session != s || c.err != nil || (c.tenure != nil) != (c.state == claimHeld) {
+			return fmt.Errorf("claim %s of session %d is in state %d, with tenure %v and error %v", path, s.id, c.state, c.tenure != nil, c.err)
+		}
 	}
 	return nil
 }
