@@ -57,7 +57,7 @@ func (c callbacks) Transfer(id replication.ShardID, nth int) {
 	}
 	next := others[nth%len(others)]
 	err := c.engine.TransferLeadership(id, next)
-	c.engine.log.Warn("applying lags behind what is committed, the leadership is handed over", "shard", id, "to", next, "cause", err)
+	c.engine.log.Warn("applying lags behind the log: transferring the leadership", "shard", id, "to", next, "cause", err)
 }
 
 // Calls of a replica to its node, which mostly go to the keeper.

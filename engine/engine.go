@@ -124,10 +124,10 @@ const lackPatience = time.Minute
 // diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
 func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
-		e.log.Warn("the disk lacks room or the process file descriptors: the node waits", "cause", lacking)
+		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
-	e.log.Info("the node waits for room or file descriptors no longer")
+	e.log.Info("disk space and file descriptors are back: the node continues")
 }
 
 // fail makes the node fail: it throws the disk's switch, which triggers the rest. It does not

@@ -60,7 +60,7 @@ func (e *Engine) reportLoop() {
 		case l := <-e.news.lines:
 			e.log.Log(context.Background(), l.level, l.message, l.args...)
 			if left := e.news.left.Swap(0); left > 0 {
-				e.log.Warn("lines were left out", "count", left)
+				e.log.Warn("log lines were dropped", "count", left)
 			}
 			continue
 		case <-e.news.leader:
