@@ -22,33 +22,33 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A member is another node as a machine sees it: what it registers and the batches it sends.
+// A member is another member as a replica sees it: its Register and its batches.
 type member struct {
 	n      *node
 	origin session.Origin
 	seq    uint64
 }
 
-// joined registers another member with a node's machine.
+// joined registers another member on the node's replica.
 func (n *node) joined(m session.MemberID, start uint64) *member {
 	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
 	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o})
 	return &member{n: n, origin: o}
 }
 
-// batch has the member's next batch applied.
+// batch applies the member's next batch.
 func (m *member) batch(requests ...command.Request) {
 	m.seq++
 	m.again(m.seq, requests...)
 }
 
-// again has a batch applied with a seq of the test's choice.
+// again applies a batch with a seq that the test chooses.
 func (m *member) again(seq uint64, requests ...command.Request) {
 	o := session.Origin{Member: m.origin.Member, Start: m.origin.Start, LastSeq: seq}
 	m.n.applyCommand(command.Command{Kind: command.KindBatch, Origin: o, Wall: 1000 + int64(seq), Requests: requests})
 }
 
-// open opens a session at the member.
+// open opens a session of the member.
 func (m *member) open(timeout time.Duration) tree.SessionID {
 	id := tree.SessionID(zxidOf(m.n.shard) + 1)
 	m.batch(command.Request{Kind: command.RequestOpen, Timeout: timeout})
@@ -92,7 +92,7 @@ func TestRegisterClosesThePredecessorsSessions(t *testing.T) {
 	})
 }
 
-// B1.1, B1.2: the copy of a Register, or a batch, turns up when its member has been started again.
+// B1.1, B1.2: a copy of a Register or a batch arrives after its member was started again.
 func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		old := n.joined(2, 1)
@@ -104,7 +104,7 @@ func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
 		old.batch(txn(id, create("/late")), txn(alive, create("/late")))
 		old.again(1, command.Request{Kind: command.RequestClose, Session: alive})
 		n.applyCommand(command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: 1}, Silence: time.Hour})
-		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: now.origin}) // and a copy of the newest
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: now.origin}) // and a copy of the newest Register
 		if got := n.dump(); got != before {
 			t.Fatalf("it was\n%s\nand is\n%s", before, got)
 		}
@@ -157,7 +157,7 @@ func TestGapInTheOwnStreamIsResent(t *testing.T) {
 	})
 }
 
-// B2: a batch is accepted whole, or the next one would be a gap.
+// B2: a batch that is accepted is accepted as a whole. Otherwise the next one would be a gap.
 func TestBatchCountsAlsoIfAllInItFails(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		m := n.joined(2, 1)
@@ -196,9 +196,9 @@ func TestReleaseDeletesOnlyWhatItNames(t *testing.T) {
 		stat, _ := n.tree().Exists("/e")
 		for _, r := range []command.Request{
 			{Session: b, Path: "/e", Czxid: stat.Czxid},     // another session
-			{Session: a, Path: "/e", Czxid: stat.Czxid - 1}, // an earlier znode of that path
+			{Session: a, Path: "/e", Czxid: stat.Czxid - 1}, // an earlier znode at that path
 			{Session: a, Path: "/e", Czxid: stat.Czxid + 1}, // a later one
-			{Session: a, Path: "/p", Czxid: stat.Czxid},     // no ephemeral
+			{Session: a, Path: "/p", Czxid: stat.Czxid},     // not an ephemeral
 			{Session: a, Path: "/none", Czxid: stat.Czxid},
 			{Session: a, Path: "no path", Czxid: stat.Czxid},
 		} {
@@ -216,8 +216,8 @@ func TestReleaseDeletesOnlyWhatItNames(t *testing.T) {
 	})
 }
 
-// A9: a member died with more ephemerals than one entry should remove. Its sessions go one by one, in order of their ids; who
-// waits for its turn is refused everything.
+// A9: a member died with more ephemerals than one entry should remove. Its sessions end one by one,
+// in order of their ids. A session that still waits is refused everything.
 func TestExpiryIsPortioned(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		const each = 6000
@@ -266,7 +266,7 @@ func TestExpiryIsPortioned(t *testing.T) {
 	})
 }
 
-// A9: sessions that own nothing cost an entry less than znodes do, but not nothing.
+// A9: a session that owns nothing costs an entry less than a znode does, but it does count.
 func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.shard.Portion = 10
@@ -274,7 +274,7 @@ func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 		for range 25 {
 			m.open(testTimeout)
 		}
-		n.joined(2, 2) // all are due
+		n.joined(2, 2) // makes all of them due
 		for _, left := range []int{15, 5, 0} {
 			if got := len(n.sessionsOf(2)); got != left {
 				t.Fatalf("%d sessions are left, want %d", got, left)
@@ -284,7 +284,7 @@ func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 	})
 }
 
-// What this node's own commands are refused for, it cannot go on with.
+// A node cannot continue when its own commands are refused.
 func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	other := enginetest.Origin()
 	other.Directory[0]++
@@ -321,7 +321,8 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	}
 }
 
-// A Register of our own start that this process has not seen applied is another process's: the directory is a copy.
+// If a Register of our own start was applied and this process never saw it, another process sent
+// it: the directory is a copy.
 func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 	for _, batches := range []uint64{0, 5} {
 		t.Run(fmt.Sprint(batches, " batches"), func(t *testing.T) {
@@ -343,8 +344,8 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 	}
 }
 
-// The schemes that ACLs are judged by are part of the log: all replicas change them at the same entry, whatever each of
-// them was given, and one that lacks one of them goes no further.
+// The log decides which schemes judge ACLs. All replicas change them at the same entry, whatever
+// schemes each was given. A replica that lacks one of them stops.
 func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 	register := func(m session.MemberID, names ...string) command.Command {
 		return command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: names}}
@@ -378,7 +379,8 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 	})
 }
 
-// So is how much the tree may take: the replica does what the log says, whatever its own config is.
+// The log also decides how large the tree may be. A replica follows it, whatever its own config
+// says.
 func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		register := func(m session.MemberID, most int64) {
@@ -406,7 +408,7 @@ func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 	})
 }
 
-// silence is what the log says of a node that is not heard for as long as its longest session may last.
+// silence logs that a node has not been heard for as long as its longest session may last.
 func (n *node) silence() {
 	for {
 		step, d, ok := tableOf(n.shard).NextStep(enginetest.Member)
@@ -417,7 +419,8 @@ func (n *node) silence() {
 	}
 }
 
-// waitsForItsTurn returns a claim of a session that is due, with more before it than one entry removes.
+// waitsForItsTurn returns a claim of a session that is due. Before it are more sessions than one
+// entry removes.
 func (n *node) waitsForItsTurn() *keeper.Claim {
 	first, s := n.open(testTimeout), n.open(testTimeout)
 	var ops []tree.Op
@@ -430,8 +433,8 @@ func (n *node) waitsForItsTurn() *keeper.Claim {
 	return n.claim(s, "/q")
 }
 
-// A session that is due waits for its turn until its znodes go, but nothing is granted to it: its node may be heard again
-// and believe it alive, while the others see its contender go.
+// A due session keeps its znodes until its turn comes, but it is granted nothing. Its node may be
+// heard again and believe the session alive, while the others see its contender go.
 func TestDueSessionIsGrantedNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		c := n.waitsForItsTurn()
@@ -463,8 +466,8 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 	})
 }
 
-// Requests of a session that the log has ended come after its end, if they come: they have an outcome, also on a node that
-// hears nothing any more.
+// After the log has ended a session, its requests can only come later in the log. So they have an
+// outcome, even on a node that hears nothing any more.
 func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -482,7 +485,8 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 	})
 }
 
-// A panic under Apply is made the node's failure by replication; who asks the machine afterwards must not wait for ever.
+// Replication turns a panic in Apply into a failure of the node. A later caller of the replica must
+// not wait for ever.
 func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -521,8 +525,8 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 	})
 }
 
-// A path is a key of the image. One that is too long for that must be refused here: in the log it would stop every member,
-// again after each restart.
+// A path is a key of the image. A path that is too long for a key must be refused here. In the log
+// it would stop every member, and again after each restart.
 func TestPathThatNoImageCanKeepIsNeverProposed(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.withImage()
@@ -559,7 +563,8 @@ func TestRequestThatNoEntryCanHoldIsRefused(t *testing.T) {
 	})
 }
 
-// What was applied is not written with every entry, but when enough has gathered, and whenever somebody asks for all of it.
+// Applied entries are saved when enough have gathered, not one by one, and whenever a caller asks
+// for all of them.
 func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 	large := create("/large")
 	large.Data = make([]byte, replica.SaveBytes)
@@ -610,7 +615,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 	}
 }
 
-// putRecords writes an image that no machine wrote.
+// putRecords writes an image that no replica wrote.
 func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
@@ -663,7 +668,7 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 	}
 }
 
-// dump writes the whole replicated state of a node's machine as text.
+// dump writes the whole replicated state of a node's replica as text.
 func (n *node) dump() string {
 	n.t.Helper()
 	m := n.shard

@@ -32,7 +32,7 @@ func TestClaimReleasedWhileItsCreateIsQueuedIsNeverCreated(t *testing.T) {
 	})
 }
 
-// E7: its name is not known yet.
+// E7: the name of its znode is not known yet.
 func TestClaimReleasedWhileItsCreateIsOnItsWayIsDeletedFirst(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -75,8 +75,8 @@ func TestReleaseWaitsUntilTheZnodeIsGone(t *testing.T) {
 	})
 }
 
-// Nobody has asked since the deadline passed, and the node sends again: what it held is given back first, or the batch would
-// bring the session back to life before its lock is free.
+// No one has asked since the deadline passed, and the node sends again. It must first release what
+// the session held. Otherwise the batch would revive the session before its lock is free.
 func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(testTimeout)
@@ -87,7 +87,7 @@ func TestLostHoldsGoAheadOfWhatIsSentNext(t *testing.T) {
 	})
 }
 
-// tells has fn called when the node has been told of the claim's end, and nobody can see it yet.
+// tells calls fn when the node has ended the claim, and no one can see that yet.
 func (n *node) tells(c hold, fn func()) {
 	ctx := c.tenure.Context()
 	n.told = func() {
@@ -98,7 +98,7 @@ func (n *node) tells(c hold, fn func()) {
 	}
 }
 
-// E3.1: A holder is told before anybody can see that its znode is gone.
+// E3.1: a holder is told before anyone can see that its znode is gone.
 func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -124,8 +124,8 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 	})
 }
 
-// What a holder wrote without waiting is applied before the next one is granted the lock, or it would come in between what
-// that one writes.
+// What a holder wrote without waiting is applied before the next holder is granted the lock.
+// Otherwise it would mix with the writes of the next holder.
 func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(testTimeout)
@@ -155,12 +155,13 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 	})
 }
 
-// bigSet is a transaction that takes more than half of a batch.
+// bigSet returns a transaction that fills more than half of a batch.
 func bigSet(path string) []tree.Op {
 	return []tree.Op{{Kind: tree.KindSet, Path: path, Data: make([]byte, command.BatchBytesMax/2+1), Version: tree.AnyVersion}}
 }
 
-// What is written after a release does not overtake it either, not even where only one of them fits in a batch.
+// Nor do later writes of the session overtake a release, not even if a batch has room for only one
+// of them.
 func TestReleaseIsNotOvertakenByWhatItsSessionWritesLater(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -178,7 +179,7 @@ func TestReleaseIsNotOvertakenByWhatItsSessionWritesLater(t *testing.T) {
 	})
 }
 
-// A write is with Raft, which refuses it, when its session releases: it still goes first.
+// A write is with Raft, which refuses it, when its session releases. The write still goes first.
 func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -188,7 +189,7 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 			n.log.OnNextPropose(nil)
 			s.Submit(t.Context(), []tree.Op{create("/second")})
 			go c.Release()
-			<-time.After(time.Millisecond) // Release is queued by then
+			<-time.After(time.Millisecond) // the release is queued by now
 		})
 		s.Submit(t.Context(), []tree.Op{create("/first")})
 		synctest.Wait()
@@ -198,7 +199,8 @@ func TestReleaseDoesNotOvertakeWhatRaftRefused(t *testing.T) {
 	})
 }
 
-// Releases bring what their session has queued forward, and it stays within the queue's bounds.
+// A release brings the queued calls of its session forward. The session stays within the limits of
+// the queue.
 func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
@@ -220,8 +222,9 @@ func TestReleasesDoNotLiftTheBoundOfTheQueue(t *testing.T) {
 	})
 }
 
-// The deadline passed while nobody asked, and the first thing that the holder does is to give the hold up, its session, or all
-// that its node has. It was lost before, and that is what it is told: somebody may have acted beside it.
+// The deadline passed while no one asked. Then the first thing that the holder does is to end the
+// claim, its session, or the whole node. The claim was lost before that, and this is what the
+// holder is told: another holder may have acted meanwhile.
 func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 	for name, giveUp := range map[string]func(context.Context, *Session, hold) error{
 		"release":   func(_ context.Context, _ *Session, c hold) error { return c.Release() },
@@ -249,8 +252,8 @@ func TestGivingUpAHoldThatWasLostSaysSo(t *testing.T) {
 	}
 }
 
-// A hold ended because there was no quorum, and its owner gave up waiting for the release too. When the session comes
-// back, its contender must not keep the lock taken.
+// A hold ended because there was no quorum, and its owner also stopped waiting for the release.
+// When the session comes back, its contender must not block the lock.
 func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -273,7 +276,8 @@ func TestReleaseThatNobodyWaitsForIsStillSent(t *testing.T) {
 	})
 }
 
-// E4: first in the queue by the local state is not enough: the session must be safe at that moment.
+// E4: to be first in the queue in the local state is not enough. The session must also be safe at
+// that moment.
 func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -295,7 +299,7 @@ func TestHoldIsRefusedWhileSuspended(t *testing.T) {
 	})
 }
 
-// The znode is not known to exist: nothing can be held that may never be there.
+// The znode is not known to exist. A claim cannot be held on a znode that may never exist.
 func TestHoldIsRefusedBeforeTheZnodeExists(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -357,8 +361,8 @@ func TestClaimEndsWhenSomebodyDeletesItsZnode(t *testing.T) {
 	})
 }
 
-// A part of a claim is deleted by hand while the transaction is on its way by which its owner gives it up as a whole: nothing comes of that, and
-// nothing of the claim stays.
+// Someone deletes a part of a claim while its owner's transaction that gives up the whole claim is
+// in flight. That transaction fails, and still nothing of the claim stays.
 func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -382,7 +386,7 @@ func TestLeavingClaimThatLosesAPartLeavesAsAWhole(t *testing.T) {
 	})
 }
 
-// The znode was deleted by hand and another claim has its path.
+// Someone deleted the znode, and another claim has its path.
 func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -415,8 +419,8 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 	})
 }
 
-// The session ends while the create is on its way: it takes the znode with it. (curator@e5afda58: what was closed before its
-// creation was answered stayed.)
+// The session ends while the create is in flight, and its end deletes the znode. (curator@e5afda58:
+// if it was closed before the answer to its create, the znode stayed.)
 func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -448,7 +452,8 @@ func TestRefusedClaimIsReleasedByNothing(t *testing.T) {
 	})
 }
 
-// What was submitted before is waited for, and nothing else: it costs a request only if there is any.
+// Flush waits for what was submitted before, and for nothing else. It costs a request only if there
+// is anything to wait for.
 func TestFlush(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(testTimeout)

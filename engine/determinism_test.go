@@ -18,8 +18,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A logWriter makes up a log: members that start again and again, sessions, transactions, silences, and whatever can go
-// wrong with each. It looks at a machine that has applied the log so far, to make commands that do something.
+// A logWriter invents a log: members that start again and again, sessions, transactions, silences,
+// and everything that can go wrong with them. It looks at a replica that has applied the log so
+// far, to write commands that have an effect.
 type logWriter struct {
 	rng  *rand.Rand
 	seen *replica.Replica
@@ -40,7 +41,7 @@ func (l *logWriter) entry() []byte {
 	return l.batch()
 }
 
-// reap is what a reaper has seen, of now or of some time ago.
+// reap returns a reap command of what a reaper saw, now or earlier.
 func (l *logWriter) reap() []byte {
 	var due []command.Mortal
 	l.seen.Tree().Mortals(func(m tree.Mortal) bool {
@@ -79,7 +80,7 @@ func (l *logWriter) wall() int64 { return l.rng.Int64N(1 << 42) }
 
 func (l *logWriter) member() session.MemberID { return session.MemberID(1 + l.rng.IntN(3)) }
 
-// near returns v, or rarely a number beside it.
+// near returns v, or rarely a number next to it.
 func (l *logWriter) near(v uint64) uint64 {
 	switch l.rng.IntN(12) {
 	case 0:
@@ -99,7 +100,7 @@ func (l *logWriter) register() []byte {
 	}
 	names := []string{"digest", "ip", "super"}
 	r := command.Rules{Schemes: names[l.rng.IntN(len(names)):]}
-	if l.rng.IntN(2) == 0 { // the tree is full soon
+	if l.rng.IntN(2) == 0 { // the tree will soon be full
 		r.TreeMax = l.seen.Tree().Weight() + l.rng.Int64N(1000)
 	}
 	return command.EncodeRegister(n, l.rng.Int64(), r)
@@ -123,7 +124,7 @@ func (l *logWriter) batch() []byte {
 	return command.EncodeBatch(m, l.near(o.Start), l.near(o.LastSeq+1), l.wall(), 0, len(list), slices.Values(list))
 }
 
-// session returns a session of the member, or rarely another one.
+// session returns a session of the member, or rarely another session.
 func (l *logWriter) session(m session.MemberID) tree.SessionID {
 	if l.rng.IntN(15) == 0 {
 		m = l.member()
@@ -171,7 +172,7 @@ func (l *logWriter) request(m session.MemberID) command.Request {
 	return r
 }
 
-// move brings a session of any member to the one that sends it.
+// move attaches a session of any member to the member that sends it.
 func (l *logWriter) move() command.Request {
 	id := l.session(l.member())
 	was, _ := tableOf(l.seen).Get(id)
@@ -187,7 +188,7 @@ func (l *logWriter) path() string {
 	return path
 }
 
-// quota is an operation on what says of a subtree what it may use, or uses.
+// quota returns an operation on the limits or the use of a subtree.
 func (l *logWriter) quota() tree.Op {
 	path := "/zookeeper/quota" + l.path()
 	switch l.rng.IntN(3) {
@@ -235,8 +236,8 @@ func (l *logWriter) op() tree.Op {
 	return op
 }
 
-// applyEntries has a node's machine apply entries in portions of random length, as Raft hands them over, which uses their bytes
-// again.
+// applyEntries applies entries on a node's replica, in portions of random length. Then it
+// overwrites their bytes, as Raft does.
 func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 	n.t.Helper()
 	for len(entries) > 0 {
@@ -257,7 +258,7 @@ func (n *node) applyEntries(rng *rand.Rand, entries []replication.Entry) {
 	}
 }
 
-// restart closes the machine and its image, and loads it anew.
+// restart closes the replica and its image, and loads it again.
 func (n *node) restart() {
 	n.t.Helper()
 	if err := errors.Join(n.shard.Close(), n.image.Close()); err != nil {
@@ -266,7 +267,7 @@ func (n *node) restart() {
 	n.withImage()
 }
 
-// crash loses what the image does not have, and returns the part of the log that comes after it.
+// crash loses what the image lacks, and returns the part of the log that comes after the image.
 func (n *node) crash(log []replication.Entry) []replication.Entry {
 	n.t.Helper()
 	if err := n.image.Close(); err != nil {
@@ -277,9 +278,9 @@ func (n *node) crash(log []replication.Entry) []replication.Entry {
 	return log[slices.IndexFunc(log, func(e replication.Entry) bool { return e.Index > applied }):]
 }
 
-// One log, four replicas: one applies it entry by entry, one in portions and is started again on its way, one crashes there and
-// applies again what its image lacks, one misses a part and installs a snapshot instead. All come to the same bytes, in memory
-// and in their images.
+// Four replicas apply one log. One applies it entry by entry. One applies it in portions and is
+// restarted in between. One crashes and applies again what its image lacks. One misses a part and
+// installs a snapshot instead. All end with the same bytes, in memory and in their images.
 func TestReplicasOfOneLogAreEqual(t *testing.T) {
 	for _, seed := range enginetest.Seeds(4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -295,13 +296,13 @@ func compareReplicas(t *testing.T, rng *rand.Rand) {
 	}
 	plain, restarted, crashed, installed := replicaOf(1), replicaOf(2), replicaOf(3), replicaOf(9)
 	for _, n := range []*node{plain, restarted, crashed, installed} {
-		n.shard.Portion = 2 // znodes that a session may own to end at once
+		n.shard.Portion = 2 // znodes that a session may own and still end in one entry
 	}
 	l := logWriter{rng: rng, seen: plain.shard}
 
-	leaves := 1 + rng.IntN(length-2) // where the third goes away …
+	leaves := 1 + rng.IntN(length-2) // where the fourth replica leaves …
 	returns := leaves + rng.IntN(length-leaves)
-	var stream []byte // … and what it gets when it is back
+	var stream []byte // … and what it gets when it returns
 	var log []replication.Entry
 	for i := range length {
 		log = append(log, replication.Entry{Index: uint64(10 + i), Cmd: l.entry()})

@@ -15,12 +15,12 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A watchman is a node that may lead and measures silences, with a log whose commits take a while.
+// A watchman is a node that may lead and measure silence. Commits of its log take some time.
 type watchman struct {
 	*node
 	latency time.Duration
 	onWay   []*enginetest.Proposal
-	expired map[tree.SessionID]time.Time // when the sessions of others went
+	expired map[tree.SessionID]time.Time // when sessions of other members expired
 }
 
 // withWatchman runs fn in a bubble with a watchman that leads.
@@ -42,7 +42,7 @@ func (w *watchman) lead(m MemberID) {
 	synctest.Wait()
 }
 
-// watch lets time pass; what is proposed is committed after the latency.
+// watch lets time pass. Proposals are committed after the latency.
 func (w *watchman) watch(d time.Duration) {
 	w.t.Helper()
 	const step = 5 * time.Millisecond
@@ -58,7 +58,8 @@ func (w *watchman) watch(d time.Duration) {
 	}
 }
 
-// wantExpired checks that a session went no sooner than its timeout after a moment, and no later than slack after that.
+// wantExpired checks that a session expired no sooner than its timeout after from, and at most
+// slack later.
 func (w *watchman) wantExpired(id tree.SessionID, from time.Time, timeout, slack time.Duration) {
 	w.t.Helper()
 	at, ok := w.expired[id]
@@ -118,7 +119,7 @@ func TestSilentMembersSessionsExpireOnTime(t *testing.T) {
 	const latency = 30 * time.Millisecond
 	withWatchman(t, latency, func(t *testing.T, w *watchman) {
 		m := w.joined(2, 1)
-		// One lands shortly after another; the last step to it is a short one.
+		// One deadline is shortly after another, so the last step to it is short.
 		timeouts := []time.Duration{4 * time.Second, 4100 * time.Millisecond, 4150 * time.Millisecond, 9 * time.Second}
 		ids := make([]tree.SessionID, len(timeouts))
 		for i, d := range timeouts {
@@ -127,7 +128,8 @@ func TestSilentMembersSessionsExpireOnTime(t *testing.T) {
 		start := time.Now()
 		w.watch(10 * time.Second)
 		for i, d := range timeouts {
-			// At most four steps for each different timeout on the way, each committed and looked at.
+			// At most four steps for each different timeout so far. Each is committed and looked
+			// at.
 			w.wantExpired(ids[i], start, d, time.Duration(4*(i+1))*(latency+5*time.Millisecond))
 		}
 	})
@@ -146,7 +148,7 @@ func TestMemberThatBeatsNeverExpires(t *testing.T) {
 			m.batch()
 		}
 		start := time.Now()
-		for range 3 { // late, but not too late: silence begins anew
+		for range 3 { // late, but in time: the silence begins anew
 			w.watch(timeout - 100*time.Millisecond)
 			m.batch()
 			start = time.Now()
@@ -156,7 +158,7 @@ func TestMemberThatBeatsNeverExpires(t *testing.T) {
 	})
 }
 
-// Repeats, gaps and batches of a retired start are no sign of life.
+// Repeats, gaps and batches of a retired start are no signs of life.
 func TestRefusedBatchesDoNotEndASilence(t *testing.T) {
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
 		const timeout = 4 * time.Second
@@ -204,7 +206,8 @@ func TestStepThatIsDroppedIsProposedAgainSoon(t *testing.T) {
 	})
 }
 
-// A1.2: a step that is lost without a word is proposed again, but not as fast as a slow disk takes it.
+// A1.2: a step that is lost silently is proposed again, but not faster than a slow disk can take
+// it.
 func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
@@ -222,7 +225,8 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 	})
 }
 
-// Who loses the leadership forgets what it has proposed: when it leads again that may be lost, and nothing would say so.
+// A leader that loses the leadership forgets its proposals. When it leads again they may be lost,
+// and nothing would say so.
 func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 	withWatchman(t, 0, func(t *testing.T, w *watchman) {
 		w.joined(2, 1).open(4 * time.Second)
@@ -239,7 +243,8 @@ func TestStepIsProposedAgainByALeaderThatIsBack(t *testing.T) {
 	})
 }
 
-// A7: a new leader goes on where its machine saw the last step; what the old one measured and could not commit is lost.
+// A7: a new leader continues from the last step that its replica applied. What the old leader
+// measured and could not commit is lost.
 func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 	const timeout, moves = 8 * time.Second, 3
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
@@ -257,7 +262,7 @@ func TestLeaderChangesDelayAnExpiryByAStepAtMost(t *testing.T) {
 	})
 }
 
-// A9: the leader goes on with what is due without waiting for anything.
+// A9: the leader goes on with due sessions without waiting.
 func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
 		m := w.joined(2, 1)
@@ -270,7 +275,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 			}
 			m.batch(txn(id, ops...))
 		}
-		w.joined(2, 2) // all are due, two are closed at once
+		w.joined(2, 2) // makes all due; two are closed at once
 		start := time.Now()
 		w.watch(time.Second)
 		if len(w.expired) != sessions {
@@ -279,8 +284,9 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 	})
 }
 
-// A1.1, A1.2, A1.3: members that all think they lead by turns, with logs that lag, lose, repeat and reorder: a session never goes before
-// its timeout has passed since the newest batch of its node was committed, and it goes in the end.
+// A1.1, A1.2, A1.3: members take turns in believing that they lead. Their logs lag, lose, repeat
+// and reorder. A session never expires before its timeout has passed since the newest batch of its
+// node was committed. In the end it does expire.
 func TestSessionsNeverExpireEarlyWhoeverLeads(t *testing.T) {
 	for _, seed := range enginetest.Seeds(15) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -322,7 +328,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 					onWay = append(onWay, c)
 				}
 			}
-			if rng.IntN(40) == 0 { // each has its own opinion of who leads
+			if rng.IntN(40) == 0 { // each member has its own opinion of who leads
 				n.log.Elect([]MemberID{MemberID(i + 1), 8}[rng.IntN(2)])
 				n.leaderChanged(command.HomeShard, n.log.Leader(command.HomeShard))
 			}
@@ -334,7 +340,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		for len(onWay) > 0 && rng.IntN(2) == 0 {
 			i := rng.IntN(len(onWay))
 			commit(onWay[i])
-			if rng.IntN(3) > 0 { // else it comes again
+			if rng.IntN(3) > 0 { // otherwise it comes again
 				onWay = append(onWay[:i], onWay[i+1:]...)
 			}
 		}
@@ -354,7 +360,8 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// The least timeout is each member's own: a leader measures sessions of others that are shorter than any of its own.
+// Each member has its own smallest timeout. A leader also measures other members' sessions that are
+// shorter than its own minimum.
 func TestExpiryIsPunctualWithAnotherMinimum(t *testing.T) {
 	withWatchman(t, 30*time.Millisecond, func(t *testing.T, w *watchman) {
 		short := SessionTimeoutFloor(DefaultTick)

@@ -19,8 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// withGap runs fn in a bubble with a node that has an image, and a replica that has applied the same log and goes on
-// without the node.
+// withGap runs fn in a bubble with a node that has an image, and with a replica that has applied
+// the same log and goes on without the node.
 func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *peer)) {
 	t.Helper()
 	withNode(t, func(t *testing.T, n *node) {
@@ -30,18 +30,18 @@ func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *peer)) {
 	})
 }
 
-// A replica applies what its node has applied, and then what the test makes up.
+// A peer is a replica that applies what its node has applied, and then what the test invents.
 type peer struct {
 	*node
 	of *node
 }
 
-// catchUp applies what the node has applied meanwhile.
+// catchUp applies what the node has applied since.
 func (r *peer) catchUp() {
 	r.node.apply(r.of.applied[len(r.node.applied):]...)
 }
 
-// do applies transactions of another member's session, which it opens.
+// do applies transactions of a session of another member. It opens the session.
 func (r *peer) do(ops ...tree.Op) {
 	r.t.Helper()
 	r.catchUp()
@@ -77,7 +77,7 @@ func (r *peer) stream() []byte {
 	return buf.Bytes()
 }
 
-// install brings the node to the replica's state.
+// install brings the node to the peer's state.
 func (r *peer) install() {
 	r.t.Helper()
 	if err := r.of.shard.Install(bytes.NewReader(r.stream()), nil); err != nil {
@@ -94,11 +94,12 @@ func remove(path string) tree.Op {
 	return tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion}
 }
 
-// D2: the two states around a gap tell of some znodes that nothing happened to them, and of no other what did.
-// (etcd#15271: after a time apart a watch was told again of what it had been told.)
+// D2: the states before and after a gap show of some znodes that nothing happened to them. They
+// never show what happened to the others. (etcd#15271: after a gap a watch received events a second
+// time.)
 func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
-	// The tree before: /a, /a/b, /a/b/c, /z. Each case is what happens in the gap, and what a watch gets: an event, "gap",
-	// or nothing; first a once-watch, then a persistent one.
+	// The tree before has /a, /a/b, /a/b/c and /z. Each case says what happens in the gap, and what
+	// a watch gets: an event, "gap", or nothing. First it is a once-watch, then a persistent watch.
 	cases := []struct {
 		path             string
 		mode             watch.Mode
@@ -167,7 +168,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 	}
 }
 
-// afterGap says what an install did to a watch.
+// afterGap describes what an install did to a watch.
 func afterGap(w *keeper.Watch, zxid tree.Zxid) string {
 	select {
 	case e, ok := <-w.Events():
@@ -186,7 +187,7 @@ func afterGap(w *keeper.Watch, zxid tree.Zxid) string {
 	}
 }
 
-// D2, D3: whoever reads the new state can receive its event already.
+// D2, D3: a reader that sees the new state can already receive its event.
 func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -215,7 +216,8 @@ func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	})
 }
 
-// B2: a snapshot holds a batch that waits here: its outcome is unknown, and what comes after it is unaffected.
+// B2: a snapshot contains a batch that is still waiting here. Its outcome is unknown, and later
+// batches are not affected.
 func TestInstallEndsCallsItPassedAndNoOthers(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -239,8 +241,9 @@ func TestInstallEndsCallsItPassedAndNoOthers(t *testing.T) {
 	})
 }
 
-// Among the entries that a snapshot stands for are the creation of a contender and the opening of a session whose callers
-// were told that nobody knows. Both exist, and nobody else would ever remove them while this node lives.
+// A snapshot replaces entries that created a contender and opened a session. Their callers were
+// told that the outcome is unknown. Both exist, and no one else would ever remove them while this
+// node lives.
 func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -278,7 +281,8 @@ func TestInstallRemovesWhatItBroughtAndNobodyKnows(t *testing.T) {
 	})
 }
 
-// Whoever waits for a contender is told that nobody knows at the moment when the snapshot is searched for it.
+// The caller that waits for a contender learns that the outcome is unknown, just when the snapshot
+// is searched for that contender.
 func TestInstallSearchesForAClaimBesideItsCall(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -308,7 +312,7 @@ func TestInstallSearchesForAClaimBesideItsCall(t *testing.T) {
 	})
 }
 
-// An heir of what was lost of whom nobody knows is lost as well.
+// If an heir's outcome is unknown and what it inherits was lost, the heir is lost too.
 func TestInstallLosesAnHeirThatItBrought(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -360,8 +364,9 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	})
 }
 
-// E4: a node that was cut off speaks again, and is sent a snapshot that has it already. What it said is new enough to prove it
-// alive, but a session of it had expired in the gap: somebody else may have the lock, so it is granted nothing meanwhile.
+// E4: a node that was cut off speaks again, and gets a snapshot that already contains its batch.
+// The batch is new enough to prove the node alive, but one of its sessions expired in the gap.
+// Another session may have the lock, so this one is granted nothing meanwhile.
 func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s, own := n.open(testTimeout), n.open(testTimeout)
@@ -392,8 +397,8 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 	})
 }
 
-// Two snapshots are installed one right after the other, and what the first one had ended is not ended by the second again.
-// (etcd#18055: a member that was sent two snapshots within a short time panicked.)
+// Two snapshots are installed one right after the other. The second does not end again what the
+// first has ended. (etcd#18055: a member that received two snapshots within a short time panicked.)
 func TestInstallTwiceInQuickSuccession(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
@@ -414,7 +419,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 		ahead.node.apply(inflight...)
 		first := ahead.stream()
 		at := zxidOf(ahead.shard)
-		ahead.applied = ahead.applied[:len(n.applied)] // the node has not, and do begins with what it has
+		ahead.applied = ahead.applied[:len(n.applied)] // the node has not; do begins with what the node has
 		ahead.do(set("/a"), remove("/lost"))
 		for _, stream := range [][]byte{first, ahead.stream()} {
 			if err := n.shard.Install(bytes.NewReader(stream), nil); err != nil {

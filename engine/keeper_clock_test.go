@@ -15,8 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// stops are the ways in which time is lost before anybody asks: the process stands still, or the machine sleeps, which the clock
-// that is mostly asked does not show.
+// stops are the ways to lose time before anyone asks. Either the process stands still, or the
+// computer sleeps, which the usual clock does not show.
 var stops = map[string]func(c *enginetest.Clock, d time.Duration){"stopped": (*enginetest.Clock).Pause, "asleep": (*enginetest.Clock).Sleep}
 
 // A3.1: no timer has run when the first question is asked.
@@ -52,7 +52,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 	}
 }
 
-// A3.1: the same for the session itself, whose end comes a timeout later.
+// A3.1: the same for the session itself, which ends a timeout later.
 func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 	for name, ended := range map[string]func(s *Session) bool{
 		"err":     func(s *Session) bool { return errors.Is(s.Err(), outbox.ErrSessionExpired) },
@@ -79,8 +79,8 @@ func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 	}
 }
 
-// A batch that was sent in time is applied after the deadline, and nobody had looked in between: the session was
-// suspended all the same, though it is not any more.
+// A batch that was sent in time is applied after the deadline, and no one looked in between. The
+// session was suspended all the same, although it no longer is.
 func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -135,7 +135,7 @@ func TestProofIsNoProofOnceItsDeadlineHasPassed(t *testing.T) {
 	})
 }
 
-// A3.3: a hypervisor stopped the machine, and only the wall clock was put right.
+// A3.3: a hypervisor stopped the computer, and only the wall clock was corrected.
 func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 	for _, step := range []time.Duration{1001 * time.Millisecond, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestSetWallClockSuspendsUntilTheNextBatch(t *testing.T) {
 	}
 }
 
-// A session that is suspended only because of a clock does not wait for the next beat to be due.
+// A session that is suspended only because of a clock does not wait until the next beat is due.
 func TestJumpIsFollowedByABeat(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -180,8 +180,9 @@ func TestSlewedWallClockIsNoJump(t *testing.T) {
 	})
 }
 
-// A batch was sent, then the machine stood still for longer than anything it knows. The session was suspended before, so
-// the jump changes nothing that anybody sees; it must still keep the batch from proving what it cannot.
+// A batch was sent, then the computer stood still for longer than anything it knows. The session
+// was already suspended, so the jump changes nothing visible. It must still keep the batch from
+// proving what it cannot.
 func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -200,7 +201,7 @@ func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 	})
 }
 
-// The clock was set while no session was open: there was nothing that could have been missed.
+// The clock was set while no session was open, so no session can have missed anything.
 func TestSessionOpenedAfterTheClockWasSetIsConnected(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		n.fake.Step(time.Hour)
@@ -228,7 +229,8 @@ func TestClockSetWhileASessionIsOpenedSuspendsIt(t *testing.T) {
 	})
 }
 
-// Pauses that the boot clock does not see add up from the moment a batch was sent, not from when it was applied.
+// Pauses that the boot clock does not show add up from the moment when a batch was sent, not from
+// when it was applied.
 func TestKeeperAddsUpWhatTheClockLostSinceTheProof(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -245,7 +247,7 @@ func TestKeeperAddsUpWhatTheClockLostSinceTheProof(t *testing.T) {
 	})
 }
 
-// A machine that is stopped while a batch is applied loses that time too.
+// A computer that is stopped while a batch is applied loses that time too.
 func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -270,9 +272,10 @@ func TestKeeperSeesAJumpWhileItIsTold(t *testing.T) {
 	})
 }
 
-// A process that is stopped between its looks at two clocks is stopped, as at any other moment; neither clock has lost anything.
+// A process may be stopped between reading two clocks, as at any other moment. Neither clock has
+// lost anything.
 func TestProcessStoppedBetweenTwoClocksLosesNothing(t *testing.T) {
-	for stopped := 1; stopped <= 4; stopped++ { // after which look at the wall clock: by a question, or by who sends a batch
+	for stopped := 1; stopped <= 4; stopped++ { // after which reading of the wall clock: by a question, or by the sender of a batch
 		t.Run(fmt.Sprint("look ", stopped), func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.open(testTimeout)

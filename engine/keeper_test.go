@@ -19,10 +19,11 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// Sessions of these tests have a timeout of 10 s, so a margin of 1 s and their deadline at 9 s after a proof.
+// Sessions of these tests have a timeout of 10 s. So the margin is 1 s, and the deadline is 9 s
+// after a proof.
 const testTimeout, testDeadline = 10 * time.Second, 9 * time.Second
 
-// describeRequest is a request as these tests write it: "create /q", "release /q", "close 7".
+// describeRequest formats a request as these tests write it: "create /q", "release /q", "close 7".
 func describeRequest(r command.Request) string {
 	switch r.Kind {
 	case command.RequestRelease:
@@ -102,7 +103,8 @@ func TestSuspensionEndsHeldClaimsAndDeletesThemFirst(t *testing.T) {
 	})
 }
 
-// A4, A8.1, B4.1: two timeouts without a word end the session here, and its queued requests with it; the log learns of it.
+// A4, A8.1, B4.1: after two timeouts without a commit, the session ends here, and so do its
+// queued requests. The log learns of it.
 func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -129,8 +131,8 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 	})
 }
 
-// A4: a node's beats speak for all its sessions, also for one that has ended on the node's own clock. Nobody else would ever
-// end that one, so the node closes it, ahead of what the others send.
+// A4: a node's beats speak for all its sessions, even for one that has ended on the node's own
+// clock. No one else would ever end that session. So the node closes it, ahead of other requests.
 func TestSessionThatEndedHereIsNotKeptAliveByItsNode(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		short, long := n.open(testTimeout), n.open(time.Minute)
@@ -149,16 +151,17 @@ func TestSessionThatEndedHereIsNotKeptAliveByItsNode(t *testing.T) {
 	})
 }
 
-// A5: what this node sends reaches the others, and nothing reaches this node. Its sessions end here for want of a proof; in
-// the log no beat may keep them alive meanwhile. Neither pipeline.beat nor readyLocked lets one out beside a batch: this test
-// fails when both do, and TestNoBeatWhileABatchIsInFlight when only the first does.
+// A5: what this node sends reaches the others, but nothing reaches this node. Its sessions end here
+// for lack of a proof. Meanwhile no beat may keep them alive in the log. Neither Outbox.Beat nor
+// readyLocked sends one beside a batch. This test fails if both do; TestNoBeatWhileABatchIsInFlight
+// fails if only the first does.
 func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 	for name, c := range map[string]struct {
-		each  int           // requests every tenth of a second
+		each  int           // requests in each tenth of a second
 		until time.Duration // the newest batch was sent by then
 		sent  int           // batches
 	}{
-		"idle":               {0, testTimeout / keeper.BeatsPerTimeout, 1}, // a beat before the first was missed
+		"idle":               {0, testTimeout / keeper.BeatsPerTimeout, 1}, // a beat before the first one was missed
 		"one asks":           {1, 0, 1},
 		"a batch can be had": {outbox.SecondBatchMin, time.Second / 10, outbox.InflightMax},
 	} {
@@ -202,7 +205,8 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 	}
 }
 
-// B4.1: a request that was sent may be applied, or not: its session has ended here and nobody will say.
+// B4.1: a request that was sent may or may not be applied. Its session has ended here, so no one
+// will say.
 func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, other := n.open(testTimeout), n.open(time.Minute)
@@ -224,7 +228,7 @@ func TestRequestInFlightOfASessionThatExpiresHereIsUnknown(t *testing.T) {
 	})
 }
 
-// A3.4: clocks came apart by more than is assumed.
+// A3.4: the clocks drifted apart by more than is assumed.
 func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -250,8 +254,9 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 	})
 }
 
-// Events.SessionExpired is of what the log expires: what a node gives up by its own clock the log only hears of, as it does of what its owner
-// closes, whether something of it was lost before or not.
+// Events.SessionExpired reports what the log expires. If a node ends a session by its own clock,
+// the log sees only a close, as when the owner closes it. That is so whether or not the session
+// lost anything before.
 func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
 	for name, end := range map[string]func(n *node, s *Session){
 		"expired here": func(n *node, _ *Session) { enginetest.Pass(testDeadline + testTimeout) },
@@ -338,8 +343,8 @@ func TestBusyNodeSendsNoBeats(t *testing.T) {
 	})
 }
 
-// A session is suspended and connected again in one moment: what waits for a change is told, and what it then sees is
-// the newest state.
+// A session is suspended and connected again at one moment. A caller that waits for a change is
+// woken, and then sees the newest state.
 func TestStateChannelClosesOnEveryChange(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -450,7 +455,7 @@ func TestCloseCancelsQueuedRequestsAndDeletesEphemerals(t *testing.T) {
 	})
 }
 
-// A10: Close gives up waiting; the session must go all the same once a leader is found.
+// A10: Close stops waiting, but the session must still go once there is a leader.
 func TestCloseWithoutALeaderIsSentLater(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -542,8 +547,8 @@ func TestNodesEndTellsSessionsWhy(t *testing.T) {
 	})
 }
 
-// Whoever shuts a node down must not find a session opened behind its back: the ones that are being opened are closed
-// too, and there are no others.
+// CloseAll must leave no session that is opened behind its back. It also closes sessions that are
+// being opened, and allows no new ones.
 func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		go n.OpenSession(t.Context(), testTimeout)
@@ -577,7 +582,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 	})
 }
 
-// What is asked for late is as if it had been there all the time.
+// A late question gets the same answer as an early one.
 func TestEndedSessionSaysSoToWhoAsksLate(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
