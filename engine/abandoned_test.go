@@ -11,8 +11,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// B4.4: the ctx of Submit bounds how long a transaction may wait to be accepted. It does not end the
-// outcome: a caller that gives up learns its contender's name from the outcome, and can delete it.
+// B4.4: the ctx of Submit bounds how long a transaction may wait to be accepted. It does not end
+// the outcome: a caller that gives up learns its contender's name from the outcome, and can delete
+// it.
 func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)

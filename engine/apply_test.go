@@ -22,7 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A member is another member as a replica sees it: its Register and its batches.
+// A member is one of the other members, as a replica sees it: its Register and its batches.
 type member struct {
 	n      *node
 	origin session.Origin

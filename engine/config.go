@@ -83,8 +83,8 @@ type Seams struct {
 	Keep    uint64                                    // how many entries a cut log keeps for members that lag, instead of megabytes
 }
 
-// LongestElection is how long members can take to agree on a new leader with this tick: one full
-// randomised election timeout after the last heartbeat, and a few ticks for the votes.
+// LongestElection is how long members can take to agree on a new leader with this tick. That is one
+// full randomised election timeout after the last heartbeat, and a few ticks for the votes.
 func LongestElection(tick time.Duration) time.Duration {
 	return time.Duration(2*replication.DefaultElectionTicks+4) * tick
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A node that ends drops its tree. Neither a read nor a status beside it takes the empty one for what there is.
+// A node that ends drops its tree. No read or status at that moment may show the empty tree.
 func TestEndBesideReadsAndStatus(t *testing.T) {
 	reads := map[string]func(s *Session) (seen bool, err error){
 		"Get":         func(s *Session) (bool, error) { _, _, err := s.Get("/a"); return err == nil, err },

@@ -18,13 +18,13 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A counted is a running engine whose fsyncs of the Raft log are counted.
+// A counted is a running engine that counts the fsyncs of its Raft log.
 type counted struct {
 	*Engine
 	logSyncs atomic.Int64
 }
 
-// startCounted starts an ensemble of n members on an in-process network and waits until all serve.
+// startCounted starts an ensemble of n members on a network in memory, and waits until all serve.
 func startCounted(t *testing.T, n int) []*counted {
 	t.Helper()
 	mesh := transporttest.NewMesh()
@@ -62,10 +62,12 @@ func startCounted(t *testing.T, n int) []*counted {
 	return list
 }
 
-// countWrites writes one at a time on a member and returns how many fsyncs of its log each member made for it.
+// countWrites writes one at a time on a member. It returns how many fsyncs of its log each member
+// made for that.
 func countWrites(t *testing.T, ensemble []*counted, on *counted, writes int) []int64 {
 	t.Helper()
-	// An hour's timeout: no beat comes between. An election costs fsyncs too, so it is measured again.
+	// The timeout is an hour, so no beat comes in between. An election costs fsyncs too, so the
+	// test repeats its measurement.
 	s, err := on.OpenSession(t.Context(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func countWrites(t *testing.T, ensemble []*counted, on *counted, writes int) []i
 		before, syncs := on.Status()[0].Leader, make([]int64, len(ensemble))
 		var applied uint64
 		for i := range writes + 1 {
-			if i == 1 { // the first one flushes out what was under way
+			if i == 1 { // the first write flushes out what was still going on
 				waitApplied(t, ensemble, on.Status()[0].Applied)
 				for j, c := range ensemble {
 					syncs[j] = -c.logSyncs.Load()
@@ -114,14 +116,15 @@ func waitApplied(t *testing.T, ensemble []*counted, index uint64) {
 	}
 }
 
-// A write at rest costs one fsync of the Raft log on each member, and the image none.
+// A lone write costs one fsync of the Raft log on each member, and none of the image.
 func TestWriteCostsOneFsyncPerMember(t *testing.T) {
 	const writes = 100
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint("members=", members), func(t *testing.T) {
 			ensemble := startCounted(t, members)
 			for _, on := range ensemble {
-				// On a machine that is too busy Raft sends again what was only late, and that costs fsyncs too; not every time.
+				// On a busy computer, Raft sends again what was only late. That costs fsyncs too,
+				// but not every time.
 				for round := 1; ; round++ {
 					syncs := countWrites(t, ensemble, on, writes)
 					t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
@@ -130,7 +133,8 @@ func TestWriteCostsOneFsyncPerMember(t *testing.T) {
 					for _, n := range syncs {
 						total += n
 					}
-					// A member that lags takes two writes with one fsync; a majority has made every one durable.
+					// A member that lags accepts two writes with one fsync. A majority has made
+					// every write durable.
 					if majority := int64(members/2 + 1); total < majority*writes {
 						t.Errorf("%d writes cost %d fsyncs in all, want %d at least", writes, total, majority*writes)
 					}

@@ -23,7 +23,8 @@ func lingering(path string) tree.Op {
 	return tree.Op{Kind: tree.KindCreate, Path: path, Mode: tree.Ephemeral, Data: []byte("mine"), TTL: lingerTime.Milliseconds()}
 }
 
-// owns has a session own, on every shard, an ephemeral that is to linger and one that is not, and returns the paths of the former.
+// owns creates, on every shard, an ephemeral that lingers when it is lost and one that does not. It
+// returns the paths of the former.
 func (n *node) owns(s *Session) (paths []string) {
 	n.t.Helper()
 	for _, m := range n.shards {
@@ -38,7 +39,7 @@ func (n *node) owns(s *Session) (paths []string) {
 	return paths
 }
 
-// carry has ends carried to all shards.
+// carry carries ends to all shards.
 func (n *node) carry() {
 	n.t.Helper()
 	n.lead(enginetest.Member)
@@ -55,7 +56,7 @@ func (n *node) carry() {
 	}
 }
 
-// left looks what there is of a session that has ended, and owns nothing any more.
+// left checks what is left of a session that has ended. The session must own nothing any more.
 func (n *node) left(s *Session, paths []string, lingers bool) {
 	n.t.Helper()
 	for i, path := range paths {
@@ -77,7 +78,7 @@ func (n *node) left(s *Session, paths []string, lingers bool) {
 	}
 }
 
-// expireHere has a session expire by its node's clock.
+// expireHere lets a session expire by its node's clock.
 func (n *node) expireHere(s *Session) {
 	for range 3 {
 		n.fake.Pause(testTimeout)
@@ -85,8 +86,8 @@ func (n *node) expireHere(s *Session) {
 	}
 }
 
-// Whatever ends a session decides whether what it has lingers: a loss does, an end by its owner does not; on every shard, and whichever
-// way it learns of it.
+// The way a session ends decides whether its ephemerals linger: after a loss they do, after an end
+// by the owner they do not. This holds on every shard, however the shard learns of the end.
 func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 	ends := map[string]struct {
 		lost bool
@@ -139,7 +140,8 @@ func TestEphemeralsLingerIfTheirSessionIsLost(t *testing.T) {
 	}
 }
 
-// faster has the end committed at home and carried to the other shards before they get what this node has sent them of its own.
+// faster commits the end at home and carries it to the other shards, before they get what this node
+// has sent them itself.
 func (n *node) faster() {
 	n.t.Helper()
 	var late []*enginetest.Proposal
@@ -164,7 +166,8 @@ func (n *node) faster() {
 	n.apply(late...)
 }
 
-// A new start of a member ends the in-process sessions of the one before, which cannot have given anything back.
+// A new start of a member ends the in-process sessions of the earlier start. Those cannot have
+// given anything up.
 func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 	withShards(t, 4, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -183,7 +186,8 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 	})
 }
 
-// A remote client that goes away has lost what it had; one that says so has not.
+// A remote client that disappears has lost its ephemerals. A client that closes its session has
+// not.
 func TestEphemeralsOfRemoteClientsLinger(t *testing.T) {
 	for name, lost := range map[string]bool{"silent": true, "closed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -212,8 +216,8 @@ func TestEphemeralsOfRemoteClientsLinger(t *testing.T) {
 	}
 }
 
-// What is held by a node that falls silent lingers, though its session comes back: somebody may be granted it meanwhile, and whatever the
-// holder has on its way must have gone by then.
+// What a silent node holds lingers, even if its session comes back. Another session may be granted
+// it meanwhile. So everything that the holder has in flight must be gone by then.
 func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
@@ -222,7 +226,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				held, given := n.heldToLinger(s, n.on(ShardID(shards), 0)), n.heldToLinger(s, n.on(ShardID(shards), 1))
 				waits, between := n.claimToLinger(s, n.on(ShardID(shards), 2)), n.heldToLinger(s, n.on(ShardID(shards), 4))
 				go given.Release()
-				between.tenure.End() // and its claim stays, for another turn
+				between.tenure.End() // its claim stays, for another tenure
 				n.commit()
 				guard, err := new(keeper.With).Guard(s.Session, held.tenure)
 				if err != nil {
@@ -259,7 +263,8 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 	}
 }
 
-// The end of a session that was closed comes by way of home, faster than what says that a claim of it was lost.
+// A close reaches a shard by way of home, ahead of the request that says that the session lost a
+// claim. The loss still counts.
 func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -297,8 +302,9 @@ func (n *node) heldToLinger(s *Session, path string) hold {
 	return hold{c, tenure}
 }
 
-// An heir of what was lost has the same to lose until it is held: whatever ends it before is a loss, whether or not its outcome is known, and also
-// if that is the close of its session. Before its transaction is sent nothing becomes of it.
+// If what an heir inherits was lost, the heir can lose it too, until it is held. Every earlier end
+// of the heir is a loss, whether or not its outcome is known. The close of its session is one as
+// well. Before its transaction is sent, there is nothing to lose.
 func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 	inherit := func(n *node, s *Session) *keeper.Claim {
 		return s.Claim(n.t.Context(), []tree.Op{lingering("/q")}, &keeper.With{Inherits: true})
@@ -358,8 +364,8 @@ func TestHeirIsLostUnlessItIsHeld(t *testing.T) {
 	}
 }
 
-// A claim ends before anybody can see that its znode is nobody's, by the log of a shard that knows of the session's end first, and by a
-// snapshot.
+// A claim ends before anyone can see that its znode has no owner. So it is when the log of a shard
+// learns of the session's end first, and when a snapshot brings the end.
 func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 	// lose returns an entry of the log in which the session loses the znode.
 	lose := func(n *node, s *Session, path string) []*enginetest.Proposal {
@@ -397,7 +403,8 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 	})
 }
 
-// What lingers is in the image, and is reaped when its time has come, counted from when it was lost. Who watches it is told of both.
+// What lingers is in the image. It is reaped at its time, counted from its loss. Its watches get
+// both events.
 func TestWhatLingersIsReaped(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		s := r.open(testTimeout)
@@ -406,7 +413,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 		if err := outcome(p); err != nil {
 			t.Fatal(err)
 		}
-		r.after(2 * lingerTime)() // it is somebody's
+		r.after(2 * lingerTime)() // it has an owner
 		w, err := r.Watch("/e", watch.Persistent, "")
 		if err != nil {
 			t.Fatal(err)
@@ -441,7 +448,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 	})
 }
 
-// A client cannot have what is somebody's linger.
+// A client cannot make another session's ephemeral linger.
 func TestLoseIsNothingToAskFor(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)

@@ -9,7 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// readsOf are all reads that do not wait.
+// readsOf has all reads that do not wait.
 var readsOf = map[string]func(s *Session) error{
 	"Get":         func(s *Session) error { _, _, err := s.Get("/a"); return err },
 	"Exists":      func(s *Session) error { _, _, err := s.Exists("/a"); return err },
@@ -19,9 +19,9 @@ var readsOf = map[string]func(s *Session) error{
 	"Before":      func(s *Session) error { _, _, err := s.Before("/a/n-0000000001"); return err },
 }
 
-// Who reads through a session that is over may hold a shard's watch registry, which comes below the
-// keeper's lock. So it is told why, and no clock is compared: that could end a session with a watch, which
-// takes the registry's lock once more.
+// A reader of a session that is over may hold a shard's watch registry, whose lock comes below the
+// keeper's. So the reader gets the reason, and no clock is compared. A comparison could end a
+// session with a watch, which would lock the registry again.
 func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 	for name, read := range readsOf {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				n.fake.Pause(2 * testTimeout) // whoever compares the clock ends late
+				n.fake.Pause(2 * testTimeout) // anyone who compares the clock ends late
 				if err := read(gone); err != outbox.ErrSessionClosed {
 					t.Errorf("it is told %v", err)
 				}
@@ -52,7 +52,8 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 	}
 }
 
-// A keeper that is busy keeps nobody waiting who has a registry's lock, for it may wait for that.
+// A busy keeper must not delay readers that hold a registry's lock, because the keeper may wait for
+// that lock.
 func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	n := startCounted(t, 1)[0]
 	busy, err := n.OpenSession(t.Context(), testTimeout)

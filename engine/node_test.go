@@ -21,8 +21,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A node is an Engine without Raft and without an image: its machine, pipeline and sessions are the real ones, and the
-// test holds the log.
+// A node is an Engine without Raft, and without an image unless withImage gives it one. Its
+// replicas, outboxes and sessions are real. The test controls the log.
 type node struct {
 	*Engine
 	t    *testing.T
@@ -32,14 +32,14 @@ type node struct {
 	// Of the first shard.
 	shard  *replica.Replica
 	outbox *outbox.Outbox
-	image  *storage.Image // nil: it has none
+	image  *storage.Image // nil if it has none
 
 	applied []*enginetest.Proposal
 	fails   bool   // the test makes the node fail
-	told    func() // called when the node has been told what a replica is about to show, unless it is nil
+	told    func() // called when a replica has told the node what it is about to show; may be nil
 }
 
-// withNode runs fn in a bubble with a registered node; another member leads.
+// withNode runs fn in a bubble with a registered node. Another member leads.
 func withNode(t *testing.T, fn func(t *testing.T, n *node)) {
 	t.Helper()
 	withShards(t, 1, fn)
@@ -67,7 +67,7 @@ func withShards(t *testing.T, shards int, fn func(t *testing.T, n *node)) {
 	})
 }
 
-// newNode starts a node's loops; they end with the test.
+// newNode starts a node's loops. They end with the test.
 func newNode(t *testing.T) *node { return newNodeOf(t, enginetest.Origin()) }
 
 func newNodeOf(t *testing.T, origin session.Origin) *node { return newShardedNode(t, origin, 1) }
@@ -116,7 +116,7 @@ func (n *node) newShard(origin session.Origin) {
 	n.loops.Go(r.Outbox.Loop)
 }
 
-// A spy looks on when a replica tells its node what it is about to show.
+// A spy watches what a replica tells its node before it shows it.
 type spy struct {
 	callbacks
 	n *node
@@ -138,7 +138,7 @@ func (s spy) look() {
 	}
 }
 
-// tree is that of the node's first shard.
+// tree returns the tree of the node's first shard.
 func (n *node) tree() *tree.Tree { return n.shard.Tree() }
 
 // withImage gives the node an image, and loads what is in it.
@@ -155,7 +155,7 @@ func (n *node) withImage() *node {
 	return n
 }
 
-// apply has the node's machines apply proposals, in order.
+// apply applies proposals on the node's replicas, in order.
 func (n *node) apply(ps ...*enginetest.Proposal) {
 	n.t.Helper()
 	for _, p := range ps {
@@ -177,7 +177,7 @@ func (n *node) applyOn(id ShardID, c command.Command) {
 	r.ApplyOne(r.Index(), &c)
 }
 
-// commit applies what is proposed until nothing more is.
+// commit applies proposals until there are no more.
 func (n *node) commit() {
 	n.t.Helper()
 	synctest.Wait()
@@ -186,7 +186,7 @@ func (n *node) commit() {
 	}
 }
 
-// run lets time pass while everything that is proposed is committed at once.
+// run lets time pass. Every proposal is committed at once.
 func (n *node) run(d time.Duration) {
 	n.t.Helper()
 	const step = 10 * time.Millisecond
@@ -196,7 +196,8 @@ func (n *node) run(d time.Duration) {
 	}
 }
 
-// requests returns the requests of what was proposed since the last look, repeats left out, and the proposals.
+// requests returns the requests that were proposed since the last call, without repeats, and the
+// proposals.
 func (n *node) requests() (list []command.Request, ps []*enginetest.Proposal) {
 	n.t.Helper()
 	synctest.Wait()
@@ -211,7 +212,7 @@ func (n *node) requests() (list []command.Request, ps []*enginetest.Proposal) {
 	return list, ps
 }
 
-// open opens a session whose newest proof is now, of somebody who has shown to be the identities.
+// open opens a session with the given identities. Its newest proof is now.
 func (n *node) open(timeout time.Duration, who ...tree.Identity) *Session {
 	n.t.Helper()
 	var s *Session
@@ -244,7 +245,7 @@ func (n *node) claim(s *Session, path string) *keeper.Claim {
 	return c
 }
 
-// A hold is a claim with its turn.
+// A hold is a claim with its tenure.
 type hold struct {
 	*keeper.Claim
 	tenure *keeper.Tenure
@@ -260,13 +261,13 @@ func (n *node) held(s *Session, path string) hold {
 	return hold{c, tenure}
 }
 
-// holdErr is the error of Hold.
+// holdErr returns the error of Hold.
 func holdErr(c *keeper.Claim) error {
 	_, err := c.Hold(false)
 	return err
 }
 
-// exists reports whether a znode is there, on whatever shard its path belongs to.
+// exists reports whether a znode exists on the shard of its path.
 func (n *node) exists(path string) bool {
 	_, ok := n.at(path).Tree().Exists(path)
 	return ok
@@ -288,7 +289,8 @@ func (n *node) wantState(s *Session, want session.State) {
 	}
 }
 
-// outcome is the error of a request that has an outcome.
+// outcome returns the error of a request. Without an outcome, the error says that the request is
+// waiting.
 func outcome(p keeper.Pending) error {
 	if !p.Known() {
 		return errors.New("waiting")
@@ -297,7 +299,8 @@ func outcome(p keeper.Pending) error {
 	return err
 }
 
-// callOutcome is the error of a call that has an outcome.
+// callOutcome returns the error of a call. Without an outcome, the error says that the call is
+// waiting.
 func callOutcome(c *outbox.Call) error {
 	if !c.IsDone() {
 		return errors.New("waiting")
@@ -311,7 +314,7 @@ func pathOf(c *keeper.Claim) string {
 	return results[0].Path
 }
 
-// cause is why a context has ended, nil while it has not.
+// cause returns why a context has ended, or nil.
 func cause(ctx context.Context) error { return context.Cause(ctx) }
 
 // tableOf returns the session table of a shard. Nothing may be applied while a test reads it.
@@ -319,12 +322,12 @@ func tableOf(r *replica.Replica) (table *session.Table) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := r.Inspect(ctx, nil, func(t *session.Table) { table = t }); err != nil {
-		panic(err) // the test itself has it locked
+		panic(err) // the test itself holds the lock
 	}
 	return table
 }
 
-// applyNothing applies an entry that changes nothing, so that the image lacks something.
+// applyNothing applies an entry that changes nothing, so that the image lacks an entry.
 func (n *node) applyNothing() {
 	n.apply(&enginetest.Proposal{Cmd: command.EncodePurged(uint32(command.HomeShard), nil)})
 }
@@ -338,7 +341,7 @@ func (n *node) mortals() (found int) {
 // zxidOf returns the newest transaction of a shard.
 func zxidOf(r *replica.Replica) tree.Zxid { return r.Tree().Visible() }
 
-// expire has the log expire a session, as if all its silence had been counted.
+// expire lets the log expire a session, as if all its silence had been counted.
 func (n *node) expire(id tree.SessionID) {
 	tableOf(n.shard).DecideEnd(id, zxidOf(n.shard), true)
 	n.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)})

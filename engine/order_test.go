@@ -10,7 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// What doc.go says of the order of locks is what the check goes by.
+// doc.go and the check have the same order of locks.
 func TestOrderOfLocksIsThatOfTheDoc(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
 	if err != nil {

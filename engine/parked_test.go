@@ -10,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// The same, with an application that has derived many contexts from the session's: to end them takes a while.
+// A call is parked when its session ends. The application has derived many contexts from the
+// session's context, so it takes a while to end them.
 func TestParkedCallIsToldWhyASessionOfManyContextsEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -29,14 +30,15 @@ func TestParkedCallIsToldWhyASessionOfManyContextsEnded(t *testing.T) {
 	})
 }
 
-// Requests that wait for their sessions to be known leave room for those of sessions that the shard knows.
+// Calls that wait until the shard knows their session leave room for calls of sessions that the
+// shard knows.
 func TestParkedCallsLeaveRoom(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		known, stranger := n.open(testTimeout), n.open(testTimeout)
 		n.own(known, n.on(2, 0))
 		path := n.on(2, 1)
 		for range outbox.QueueMax {
-			stranger.Submit(t.Context(), []tree.Op{create(path)}) // the home shard stands still: nothing is applied there
+			stranger.Submit(t.Context(), []tree.Op{create(path)}) // nothing is applied on the home shard
 		}
 		synctest.Wait()
 		p := known.Submit(t.Context(), []tree.Op{create(path)})
@@ -47,8 +49,8 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 	})
 }
 
-// A session ends when a shard has just been told of it, and its requests are found there before its context has ended: they are told of
-// the end, not of a success.
+// A session ends when a shard has just learned of it. The shard finds the session's calls before
+// the session's context has ended. The calls must get the end as their outcome, not a success.
 func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path := n.open(testTimeout), n.on(2, 0)
@@ -59,7 +61,7 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		if len(introduce) != 1 {
 			t.Fatalf("%d proposals are on their way", len(introduce))
 		}
-		end := outbox.ErrSessionExpired // endLocked, but for its last line
+		end := outbox.ErrSessionExpired // as endLocked does, without its last line
 		s.Owner.End(end)
 		n.apply(introduce...)
 		if err := outcome(p); err != end || n.exists(path) {

@@ -13,14 +13,14 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A large is a session of another member that owns more than one entry may remove, on a node
-// that the test tells when the next portion is due.
+// A large is a session of another member that owns more than one entry may remove. The test tells
+// its node when the next portion is due.
 type large struct {
 	*node
 	*member
 	id    tree.SessionID
 	paths []string
-	told  []tree.SessionID // what was expired
+	told  []tree.SessionID // the expired sessions
 }
 
 const largePortion, largeOwns = 10, 35
@@ -44,7 +44,7 @@ func withLarge(t *testing.T, fn func(t *testing.T, l *large)) {
 	})
 }
 
-// left returns how many of the session's znodes are there as its own, and how many linger.
+// left returns how many of the session's znodes it still owns, and how many linger.
 func (l *large) left() (own, lingers int) {
 	for _, path := range l.paths {
 		switch stat, ok := l.tree().Exists(path); {
@@ -57,8 +57,8 @@ func (l *large) left() (own, lingers int) {
 	return own, lingers
 }
 
-// want checks what is left after a portion, which is one transaction, and that nothing of the
-// session is applied.
+// want checks what is left after a portion, which is one transaction. It also checks that nothing
+// of the session is applied.
 func (l *large) want(own, lingers int) {
 	l.t.Helper()
 	if o, g := l.left(); o != own || g != lingers {
@@ -101,8 +101,8 @@ func (l *large) portions(lingers bool) {
 	}
 }
 
-// A9: a session that owns more than one entry may remove is closed by its owner, or lost, and
-// goes in portions as it would have gone at once.
+// A9: a session owns more than one entry may remove. Its owner closes it, or it is lost. It ends in
+// portions, with the same result as at once.
 func TestLargeSessionEndsInPortions(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(l *large)
@@ -133,7 +133,7 @@ func TestLargeSessionEndsInPortions(t *testing.T) {
 	}
 }
 
-// A9: what lies between two portions: a start, and somebody who deletes what would have gone next.
+// A9: between two portions, the node restarts, and someone deletes what would have gone next.
 func TestPortionsGoOnAfterAStart(t *testing.T) {
 	for _, start := range []bool{false, true} {
 		t.Run(fmt.Sprint("start=", start), func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestPortionsGoOnAfterAStart(t *testing.T) {
 	}
 }
 
-// F2: on another shard than home a large session waits for home's word, which leaves a memory
-// of the end behind: or an admit that comes late would make a record for ever.
+// F2: on a shard other than home, a large session waits for the word of the home shard, which
+// leaves a record of the end. Otherwise a late introduce would make a record for ever.
 func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -190,7 +190,7 @@ func TestLargeSessionOfAnotherShardWaitsForHome(t *testing.T) {
 	})
 }
 
-// A9: closes of many sessions in one entry are bounded too.
+// A9: the closes of many sessions in one entry are bounded too.
 func TestClosesOfOneEntryArePortioned(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		const each, sessions = 6, 5
@@ -240,7 +240,7 @@ func TestPortionsOfOneSessionFollowAtOnce(t *testing.T) {
 	})
 }
 
-// A session that uses two shards has more than a portion on each. It is closed, and so nothing
+// A session that uses two shards owns more than a portion on each. It is closed, so nothing
 // lingers.
 func TestLargeSessionEndsOnAllShards(t *testing.T) {
 	for _, lost := range []bool{false, true} {
@@ -295,7 +295,7 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 	}
 }
 
-// carryOn has what is due looked after once.
+// carryOn lets the leader handle once what is due.
 func (n *node) carryOn() {
 	n.lead(enginetest.Member)
 	n.lookAround()

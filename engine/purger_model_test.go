@@ -16,24 +16,24 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A purge model is two members with several shards. Member 1 has sessions that write everywhere, end in every way, and is started
-// again now and then; either may lead. What is proposed may be lost, come late and come again, and each shard of each
-// member applies at a pace of its own, except that member 2 is always up to date at home: what it says of a session's end is
-// the truth.
+// A purge model is two members with several shards. Member 1 has sessions that write everywhere and
+// end in every way, and it restarts now and then. Either member may lead. Proposals may be lost,
+// come late and come again. Each shard of each member applies at its own pace, but member 2 is
+// always up to date at home. So what member 2 says about a session's end is the truth.
 type purgeModel struct {
 	t       *testing.T
 	rng     *rand.Rand
 	start   uint64
 	owner   *node
 	other   *node
-	logs    [purgeShards][]*enginetest.Proposal // by ShardID - 1: committed
+	logs    [purgeShards][]*enginetest.Proposal // committed; by ShardID - 1
 	applied map[*node]*[purgeShards]int         // how much of it
 	transit []*enginetest.Proposal
 	leader  MemberID
 	users   []*purgeUser
 	calls   []*purgeCall
 	lost    map[tree.SessionID]bool // at home, where it is decided
-	started map[tree.SessionID]bool // another start of its member was known on a shard before the session's end
+	started map[tree.SessionID]bool // a shard knew another start of its member before the session's end
 	seen    map[string]int
 }
 
@@ -46,7 +46,7 @@ type purgeUser struct {
 	closing bool
 }
 
-// A purgeCall creates an ephemeral of a path of its own.
+// A purgeCall creates an ephemeral at a path of its own.
 type purgeCall struct {
 	user    *purgeUser
 	shard   ShardID
@@ -74,7 +74,7 @@ func (m *purgeModel) join(o session.Origin) *node {
 	return n
 }
 
-// restart begins another start of the owner; its logs are applied again from the beginning.
+// restart begins another start of the owner, which applies its logs again from the beginning.
 func (m *purgeModel) restart() {
 	if m.owner != nil {
 		m.owner.finish(outbox.ErrClosed, nil)
@@ -117,7 +117,7 @@ func (m *purgeModel) step() {
 	m.checkLive()
 }
 
-// collect puts on their way what was proposed.
+// collect collects the proposals, which are then in transit.
 func (m *purgeModel) collect() {
 	synctest.Wait()
 	for _, n := range []*node{m.owner, m.other} {
@@ -133,7 +133,7 @@ func (m *purgeModel) open() {
 	synctest.Wait()
 }
 
-// opened are the sessions that are open, or were.
+// opened returns the sessions that are or were open.
 func (m *purgeModel) opened() (list []*purgeUser) {
 	for _, u := range m.users {
 		if u.s != nil {
@@ -174,7 +174,8 @@ func (m *purgeModel) close() {
 	synctest.Wait()
 }
 
-// silence commits steps of silence of the owner, and now and then what follows from them, ahead of what is on its way.
+// silence commits steps of the owner's silence and sometimes their consequences, ahead of what is
+// in transit.
 func (m *purgeModel) silence(steps int) {
 	for range steps {
 		table := tableOf(m.other.shard)
@@ -214,7 +215,7 @@ func (m *purgeModel) commitAt(i int) {
 	m.commit(p)
 }
 
-// lose loses a proposal. Whoever proposed it may be told.
+// lose loses a proposal. Its proposer may learn of that.
 func (m *purgeModel) lose() {
 	if len(m.transit) == 0 {
 		return
@@ -237,7 +238,7 @@ func (m *purgeModel) elect(leader MemberID) {
 	m.other.lead(leader)
 }
 
-// look has the loops look that these nodes do not run.
+// look calls the loops that these nodes do not run.
 func (m *purgeModel) look() {
 	for _, n := range []*node{m.owner, m.other} {
 		n.lookAround()
@@ -254,7 +255,7 @@ func (m *purgeModel) applyOne() {
 	}
 }
 
-// applyNext has a member apply the next entry of a shard, and reports whether there was one.
+// applyNext applies the next entry of a shard on a member. It reports whether there was one.
 func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	at := &m.applied[n][id-1]
 	if *at == len(m.logs[id-1]) {
@@ -283,7 +284,8 @@ func (m *purgeModel) applyNext(n *node, id ShardID) bool {
 	return true
 }
 
-// noteLost notes which sessions an entry of the home shard has ended as lost: all that it ended, but for those whose owner closed them.
+// noteLost records which sessions an entry of the home shard has ended as lost. These are all that
+// it ended, except those that their owner closed.
 func (m *purgeModel) noteLost(before []session.Record, table *session.Table, c command.Command) {
 	for _, r := range before {
 		if now, there := table.Get(r.ID); r.Ended != 0 || there && now.Ended == 0 {
@@ -317,12 +319,13 @@ func (m *purgeModel) count(table *session.Table, c command.Command) {
 	}
 }
 
-// lives reports whether nobody has decided a session's end: not its owner, and not the log of the home shard.
+// lives reports whether nothing has decided a session's end: neither its owner nor the log of the
+// home shard.
 func (m *purgeModel) lives(u *purgeUser) bool {
 	return u.start == m.start && !u.closing && u.s.Live() == nil && tableOf(m.other.shard).Usable(u.s.ID(), enginetest.Member) == nil
 }
 
-// checkLive looks whether a session that lives has on its own member what it was told to have.
+// checkLive checks that a live session has, on its own member, what it was told that it has.
 func (m *purgeModel) checkLive() {
 	for _, c := range m.calls {
 		if c.done && c.told == nil && m.lives(c.user) && !m.owner.exists(c.path) {
@@ -331,7 +334,7 @@ func (m *purgeModel) checkLive() {
 	}
 }
 
-// deliverAll lets everything arrive and be done.
+// deliverAll lets everything arrive and finish.
 func (m *purgeModel) deliverAll() {
 	m.t.Helper()
 	m.deliverUntil(m.idle)
@@ -374,7 +377,7 @@ func (m *purgeModel) idle() bool {
 	return !slices.ContainsFunc(m.calls, func(c *purgeCall) bool { return !c.done })
 }
 
-// check compares what callers were told with what is there, when everything has arrived.
+// check compares the callers' outcomes with the state, when everything has arrived.
 func (m *purgeModel) check() {
 	for _, c := range m.calls {
 		unknown := errors.Is(c.told, outbox.ErrUnknownOutcome)
@@ -391,7 +394,7 @@ func (m *purgeModel) check() {
 	m.checkMemory()
 }
 
-// want reports whether the znode of a call should be there when everything has arrived.
+// want reports whether the znode of a call should exist when everything has arrived.
 func (m *purgeModel) want(c *purgeCall) bool {
 	if m.lives(c.user) || !c.real || !c.lingers {
 		return c.real && m.lives(c.user)
@@ -400,8 +403,8 @@ func (m *purgeModel) want(c *purgeCall) bool {
 	switch {
 	case c.shard == command.HomeShard:
 	case lost && c.user.closing, !lost && m.started[c.user.s.ID()]:
-		// The shard may have heard of the close that came too late at home, or of the next start of the member before the close. It is
-		// as it is there, and the same on all members.
+		// The shard may have learned of the close that came too late at home, or of the member's
+		// next start before the close. Either result is right if all members have the same.
 		lost, knew = m.other.exists(c.path), "either"
 	case !lost:
 		knew = "closed"
@@ -410,8 +413,8 @@ func (m *purgeModel) want(c *purgeCall) bool {
 	return lost
 }
 
-// checkMemory looks whether anything is remembered of the sessions that have ended, once their member has let every shard hear that
-// it knows.
+// checkMemory checks that nothing is recorded of sessions that have ended, once their member has
+// told every shard that it knows.
 func (m *purgeModel) checkMemory() {
 	m.open()
 	u := m.users[len(m.users)-1]
@@ -438,9 +441,9 @@ func (m *purgeModel) checkMemory() {
 	}
 }
 
-// F2: sessions over several shards that begin and end in every way, on logs that lose, repeat and reorder what they are given, under
-// leaders that come and go: nothing is left of those that have ended, nothing is missing of those that live, every caller is
-// told the truth, and nothing is remembered for ever.
+// F2: sessions on several shards begin and end in every way. Their logs lose, repeat and reorder
+// proposals, and leaders come and go. Nothing is left of sessions that have ended, and nothing is
+// missing of those that live. Every caller gets the true outcome. Nothing is recorded for ever.
 func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 	seen := make(map[string]int)
 	for _, seed := range enginetest.Seeds(40) {

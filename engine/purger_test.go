@@ -17,7 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// on returns a path of a shard, a different one for each i.
+// on returns a path of a shard, a different path for each i.
 func (n *node) on(id ShardID, i int) string {
 	for k := 0; ; k++ {
 		path := fmt.Sprintf("/%d-%d", i, k)
@@ -37,13 +37,14 @@ func (n *node) own(s *Session, path string) {
 	}
 }
 
-// told is the entry that tells a shard of a session's end at home.
+// told returns the entry that tells a shard that a session has ended at home.
 func told(s *Session, z tree.Zxid) command.Command {
 	return command.Command{Kind: command.KindPurge, Purge: []command.Ending{{Session: s.ID(), Former: []session.Incarnation{{Member: enginetest.Member, Start: enginetest.Origin().Start}}, Zxid: z}}}
 }
 
-// The end of a session is known from another shard before this node has applied it at home: what it has on its way at home may be
-// before the end there, so nobody can say yet that it is not applied.
+// This node learns from another shard that a session has ended, before it has applied the end at
+// home. What the session has in flight at home may come before the end there. So its outcome is
+// unknown for now.
 func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -65,7 +66,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 	})
 }
 
-// lookAround has the loops of the purger look and returns when the first of them looks again.
+// lookAround makes the loops of the purger look. It returns when the first of them looks again.
 func (n *node) lookAround() time.Duration {
 	again := time.Duration(math.MaxInt64)
 	for _, m := range n.shards[1:] {
@@ -74,7 +75,7 @@ func (n *node) lookAround() time.Duration {
 	return again
 }
 
-// endedAtHome returns the sessions that a shard has still to be told of.
+// endedAtHome returns the sessions whose end a shard has still to learn.
 func (n *node) endedAtHome() (left []session.Record) {
 	for _, m := range n.shards[1:] {
 		left = append(left, tableOf(n.home()).Ended(uint32(m.Shard))...)
@@ -82,7 +83,7 @@ func (n *node) endedAtHome() (left []session.Record) {
 	return left
 }
 
-// looks has the purger look and returns what is proposed then, which has to be of these kinds.
+// looks makes the purger look, and returns its proposals. They must be of the wanted kinds.
 func (n *node) looks(want ...string) []*enginetest.Proposal {
 	n.t.Helper()
 	n.lookAround()
@@ -98,10 +99,11 @@ func (n *node) looks(want ...string) []*enginetest.Proposal {
 	return ps
 }
 
-// A store is what a shard's image would hold of its sessions.
+// A store has what a shard's image would have of its sessions.
 type store map[tree.SessionID]session.Record
 
-// drain brings a store up to date, and returns what it holds of sessions that have ended or are about to be closed.
+// drain brings a store up to date. It returns the sessions in it that have ended or will soon be
+// closed.
 func (st store) drain(t *testing.T, r *replica.Replica) (ended []session.Record) {
 	t.Helper()
 	err := tableOf(r).Drain(func(session.Origin) error { return nil }, func(id tree.SessionID, r session.Record, exists bool) error {
@@ -127,8 +129,8 @@ const (
 	purgedAtHome       = "7 on 1"
 )
 
-// F2: the end of a session is carried to the shards that its record names, by whoever leads the home shard, until it has been done
-// everywhere: whatever is lost or comes twice on the way.
+// F2: the leader of the home shard carries the end of a session to the shards that the session's
+// record names, until all are done. Proposals may be lost or come twice.
 func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 	withShards(t, 4, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -137,7 +139,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			n.own(s, n.on(id, 0))
 			n.own(stays, n.on(id, 1))
 		}
-		n.looks()     // nobody has ended, and another member leads
+		n.looks()     // no session has ended, and another member leads
 		for range 4 { // quarters of its timeout
 			step, d, _ := tableOf(n.shard).NextStep(enginetest.Member)
 			n.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
@@ -188,8 +190,8 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 	})
 }
 
-// F2: the admit is on its way when the session ends and the shard is purged; it finds that it is late, for as long as the stream
-// that it is in may bring it.
+// F2: introduce is in flight when the session ends and the shard is purged. It must find that it is
+// late, for as long as its stream may bring it.
 func TestLateIntroduceFindsThatTheSessionHasEnded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s, path, kept := n.open(testTimeout), n.on(2, 0), make(store)
@@ -216,8 +218,8 @@ func TestLateIntroduceFindsThatTheSessionHasEnded(t *testing.T) {
 	})
 }
 
-// F2: the member has not registered on the shard yet when that is told of its session's end; its Register is that of the start
-// that asks for the session then.
+// F2: a shard learns of a session's end before the member has registered there. The same start of
+// the member registers and then introduces the session.
 func TestRegisterForgetsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newShardedNode(t, enginetest.Origin(), 2)
@@ -250,7 +252,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 	})
 }
 
-// creating has an ephemeral created that is the first of its session on the shard.
+// creating creates an ephemeral, the first of its session on the shard.
 func (n *node) creating(s *Session, path string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -261,7 +263,8 @@ func (n *node) creating(s *Session, path string) <-chan error {
 	return done
 }
 
-// A create that still waits for its shard to know the session when that ends is told so, and is not applied afterwards.
+// A create waits until its shard knows the session. If the session ends meanwhile, the create is
+// refused, and is not applied afterwards.
 func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 	for stage, reach := range map[string]func(n *node, s *Session) []*enginetest.Proposal{
 		"addShard is sent": func(n *node, _ *Session) []*enginetest.Proposal { return n.log.Drain() },
@@ -271,7 +274,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 		},
 		"introduce is queued": func(n *node, _ *Session) []*enginetest.Proposal {
 			addShard := n.log.Drain()
-			n.shards[1].Outbox.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next waits until it is applied
+			n.shards[1].Outbox.Submit(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: 999})) // the next one waits until this is applied
 			n.apply(addShard...)
 			return n.log.Drain()
 		},
@@ -316,7 +319,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 	}
 }
 
-// However many wait for one shard to know their session, each waits for its own time only.
+// However many calls wait until one shard knows their sessions, each waits only its own time.
 func TestWaitForAShardIsBounded(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(time.Minute)
@@ -337,7 +340,8 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 	})
 }
 
-// Where more have ended than are looked after at a time, each is carried, and once.
+// If more sessions have ended than the purger handles at a time, each end is carried, and only
+// once.
 func TestEndsOfManyAreCarriedInPortions(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		const many = replica.PurgeWindow + replica.PurgeWindow/4

@@ -24,7 +24,7 @@ func withReaper(t *testing.T, fn func(t *testing.T, r reaping)) {
 	})
 }
 
-// do carries out operations, each in a transaction of its own.
+// do applies operations, each in a transaction of its own.
 func (r reaping) do(ops ...tree.Op) {
 	r.t.Helper()
 	for _, op := range ops {
@@ -36,7 +36,7 @@ func (r reaping) do(ops ...tree.Op) {
 	}
 }
 
-// after lets time pass, and has the reaper look. What it proposes is on its way: land applies it.
+// after lets time pass, and makes the reaper look. Its proposal is in flight until land applies it.
 func (r reaping) after(d time.Duration) (land func()) {
 	r.run(d)
 	r.shard.ReapDue(time.Now())
@@ -70,7 +70,7 @@ func TestContainersGoWhenTheyHaveLostTheirLastChild(t *testing.T) {
 		r.want("c", "new", "plain")
 		r.do(remove("/c/a"))
 		r.after(time.Second)()
-		r.want("new", "plain") // which may still be used for the first time
+		r.want("new", "plain") // it may still be used for the first time
 		r.after(replica.NeverUsedAge - time.Second)()
 		r.want("new", "plain")
 		r.after(time.Second)()
@@ -86,7 +86,7 @@ func TestTTLZnodesGoWhenNobodySetsThem(t *testing.T) {
 		r.do(set("/b"))
 		r.after(2 * time.Second)()
 		r.want("b", "c")
-		r.do(remove("/c/x")) // its TTL is over: children only put that off
+		r.do(remove("/c/x")) // its TTL has passed: children only delay its end
 		r.after(time.Second)()
 		r.want("b")
 		r.after(6 * time.Second)()
@@ -96,7 +96,7 @@ func TestTTLZnodesGoWhenNobodySetsThem(t *testing.T) {
 	})
 }
 
-// Between the reaper's look and the deletion's turn in the log anything may happen.
+// Anything may happen between the reaper's look and the deletion in the log.
 func TestReaperSparesWhatWasUsedSince(t *testing.T) {
 	for name, use := range map[string][]tree.Op{
 		"a child":            {create("/m/x")},
@@ -118,7 +118,7 @@ func TestReaperSparesWhatWasUsedSince(t *testing.T) {
 	}
 }
 
-// A TTL znode lives for its TTL, and until the next look: nobody has to have seen it before.
+// A TTL znode lives for its TTL, and until the next look. The reaper need not have seen it before.
 func TestFirstLookRemovesWhatIsOver(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(ttl("/m", 10*time.Second), mode("/c", tree.Container))
@@ -129,7 +129,7 @@ func TestFirstLookRemovesWhatIsOver(t *testing.T) {
 	})
 }
 
-// Every member counts for itself when a znode was written: whoever comes to lead goes on.
+// Every member measures for itself when a znode was written. So a new leader continues.
 func TestAgesOutliveLeaders(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.lead(enginetest.Other)
@@ -142,8 +142,8 @@ func TestAgesOutliveLeaders(t *testing.T) {
 	})
 }
 
-// B6: a node that has loaded a znode has not seen for how long that has been as it is, whatever the wall
-// clocks say.
+// B6: a node that has loaded a znode has not seen how long the znode has been unchanged, whatever
+// the wall clocks say.
 func TestAgesBeginAnewWithALoad(t *testing.T) {
 	for name, again := range map[string]func(n *node, ahead *peer){
 		"a start":    func(n *node, ahead *peer) { mustDo(n, n.shard.Sync()); mustDo(n, n.shard.Load(n.image)) },
@@ -172,8 +172,8 @@ func mustDo(n *node, err error) {
 	}
 }
 
-// Looks may be closer together than commits. What was proposed is not proposed again until it was lost,
-// or had a second to come.
+// Looks may be closer together than commits. A proposal is repeated only when it was lost, or after
+// a second.
 func TestReaperWaitsForWhatItProposed(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		r.do(ttl("/a", time.Second))
@@ -208,8 +208,9 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 	})
 }
 
-// B6: one member booted with its clock ten years ahead. Its times are its own: the next write of another member has that
-// member's, and what it wrote lives as long as anything else.
+// B6: one member booted with its clock ten years ahead. Its times stay its own. The next write of
+// another member has that member's time. What the first member wrote lives as long as anything
+// else.
 func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		const ahead = 10 * 365 * 24 * time.Hour
@@ -230,7 +231,7 @@ func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 	})
 }
 
-// A round proposes no more than its share, in entries of a bounded size; the next one goes on.
+// A round proposes no more than its share, in entries of a bounded size. The next round goes on.
 func TestReaperTakesItsTime(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		const more = 500

@@ -16,8 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A remote model is a team whose members 1 and 2 crash, start again, and are cut off one way or both for a while, and clients that wander
-// among all members, write, fall silent and close. Member 3 is always up to date: what it has is the truth.
+// A remote model is a team with clients. Members 1 and 2 crash, start again, and are cut off for a
+// while, in one direction or both. The clients go from member to member, write, fall silent and
+// close. Member 3 is always up to date, so its state is the truth.
 type remoteModel struct {
 	*team
 	rng     *rand.Rand
@@ -29,14 +30,14 @@ type remoteModel struct {
 	told []func() // what calls have returned, until hear
 }
 
-// tell notes what a call has returned.
+// tell queues what a call has returned.
 func (m *remoteModel) tell(fn func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = append(m.told, fn)
 }
 
-// hear takes note of it.
+// hear processes what tell queued.
 func (m *remoteModel) hear() {
 	synctest.Wait()
 	m.mu.Lock()
@@ -49,15 +50,15 @@ func (m *remoteModel) hear() {
 
 const modelShards = 3
 
-// A modelClient is a client as it sees itself.
+// A modelClient is a client, with what it knows itself.
 type modelClient struct {
 	s        *Session
 	timeout  time.Duration
-	touched  time.Time // when a member has heard it that it had reason to trust
+	touched  time.Time // when a member that it had reason to trust last heard it
 	busy     bool      // with a handshake
 	silent   bool
 	closing  bool
-	resolved error // what its newest handshake was told
+	resolved error // the error of its newest handshake
 }
 
 type modelCall struct {
@@ -134,7 +135,7 @@ func (m *remoteModel) any() *modelClient {
 	return m.clients[m.rng.IntN(len(m.clients))]
 }
 
-// connect opens a client's session, or resumes it somewhere.
+// connect opens a client's session, or resumes it on some member.
 func (m *remoteModel) connect(c *modelClient) {
 	at := MemberID(1 + m.rng.IntN(3))
 	n := m.nodes[at]
@@ -192,7 +193,7 @@ func (m *remoteModel) crash(id MemberID) {
 	m.kill(id)
 }
 
-// note takes note of what is there, if only until the next entry.
+// note records what exists, if only until the next entry.
 func (m *remoteModel) note(n *node) {
 	if n != m.nodes[3] {
 		return
@@ -202,7 +203,7 @@ func (m *remoteModel) note(n *node) {
 	}
 }
 
-// check compares with the truth what callers were told, and whether all clients live that must.
+// check compares the callers' outcomes with the truth, and checks that all clients live that must.
 func (m *remoteModel) check() {
 	m.t.Helper()
 	m.hear()
@@ -210,7 +211,7 @@ func (m *remoteModel) check() {
 	for _, call := range m.calls {
 		there := truth.exists(call.path)
 		c := call.client
-		// A member that is trusted has been heard by the others a third of the timeout ago at worst.
+		// The others have heard a trusted member at most a third of the timeout ago.
 		if call.done && call.told == nil && !there && !c.closing && time.Since(c.touched) < c.timeout*2/3-time.Second {
 			m.t.Fatalf("%s of session %d is gone: the client was heard %v ago, its timeout is %v", call.path, c.s.ID(), time.Since(c.touched), c.timeout)
 		}
@@ -222,7 +223,7 @@ func (m *remoteModel) check() {
 	}
 }
 
-// drain lets the clients that still talk come back, and the others go.
+// drain lets the clients that still talk come back, and the others expire.
 func (m *remoteModel) drain() {
 	m.t.Helper()
 	for id := range MemberID(3) {
@@ -248,7 +249,7 @@ func (m *remoteModel) drain() {
 			m.live(500 * time.Millisecond)
 		}
 	}
-	for range 12 { // of the largest timeout: what has been silent for a while goes, and is carried to all shards
+	for range 12 { // of the largest timeout: sessions that were silent for a while end on all shards
 		m.live(testTimeout / 2)
 	}
 	for _, call := range m.calls {
@@ -272,8 +273,8 @@ func (m *remoteModel) drain() {
 	}
 }
 
-// G1: clients whose members fail in every way keep their sessions as long as they are heard in time, and lose them
-// soon after if they are not; and every caller is told the truth.
+// G1: the members of clients fail in every way. Clients keep their sessions while they are heard in
+// time, and lose them soon after if they are not. Every caller gets the true outcome.
 func TestRemoteSessionsOnFailingMembers(t *testing.T) {
 	seen := make(map[string]int)
 	for _, seed := range enginetest.Seeds(10) {

@@ -17,7 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// Every member can tell which one speaks for a session, for as long as its end is not decided.
+// Every member can tell which member speaks for a session, until the session's end is decided.
 func TestMemberOfASession(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s, other := m.open(1), m.open(2)
@@ -52,8 +52,8 @@ func TestMemberOfASession(t *testing.T) {
 	})
 }
 
-// A client that comes back, to the same member or another: what it owns stays, what its former connection has still to be sent is not, and it
-// may go on from both.
+// A client comes back, to the same member or to another. What it owns stays. What its former
+// connection had not sent yet is refused. The client may go on from both.
 func TestRemoteSessionMoves(t *testing.T) {
 	for name, to := range map[string]MemberID{"here": 1, "elsewhere": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 					synctest.Wait()
 					m.nodes[1].lead(3)
 					m.commit()
-					// The queued create went out before the Move, and is the session's.
+					// The queued create was sent before the Reattach, and belongs to the session.
 					if err := outcome(queued); err != nil {
 						t.Fatalf("what was queued before: %v", err)
 					}
@@ -112,7 +112,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 	}
 }
 
-// 5.1.6, E3.2: who is told that the session has expired. Nothing changes by it.
+// 5.1.6, E3.2: who learns that the session has expired. Nothing changes by asking.
 func TestResumeIsRefused(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -153,8 +153,8 @@ func TestResumeIsRefused(t *testing.T) {
 	})
 }
 
-// What a former connection was about to submit when its session came back here is not applied behind what was taken out of the queue: it
-// came after that.
+// A former connection was about to submit a request when its session came back here. The request is
+// not applied after those that were cancelled in the queue, because it came after them.
 func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -171,7 +171,8 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 	})
 }
 
-// A member that starts again speaks for its clients' sessions; they have their timeout anew to come back, and end in time if they do not.
+// A member that starts again speaks for the sessions of its clients. They have their full timeout
+// again to come back, and end in time if they do not.
 func TestRestartKeepsRemoteSessions(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		stays, back, away := m.open(1), m.open(1), m.open(1)
@@ -206,7 +207,8 @@ func TestRestartKeepsRemoteSessions(t *testing.T) {
 	})
 }
 
-// A node speaks for nobody before it has applied its own Register: what it knows until then is old, and its client may have moved.
+// A node speaks for no session before it has applied its own Register. What it knows until then is
+// old, and the client may have gone to another member.
 func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -237,7 +239,8 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 	})
 }
 
-// A member dies. Its clients have their timeout to come to another; the log ends those that do not, whoever leads.
+// A member dies. Its clients have their timeout to go to another member. The log ends the sessions
+// of those that do not, whoever leads.
 func TestClientsOfADeadMemberMove(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		moves, stays := m.open(1), m.open(1)
@@ -266,7 +269,8 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 	})
 }
 
-// A node that is closed ends its in-process sessions; those of remote clients stay, for them to take elsewhere.
+// A node that is closed ends its in-process sessions. Remote sessions stay, and their clients can
+// reattach them elsewhere.
 func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -301,9 +305,11 @@ func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 	})
 }
 
-// Whoever opens a session and loses patience leaves none behind; whoever resumes one leaves it to its client.
+// An opener that stops waiting leaves no session behind. A caller of Resume that stops waiting
+// leaves the session to its client.
 func TestImpatientCallers(t *testing.T) {
-	// Each alone: of two requests one may wait for the other, and is certainly not applied.
+	// Each alone: of two requests, one may wait for the other, and then it is certainly not
+	// applied.
 	lose := func(t *testing.T, m *team, call func(ctx context.Context) error) {
 		t.Helper()
 		m.gone = true
@@ -348,13 +354,13 @@ func TestImpatientCallers(t *testing.T) {
 	})
 }
 
-// A session that uses four shards moves, comes back, and ends. What the former member asks of a shard that does not know of the move
-// yet takes nothing.
+// A session that uses four shards is attached elsewhere, comes back, and ends. What the former
+// member asks of a shard that does not know of the reattachment yet has no effect.
 func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 	withTeam(t, 4, func(t *testing.T, m *team) {
 		s := m.open(1)
 		var paths []string
-		for id := range ShardID(3) { // the fourth it does not use
+		for id := range ShardID(3) { // it does not use the fourth
 			paths = append(paths, m.nodes[1].on(id+1, 0))
 		}
 		m.mustCreate(s, paths...)
@@ -391,7 +397,8 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 	})
 }
 
-// A shard that cannot be asked keeps Resume waiting, and no longer than its ctx; the next one finds it as it is.
+// A shard that does not answer keeps Resume waiting, but no longer than its ctx. The next Resume
+// finds the shard as it is.
 func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 	withTeam(t, 2, func(t *testing.T, m *team) {
 		s, path := m.open(1), m.nodes[1].on(2, 0)
@@ -411,8 +418,8 @@ func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 	})
 }
 
-// What was submitted before Identify is judged by what the client was, what comes after by what it is: on all shards, also on one that
-// the session is just beginning to use.
+// What was submitted before SetIdentities is judged by the old identities, and what comes after by
+// the new ones. This holds on all shards, even on one that the session is only beginning to use.
 func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 	withTeam(t, 3, func(t *testing.T, m *team) {
 		n := m.nodes[1]
@@ -463,7 +470,7 @@ func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 				t.Errorf("read after: %v", err)
 			}
 			if fresh {
-				// A client that comes back is what its new connection shows.
+				// A client that comes back has the identities of its new connection.
 				next := m.resume(2, s)
 				if _, _, err := next.Get(dirs[1]); err != tree.ErrNoAuth {
 					t.Errorf("read after the move: %v", err)
@@ -481,7 +488,8 @@ func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 	})
 }
 
-// What a former connection shows comes behind the Move in this node's stream: the new one is not judged by it.
+// The identities of a former connection come after the Reattach in this node's stream. They do not
+// affect the new connection.
 func TestLateSetIdentitiesChangesNothing(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -511,7 +519,7 @@ func TestInProcessSessionIsNoRemoteOne(t *testing.T) {
 	})
 }
 
-// What a remote session holds is its client's to judge.
+// A remote session holds no claims here. Its client decides what it holds.
 func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -528,7 +536,8 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 	})
 }
 
-// A snapshot passes by what attaches sessions, and what ends them: the node takes charge of those that are its own, and lets go of the others.
+// A snapshot skips the entries that attach sessions and that end them. The node takes charge of its
+// own sessions, and lets go of the others.
 func TestInstallBringsRemoteSessions(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		openRemote := func(timeout time.Duration) (s *Session) {
@@ -563,7 +572,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		wantEnd(t, gone, outbox.ErrSessionExpired)
 		n.checkRemotes()
 		n.apply(swallowed...)
-		n.commit() // the Move that was asked for again
+		n.commit() // the Reattach that was asked for again
 		if back == nil || back.Err() != nil || opening != outbox.ErrUnknownOutcome {
 			t.Fatalf("resumed %v, opened %v", back, opening)
 		}
@@ -582,7 +591,8 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 	})
 }
 
-// A snapshot comes before this node has registered: the sessions that it has attached to this member may be another's by now.
+// A snapshot arrives before this node has registered. The sessions that it shows as attached to
+// this member may be attached to another by now.
 func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := enginetest.Origin()

@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// write is a transaction of a session that is applied, in a node without Raft.
+// write applies a transaction of a session on a node without Raft.
 func (n *node) write(s *Session, ops ...tree.Op) tree.Zxid {
 	n.t.Helper()
 	p := s.Submit(n.t.Context(), ops)
@@ -24,7 +24,7 @@ func (n *node) write(s *Session, ops ...tree.Op) tree.Zxid {
 	return n.at(ops[0].Path).Tree().Visible()
 }
 
-// sent takes all events that wait.
+// sent receives all waiting events.
 func sent(t *testing.T, w *RemoteWatches) (texts []string) {
 	t.Helper()
 	events, err := w.Take(w.Here())
@@ -89,7 +89,7 @@ func TestRemoteWatches_WhichReadsArm(t *testing.T) {
 	})
 }
 
-// What the reads return is what a session's reads return.
+// The reads return the same as a session's reads.
 func TestRemoteWatches_ReadAsSessionsDo(t *testing.T) {
 	withShards(t, 3, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -116,7 +116,8 @@ func TestRemoteWatches_ReadAsSessionsDo(t *testing.T) {
 	})
 }
 
-// 6.4.1, 14.24: the event of a client's own write belongs before its answer, and one that follows a read after that read's.
+// 6.4.1, 14.24: the event of a client's own write comes before its answer. An event that follows a
+// read comes after that read's answer.
 func TestRemoteWatches_EventsAndAnswers(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
@@ -133,7 +134,7 @@ func TestRemoteWatches_EventsAndAnswers(t *testing.T) {
 	})
 }
 
-// 6.2, 6.3: what is no change fires nothing, and the end of a session is as many deletes.
+// 6.2, 6.3: what changes nothing fires nothing, and the end of a session counts as its deletes.
 func TestRemoteWatches_CausesOfTheTree(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, owner, w := n.open(testTimeout), n.open(testTimeout), n.WatchRemotely(0)
@@ -159,14 +160,15 @@ func TestRemoteWatches_CausesOfTheTree(t *testing.T) {
 		go owner.Close()
 		n.commit()
 		got := sent(t, w)
-		slices.Sort(got) // in which order they go is not said
+		slices.Sort(got) // their order is not specified
 		if want := []string{"NodeChildrenChanged /a", "NodeChildrenChanged /a", "NodeDeleted /a/e", "NodeDeleted /a/f"}; !slices.Equal(got, want) {
 			t.Errorf("sent %q, want %q", got, want)
 		}
 	})
 }
 
-// 6.8, 14.19: events are judged by what the connection is at that moment, and by the ACL of that moment.
+// 6.8, 14.19: events are judged by the identities of the connection at that moment, and by the ACL
+// of that moment.
 func TestRemoteWatches_AreToldWhatTheyMayRead(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
@@ -207,7 +209,7 @@ func TestRemoteWatches_Reset(t *testing.T) {
 		n.write(s, createFor("/list/x", alicesOnly))
 		n.write(s, remove("/deleted"))
 		n.write(s, remove("/recreated"))
-		n.write(s, createFor("/recreated", alicesOnly)) // told to those who may not read it
+		n.write(s, createFor("/recreated", alicesOnly)) // it is reported even to those who may not read it
 		all := []string{"/same", "/set", "/list", "/deleted", "/recreated"}
 		w := n.WatchRemotely(0)
 		place, err := w.Reset(watch.Reset{Since: seen, Data: all, Exist: []string{"/list/x", "/none"}, Children: all, Persistent: []string{"/p"}, Recursive: []string{"/set"}})
@@ -226,7 +228,8 @@ func TestRemoteWatches_Reset(t *testing.T) {
 	})
 }
 
-// G4: with several shards the zxid that a client has seen says nothing of the others: a change with a smaller one is told too.
+// G4: with several shards, the zxid that a client has seen says nothing about the other shards. A
+// change with a smaller zxid is reported too.
 func TestRemoteWatches_ResetOnSeveralShards(t *testing.T) {
 	withShards(t, 2, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
@@ -251,7 +254,7 @@ func TestRemoteWatches_ResetOnSeveralShards(t *testing.T) {
 	})
 }
 
-// F1: the root's children are on all shards. A watch of them fires once.
+// F1: the root's children are on all shards. A watch on them fires once.
 func TestRemoteWatches_RootOfSeveralShards(t *testing.T) {
 	withShards(t, 3, func(t *testing.T, n *node) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
@@ -273,7 +276,8 @@ func TestRemoteWatches_RootOfSeveralShards(t *testing.T) {
 	})
 }
 
-// D2: what an install does to the watches of a connection. Beside the tree of TestInstallTellsWatchesWhatTheyMissed.
+// D2: what an install does to the watches of a connection, with the tree of
+// TestInstallTellsWatchesWhatTheyMissed.
 func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 	const gap = "gap"
 	cases := []struct {
@@ -309,7 +313,7 @@ func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 				for _, mode := range modes {
 					w := n.WatchRemotely(0)
 					if mode == watch.Children && !n.exists(c.path) {
-						continue // cannot be
+						continue // cannot happen
 					}
 					if _, err := w.Arm(c.path, mode, nil); err != nil {
 						t.Fatal(err)
@@ -338,7 +342,7 @@ func TestInstallTellsRemoteWatchesWhatTheyMissed(t *testing.T) {
 	}
 }
 
-// afterInstall says what an install did to a connection with one watch.
+// afterInstall describes what an install did to a connection with one watch.
 func afterInstall(w *RemoteWatches, zxid tree.Zxid) string {
 	events, err := w.Take(w.Here())
 	var gap *watch.GapError
@@ -353,7 +357,8 @@ func afterInstall(w *RemoteWatches, zxid tree.Zxid) string {
 	return ""
 }
 
-// D1: reads that arm beside the machine that applies: what comes after a read is the next change of what was read, once.
+// D1: reads that arm watches run beside the replica that applies. After a read comes the next
+// change of what it read, once.
 func TestRemoteWatches_ReadAndArmAtOnce(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		const sets = 300
@@ -399,7 +404,7 @@ func TestRemoteWatches_ReadAndArmAtOnce(t *testing.T) {
 	})
 }
 
-// The answers of a node that has ended are no empty tree's.
+// A node that has ended does not answer from an empty tree.
 func TestRemoteWatchesAnswerTheEndOfTheNode(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)

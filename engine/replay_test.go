@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A service that starts while the others are down can at least see what its own replica holds: when Start returns, everything that the
-// directory knows to be committed is in memory, what the image lacks too. Nobody waits for a quorum.
+// A service that starts while the other members are down can at least see what its own replica has.
+// When Start returns, memory has everything that the directory knows to be committed, including
+// what the image lacks. Nothing waits for a quorum.
 func TestStart_ShowsWhatTheDirectoryKnows(t *testing.T) {
 	for name, end := range map[string]func(e *Engine) error{
 		"crashed": func(e *Engine) error { e.Kill(); return e.Close() },
@@ -23,14 +24,14 @@ func TestStart_ShowsWhatTheDirectoryKnows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := range 200 { // less than the image is written for
+			for i := range 200 { // fewer than it takes to save the image
 				op := tree.Op{Kind: tree.KindCreate, Path: fmt.Sprint("/config-", i), Data: []byte("data")}
 				if _, err := s.Submit(t.Context(), []tree.Op{op}).Wait(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want := on.Status()[0].Zxid
-			pass := func() bool { // what a new leader begins with is committed, and no machine sees it
+			pass := func() bool { // the first entry of a new leader is committed, and no replica sees it
 				next := ensemble[int(on.Status()[0].Leader.Member)%3]
 				term := on.Status()[0].Leader.Term
 				return on.TransferLeadership(1, next.cfg.Member) == nil && until(2*time.Second, func() bool {

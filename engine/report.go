@@ -116,9 +116,9 @@ func newQuorums(shards int, patience time.Duration) *quorums {
 	return &quorums{patience: patience, shards: make([]quorum, shards)}
 }
 
-// look returns in lost the shards that count as lost from now on. back has the lost shards that
-// have a leader again; the caller resets their entries. next is when the next shard will be lost;
-// zero means that none will.
+// look returns in lost the shards that count as lost from now on. In back it returns the lost
+// shards that have a leader again; the caller resets their entries. The next shard will be lost
+// after next; zero means that none will.
 func (q *quorums) look(now time.Time, led func(ShardID) bool) (lost, back []ShardID, next time.Duration) {
 	for i := range q.shards {
 		s, id := &q.shards[i], ShardID(i+1)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A shard counts as lost once, after the patience, and as back once; a flicker is nothing.
+// After the patience, a shard counts as lost once. When it has a leader again, it counts as back
+// once. A short gap is ignored.
 func TestQuorums(t *testing.T) {
 	const patience = time.Second
 	start := time.Now()
@@ -28,7 +29,7 @@ func TestQuorums(t *testing.T) {
 	led[1] = false
 	look(100*ms, nil, nil, patience)
 	led[1] = true
-	look(900*ms, nil, nil, 0) // a flicker
+	look(900*ms, nil, nil, 0) // a short gap
 	led[1] = false
 	look(1000*ms, nil, nil, patience)
 	led[2] = false
@@ -36,7 +37,7 @@ func TestQuorums(t *testing.T) {
 	look(2000*ms, []ShardID{1}, nil, 500*ms)
 	look(2200*ms, nil, nil, 300*ms)
 	look(2500*ms, []ShardID{2}, nil, 0)
-	look(9000*ms, nil, nil, 0) // said once
+	look(9000*ms, nil, nil, 0) // reported once
 	led[1] = true
 	look(9100*ms, nil, []ShardID{1}, 0)
 	look(9200*ms, nil, nil, 0)
@@ -44,7 +45,7 @@ func TestQuorums(t *testing.T) {
 	look(9300*ms, nil, nil, patience)
 }
 
-// Whoever has news never waits for the log, and what does not fit is counted.
+// A sender of news never waits for the log. Lines that do not fit are counted.
 func TestNews_NeverWaits(t *testing.T) {
 	n := newNews()
 	for range newsMax + 5 {

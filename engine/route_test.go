@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// F1: which shard holds a znode is written down nowhere but here: these values can never change. They were computed by another
-// program.
+// F1: this is the only place that says which shard has a znode. These values can never change.
+// Another program computed them.
 func TestShardOf_IsForEver(t *testing.T) {
 	for path, want := range map[string][4]int{
 		"/a":               {1, 2, 3, 27},
@@ -24,7 +24,7 @@ func TestShardOf_IsForEver(t *testing.T) {
 		"/zookeeper/quota/zookeeper_stats":                 {},
 		"/zookeeper/config":                                {},
 		"/":                                                {},
-	} { // of 2, 3, 4 and 64 shards
+	} { // with 2, 3, 4 and 64 shards
 		for i, n := range []int{2, 3, 4, 64} {
 			if got := shardOf(path, n); got != want[i] {
 				t.Errorf("%s is on shard %d of %d, counted from 0, and belongs on %d", path, got, n, want[i])

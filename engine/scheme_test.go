@@ -15,15 +15,15 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// brittle is a scheme that panics at what it does not expect.
+// brittle is a scheme that panics at ids that it does not expect.
 type brittle struct{}
 
 func (brittle) Valid(id string) bool            { return id[3] != 'x' }
 func (brittle) Matches(identity, _ string) bool { return identity[3] != 'x' }
 func (brittle) Expands() bool                   { panic("no opinion") }
 
-// H3: what a scheme panics at is refused, on every replica and at each start, and the node goes on. A client chose the id, and
-// the entry is in the log.
+// H3: an id at which a scheme panics is refused, on every replica and at each start, and the node
+// goes on. A client chose the id, and the entry is in the log.
 func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 	schemes, _ := judges(tree.Schemes{"brittle": brittle{}})
 	withSchemes(t, schemes, func(t *testing.T, n *node) {
@@ -56,7 +56,8 @@ func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 	})
 }
 
-// A panic of a scheme is logged with its stack, though not each one, and never where it happens: locks are held there.
+// A panic of a scheme is logged with its stack, though not every time. It is never logged where it
+// happens, because locks are held there.
 func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// G1: the former member hears late of the move. What it still sends, a write or a close for its client's silence, is refused, and whoever
-// waits for it is told the truth.
+// G1: the former member learns late of the reattachment. What it still sends, a write or a close
+// for its client's silence, is refused. Its callers get the true outcome.
 func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -32,7 +32,7 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 		go func() { closed <- s.Close() }()
 		m.run(time.Second)
 		m.mute[former] = false
-		m.commit() // both come after the move
+		m.commit() // both come after the Reattach
 		m.deaf[former] = false
 		m.commit()
 		m.run(time.Second)
@@ -50,7 +50,8 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 	})
 }
 
-// G1: the former member counts its client's silence while it does not know that the client has moved, to it anew or elsewhere.
+// G1: the former member counts its client's silence while it does not know that the client is
+// attached again, to it or elsewhere.
 func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 	for name, to := range map[string]MemberID{"here": 1, "elsewhere": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 	}
 }
 
-// G2: silence closes a session after its timeout, and not before; whoever speaks begins anew.
+// G2: silence closes a session after its timeout, and not before. A client that speaks begins anew.
 func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		quiet, loud := m.open(1), m.open(1)
@@ -108,7 +109,8 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 	})
 }
 
-// Whoever is kept waiting is not silent: nobody listens to it. Then it has as long as others.
+// A client that is kept waiting is not silent, because nobody listens to it. Afterwards it has as
+// long as others.
 func TestBusySessionIsNotSilent(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s, silent := m.open(1), m.open(1)
@@ -130,7 +132,8 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 	})
 }
 
-// Nor is it by what lies before the wait, when that ends and nothing has been read yet.
+// Nor is it silent because of the time before the wait, when the wait ends and nothing has been
+// read yet.
 func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
@@ -145,7 +148,8 @@ func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 	})
 }
 
-// What clients say costs no proposal: an idle node sends its beats, however many sessions it has.
+// What clients say costs no proposal. An idle node sends only its beats, however many sessions it
+// has.
 func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		var all []*Session
@@ -169,8 +173,9 @@ func TestIdleRemoteSessionsCostBeatsOnly(t *testing.T) {
 	})
 }
 
-// G2: the node was stopped. Its clients' pings lie in its sockets; they are read before anybody is judged, and who says nothing then has been
-// silent for a tick at most. Also of a stop that is too short for the node to be Suspended.
+// G2: the node was stopped. The pings of its clients are in its sockets. They are read before any
+// client is judged, and a client that says nothing then has been silent for a tick at most. This
+// also holds for a stop that is too short to suspend the node.
 func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 	for _, stop := range []time.Duration{3 * keeper.RemoteTickMin, time.Second, time.Minute} {
 		for _, left := range []time.Duration{1, 2, 5, 50} { // ticks
@@ -186,7 +191,7 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					n.fake.Pause(stop)
 					n.keeper.Signal() // a tick comes before anything is read
 					synctest.Wait()
-					if left > 1 { // and the node is stopped again: this time it counts, as one
+					if left > 1 { // and the node is stopped again: this time it counts, as one tick
 						n.fake.Pause(stop)
 						n.keeper.Signal()
 						synctest.Wait()
@@ -204,15 +209,16 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 	}
 }
 
-// G3: a node that is cut off says so in time, closes nobody, and when it is back nobody who has moved. Its other clients have their
-// timeout again: it was the node that they could not reach.
+// G3: a node that is cut off says so in time. It closes no session, nor does it close those that
+// have gone elsewhere when it is back. Its other clients have their full timeout again, because it
+// was the node that they could not reach.
 func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		moves, stays := m.open(1), m.open(1)
 		m.mustCreate(moves, "/moves")
 		m.mustCreate(stays, "/stays")
 		n := m.nodes[1]
-		m.gone = true // nobody has a quorum, so nobody's silence is booked
+		m.gone = true // no member has a quorum, so no silence is counted
 		n.lead(0)
 		_, changed := stays.State()
 		var turns atomic.Int64
@@ -254,8 +260,8 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 	})
 }
 
-// A client that never comes back is kept by no number of interruptions: after the first it has its timeout anew, after another only if it was
-// heard in between.
+// No number of interruptions keeps the session of a client that never comes back. After the first
+// one it has its full timeout again. After another one it has that only if it was heard in between.
 func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		gone, stays := m.open(1), m.open(1)
@@ -282,12 +288,13 @@ func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
 	})
 }
 
-// G1 on a shard that has not heard of the move: the close for silence goes to the home shard alone, which has.
+// G1 on a shard that does not know of the reattachment: the close for silence goes only to the home
+// shard, which does know.
 func TestSilenceIsJudgedAtHome(t *testing.T) {
 	withTeam(t, 2, func(t *testing.T, m *team) {
 		s, path := m.open(1), m.nodes[1].on(2, 0)
 		m.mustCreate(s, path)
-		// The Move is applied at home, and what tells shard 2 is lost for now.
+		// The Reattach is applied at home, and what tells shard 2 is lost for now.
 		n := m.nodes[2]
 		move := command.EncodeRequest(&command.Request{Kind: command.RequestReattach, Session: s.ID(), Password: s.Password(), Timeout: testTimeout})
 		late := m.nodes[1]
@@ -309,7 +316,8 @@ func TestSilenceIsJudgedAtHome(t *testing.T) {
 	})
 }
 
-// Whoever watches the log is told of a session that was closed for its client's silence, on every member, and of none that its client closed.
+// A session that was closed for its client's silence is reported as expired, on every member. A
+// session that its client closed is not.
 func TestSilenceIsToldAsExpiry(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		told := make(map[MemberID][]tree.SessionID)
@@ -330,8 +338,8 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 	})
 }
 
-// outlive runs a node whose commits take what latency says when they are sent, until the session has
-// ended or the limit has passed. It returns how long that was.
+// outlive runs a node until the session has ended or the limit has passed. latency says how long a
+// commit takes when it is sent. outlive returns how long the session lived.
 func (n *node) outlive(s *Session, limit time.Duration, latency func() time.Duration) time.Duration {
 	n.t.Helper()
 	var waiting []*enginetest.Proposal
@@ -350,7 +358,7 @@ func (n *node) outlive(s *Session, limit time.Duration, latency func() time.Dura
 	return time.Since(begin)
 }
 
-// openRemote opens a remote client's session.
+// openRemote opens a remote session.
 func (n *node) openRemote(timeout time.Duration) (s *Session) {
 	n.t.Helper()
 	go func() { s, _ = n.OpenRemote(n.t.Context(), timeout) }()
@@ -361,8 +369,8 @@ func (n *node) openRemote(timeout time.Duration) (s *Session) {
 	return s
 }
 
-// G3.1: while commits take more than a third of another session's timeout, and of its own, a session whose
-// client has gone ends in a time that its own timeout bounds.
+// G3.1: commits take more than a third of another session's timeout, and of the session's own. If
+// its client has gone, the session still ends in a time that its own timeout bounds.
 func TestSilenceIsCountedWhileCommitsAreSlow(t *testing.T) {
 	const timeout = 10 * time.Second
 	always := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
@@ -400,7 +408,8 @@ func TestSilenceIsCountedWhileCommitsAreSlow(t *testing.T) {
 	}
 }
 
-// G3.1: a session with a short timeout that is Suspended again and again gives nobody else a timeout anew.
+// G3.1: a session with a short timeout that is Suspended again and again gives no other session its
+// full timeout again.
 func TestSuspensionIsOfOneTimeout(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		short, long := n.openRemote(time.Second), n.openRemote(30*time.Second)
@@ -425,8 +434,8 @@ func TestSuspensionIsOfOneTimeout(t *testing.T) {
 	})
 }
 
-// A timeout of a few ticks, or of less than one, is not rounded: its client would be told that the
-// session is Suspended between any two beats, and of no ticks it would never end.
+// A timeout of a few ticks, or of less than one, is not rounded. Otherwise its client would see the
+// session Suspended between any two beats, and a timeout of no ticks would never end it.
 func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 	least := SessionTimeoutFloor(time.Millisecond)
 	for _, timeout := range []time.Duration{least, 2*keeper.RemoteTickMin - time.Millisecond} {
@@ -446,14 +455,14 @@ func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 	}
 }
 
-// G3.2: an outage takes nothing from a client that had been heard when it began, however long it is and
-// wherever in it the batches were sent that end it.
+// G3.2: an outage takes nothing from a client that had been heard when it began. This holds however
+// long it is, and wherever in it the batches were sent that end it.
 func TestOutageIsNobodysSilence(t *testing.T) {
 	for _, outage := range []time.Duration{testTimeout / 2, testTimeout * 9 / 10, 2 * testTimeout, time.Hour} {
 		t.Run(fmt.Sprint(outage), func(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s := n.openRemote(testTimeout)
-				n.run(testTimeout / 3) // as its pings are apart
+				n.run(testTimeout / 3) // as far apart as its pings
 				until := time.Now().Add(outage)
 				n.outlive(s, outage+time.Second, func() time.Duration { return max(time.Until(until), 10*time.Millisecond) })
 				n.wantState(s, session.Connected)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A shareholder is the member 1 that looks at a share once a second; settling takes 10 s.
+// A shareholder is member 1, which looks at a share once a second. The first pause is 10 s.
 type shareholder struct {
 	share
 	now    time.Time
@@ -13,17 +13,17 @@ type shareholder struct {
 	times  int
 }
 
-const testSettle = 10 * time.Second
+const testPause = 10 * time.Second
 
 func newShareholder(leader MemberID) *shareholder {
-	return &shareholder{share: share{pause: testSettle}, now: time.Unix(1000, 0), leader: leader}
+	return &shareholder{share: share{pause: testPause}, now: time.Unix(1000, 0), leader: leader}
 }
 
-// pass lets time pass. When the member asks, it is given the leadership if given is set.
+// pass lets time pass. If given is set, the member gets the leadership when it asks.
 func (h *shareholder) pass(d time.Duration, given bool) {
 	for end := h.now.Add(d); h.now.Before(end); h.now = h.now.Add(time.Second) {
-		if h.due(h.leader, 1, testSettle, h.now) {
-			h.asked(testSettle, h.now)
+		if h.due(h.leader, 1, testPause, h.now) {
+			h.asked(testPause, h.now)
 			h.times++
 			if given {
 				h.leader = 1
@@ -32,7 +32,7 @@ func (h *shareholder) pass(d time.Duration, given bool) {
 	}
 }
 
-// asks checks how often the member has asked since the last time.
+// asks checks how many times the member has asked since the last check.
 func (h *shareholder) asks(t *testing.T, what string, least, most int) {
 	t.Helper()
 	if h.times < least || h.times > most {
@@ -41,44 +41,45 @@ func (h *shareholder) asks(t *testing.T, what string, least, most int) {
 	h.times = 0
 }
 
-// A member asks for its share when another has led it for a while, and then keeps it.
+// A member asks for its share when another member has led it for a while. Then it keeps the share.
 func TestShare_IsAskedForOnce(t *testing.T) {
 	h := newShareholder(2)
-	h.pass(testSettle, true)
+	h.pass(testPause, true)
 	h.asks(t, "before another has settled", 0, 0)
 	h.pass(time.Hour, true)
 	h.asks(t, "in an hour", 1, 1)
 	h.leader = 2
-	h.pass(2*testSettle, true)
+	h.pass(2*testPause, true)
 	h.asks(t, "after it has lost what it kept for an hour", 1, 1)
 }
 
-// A member that has to catch up asks for nothing meanwhile, and is no later for it.
+// A member that has to catch up asks for nothing meanwhile, and asks no later because of that.
 func TestShare_WaitsNoLongerForCatchingUp(t *testing.T) {
 	h := newShareholder(2)
 	for end := h.now.Add(10 * time.Minute); h.now.Before(end); h.now = h.now.Add(time.Second) {
-		h.due(h.leader, 1, testSettle, h.now) // it would ask
+		h.due(h.leader, 1, testPause, h.now) // it would ask
 	}
-	h.pass(testSettle, true)
+	h.pass(testPause, true)
 	h.asks(t, "once it has caught up", 1, 1)
 }
 
-// A member does not know who leads, or the leaderships are on the move: it asks for nothing before they rest.
+// If a member does not know the leader, or leaderships change, it asks for nothing until they are
+// stable.
 func TestShare_WaitsForRest(t *testing.T) {
 	h := newShareholder(0)
 	h.pass(time.Hour, true)
 	h.asks(t, "without a leader", 0, 0)
 	for range 100 {
 		h.leader = 2
-		h.pass(testSettle/2, true)
+		h.pass(testPause/2, true)
 		h.leader = 0
-		h.pass(testSettle/2, true)
+		h.pass(testPause/2, true)
 	}
 	h.asks(t, "while there is a leader only now and then", 0, 0)
 }
 
-// Whoever cannot get its share, or cannot keep it for long, asks ever more seldom: a member whose disk is slow does not pull the
-// leadership back and forth.
+// A member that cannot get its share, or cannot keep it for long, asks less and less often. So a
+// member with a slow disk does not pull the leadership back and forth.
 func TestShare_IsAskedForMoreSeldom(t *testing.T) {
 	h := newShareholder(2)
 	h.pass(10*time.Hour, false)

@@ -26,9 +26,9 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// Start opens the directory, checks it, and starts the node. It does not wait for a quorum. Every
-// reason to refuse is found before anything on disk changes: Start binds the port, locks the
-// directory, and then checks everything in it through a view that writes only to memory.
+// Start opens the directory, checks it, and starts the node. It does not wait for a quorum. It
+// finds every reason to refuse before anything on disk changes. First it binds the port, then it
+// locks the directory. Then it checks everything in it through a view that writes only to memory.
 //
 // When Start returns, the trees and tables hold what the directory knows to be committed: the
 // images, and all entries of the logs that were applied before. So a read that needs no quorum
@@ -194,7 +194,7 @@ func listed(ids []MemberID) string {
 }
 
 // checkLog compares the image with the log, through a view of the directory that changes nothing.
-// founded means that there is an identity file. logged means that the directory had a log.
+// If founded, the directory has an identity file. If logged, it had a log.
 func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	view := e.disk.View()
 	var x extent
@@ -219,8 +219,8 @@ type extent struct {
 
 // check returns why image and log do not fit together, or nil. If the log is missing or ends before
 // the image, Raft would treat entries as applied that this replica never saw. And a member without
-// its log would vote against what it has acknowledged. founded means that there is an identity
-// file. logged means that the directory had a log.
+// its log would vote against what it has acknowledged. If founded, the directory has an identity
+// file. If logged, it had a log.
 func (x extent) check(dir string, founded, logged bool) error {
 	switch {
 	case (x.applied > 0 || x.log.Exists) && !founded:

@@ -15,23 +15,23 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A team is an ensemble without Raft: what a member proposes is committed, and every member applies it, but for those that the test keeps
-// from it.
+// A team is an ensemble without Raft. Every proposal of a member is committed, and every member
+// applies it. A test can keep members from either.
 type team struct {
 	t      *testing.T
 	shards int
 	leader MemberID
-	nodes  map[MemberID]*node // that run
+	nodes  map[MemberID]*node // the nodes that run
 	starts map[MemberID]uint64
 	logs   map[ShardID][]*enginetest.Proposal
-	done   map[*node]map[ShardID]int // how much of them it has applied
-	mute   map[*node]bool            // what it proposes does not arrive
+	done   map[*node]map[ShardID]int // how much of each log it has applied
+	mute   map[*node]bool            // its proposals are lost
 	deaf   map[*node]bool            // it applies nothing
 	gone   bool                      // no quorum: nothing is committed
-	after  func(*node)               // unless nil called when a member has applied an entry
+	after  func(*node)               // called when a member has applied an entry; may be nil
 }
 
-// withTeam runs fn in a bubble with members 1, 2 and 3 of which the last one leads.
+// withTeam runs fn in a bubble with members 1, 2 and 3. Member 3 leads.
 func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func withTeam(t *testing.T, shards int, fn func(t *testing.T, m *team)) {
 	})
 }
 
-// checkRemotes holds the keeper to its invariants.
+// checkRemotes checks the keeper's invariants.
 func (n *node) checkRemotes() {
 	n.t.Helper()
 	if err := n.keeper.Verify(tableOf(n.shard)); err != nil {
@@ -61,7 +61,7 @@ func (n *node) checkRemotes() {
 	}
 }
 
-// start starts a member, anew if it ran before: it applies the logs from their beginning.
+// start starts a member, or restarts it. The member applies the logs from their beginning.
 func (m *team) start(id MemberID) *node {
 	m.starts[id]++
 	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
@@ -86,7 +86,7 @@ func (m *team) elect(id MemberID) {
 	}
 }
 
-// commit commits and applies until there is nothing more.
+// commit commits and applies until there is nothing more to do.
 func (m *team) commit() {
 	m.t.Helper()
 	for more := true; more; {
@@ -117,7 +117,7 @@ func (m *team) commit() {
 	}
 }
 
-// run lets time pass, with all that members do in it.
+// run lets time pass, with everything that members do in it.
 func (m *team) run(d time.Duration) {
 	m.t.Helper()
 	for until := time.Now().Add(d); time.Now().Before(until); {
@@ -195,7 +195,7 @@ func (m *team) mustCreate(s *Session, paths ...string) {
 	}
 }
 
-// wantThere says of every member that runs whether it has a znode.
+// wantThere checks on every running member whether it has the znodes.
 func (m *team) wantThere(want bool, paths ...string) {
 	m.t.Helper()
 	for id, n := range m.nodes {
@@ -217,7 +217,7 @@ func wantEnd(t *testing.T, s *Session, want error) {
 	}
 }
 
-// chat lets time pass while clients say something every now and then.
+// chat lets time pass while clients say something now and then.
 func (m *team) chat(d time.Duration, all ...*Session) {
 	m.t.Helper()
 	for ; d > 0; d -= testTimeout / 10 {

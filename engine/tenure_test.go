@@ -9,7 +9,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// guarded is a transaction that a turn guards, as it is before it is submitted: its goroutine may be stopped there.
+// guarded is a transaction that a tenure guards, before it is submitted. Its goroutine may be
+// stopped there.
 type guarded struct {
 	session *Session
 	ops     []tree.Op
@@ -39,8 +40,9 @@ func (n *node) tenure(c *keeper.Claim) *keeper.Tenure {
 	return tenure
 }
 
-// E5.3: what a turn guards is judged again when it is queued. The next turn has the same znode, so the guard in the transaction
-// cannot tell them apart; and what was queued in time is applied before anything of the next turn.
+// E5.3: a tenure's guard is checked again when the transaction is queued. The next tenure has the
+// same znode, so the guard in the transaction cannot tell them apart. A transaction that was queued
+// in time is applied before anything of the next tenure.
 func TestGuardOfAnEarlierTenureIsRefusedWhenQueued(t *testing.T) {
 	for name, queuedInTime := range map[string]bool{"queued in time": true, "queued late": false} {
 		t.Run(name, func(t *testing.T) {
@@ -80,13 +82,14 @@ func (n *node) czxid(path string) tree.Zxid {
 	return stat.Czxid
 }
 
-// E5.2: a further turn is a grant like the first. It compares the clock, and what was lost meanwhile is never held again.
+// E5.2: a further tenure is a grant like the first. It compares the clock. A claim that was lost
+// meanwhile is never held again.
 func TestTenureIsRefusedPastTheDeadline(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		s := n.open(testTimeout)
 		c := n.claim(s, "/q")
 		n.tenure(c).End()
-		n.tenure(c).End() // as often as it may be
+		n.tenure(c).End() // as often as needed
 		n.fake.Pause(testTimeout)
 		if tenure, err := c.Hold(true); tenure != nil || !errors.Is(err, keeper.ErrSuspended) {
 			t.Errorf("a turn begins past the deadline: %v", err)

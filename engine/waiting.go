@@ -39,9 +39,10 @@ func (e *Engine) lacking(id ShardID, err error) error {
 	return e.notReady(err)
 }
 
-// lacks lists, for people, what keeps this node from serving: shards without a leader, members that
-// are not connected and why, shards where this member is not registered, and shards that still have
-// entries to apply. refusals are the errors with which members refuse one another.
+// lacks lists, in words, what keeps this node from serving. It names shards without a leader, and
+// members that are not connected and why. It also names shards where this member is not registered,
+// and shards with entries still to apply. refusals are the errors with which members refuse one
+// another.
 func (e *Engine) lacks() (list []string, refusals []error) {
 	var leaderless, unknown, silent []ShardID
 	for _, r := range e.shards {
