@@ -1,12 +1,15 @@
 package replica
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -54,5 +57,39 @@ func TestCloseOfMoreThanAPortionWakesTheExpirer(t *testing.T) {
 			<-r.expirer.wake
 		}
 		r.apply(command.EncodeExpire(1))
+	}
+}
+
+// A tellingNode records what it is told of the ends of sessions.
+type tellingNode struct {
+	quietNode
+	told *[]string
+}
+
+func (n tellingNode) Ended(_ replication.ShardID, why error, ids ...tree.SessionID) {
+	for _, id := range ids {
+		*n.told = append(*n.told, fmt.Sprintf("ended %d: %v", id, why))
+	}
+}
+
+func (n tellingNode) Expired(id tree.SessionID) {
+	*n.told = append(*n.told, fmt.Sprint("expired ", id))
+}
+
+// The node ends what it has of an expired session before the program hears of the expiry, which it
+// does once.
+func TestEndIsToldBeforeTheExpiry(t *testing.T) {
+	r := newRig(t)
+	var told []string
+	r.node = tellingNode{quietNode{r.disk}, &told}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(2, 1, 1, 1, 0, 1, slices.Values([][]byte{open})))
+	id := r.mu.table.Sessions(2)[0].ID
+	o.Start++
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeExpire(1))
+	ended, expired := fmt.Sprintf("ended %d: %v", id, outbox.ErrSessionExpired), fmt.Sprint("expired ", id)
+	if n := len(told); n < 2 || told[n-1] != expired || slices.ContainsFunc(told[:n-1], func(s string) bool { return s != ended }) {
+		t.Errorf("told %q, want %q at last, and only %q before", told, expired, ended)
 	}
 }

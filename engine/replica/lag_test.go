@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -95,5 +96,17 @@ func TestLag_DoesNotWaitForTheImage(t *testing.T) {
 	r.apply(command.EncodeExpire(1))
 	if l := r.expirer.lag; l.applied() != 1 || r.image.Applied() != 0 {
 		t.Errorf("the lag sees entry %d applied, the replica is at %d, the image at %d", l.applied(), r.Index(), r.image.Applied())
+	}
+}
+
+// Each transfer goes to another member: the one before may be down.
+func TestLag_TransfersInTurn(t *testing.T) {
+	var got []int
+	l := &lag{transfer: func(nth int) { got = append(got, nth) }}
+	for range 3 {
+		l.transferLeadership()
+	}
+	if want := []int{0, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("transfers %v, want %v", got, want)
 	}
 }
