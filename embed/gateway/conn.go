@@ -282,7 +282,7 @@ func (c *conn) handshake(frame []byte) error {
 	}
 	c.attach(s, q.SessionID == 0)
 	s.OnStateChange(c.onStateChange)
-	c.stateChanged.Store(true) // it may have changed before OnTurn
+	c.stateChanged.Store(true) // it may have changed before
 	return nil
 }
 
