@@ -23,13 +23,13 @@ func TestSubmitsCtxBoundsAdmissionOnly(t *testing.T) {
 		queued := s.Submit(ctx, []tree.Op{create("/queued")})
 		cancel()
 		if err := outcome(s.Submit(ctx, []tree.Op{create("/late")})); err != context.Canceled {
-			t.Fatalf("taken after the ctx has ended: %v", err)
+			t.Fatalf("accepted after the ctx ended: %v", err)
 		}
 		n.apply(first...)
 		n.apply(n.wantRequests("create /queued")...)
 		for _, p := range []keeper.Pending{sent, queued} {
 			if err := outcome(p); err != nil {
-				t.Fatalf("outcome %v of what was applied", err)
+				t.Fatalf("outcome %v of an applied request", err)
 			}
 		}
 	})
@@ -61,7 +61,7 @@ func TestSessionCloseAbandonsWhatItCannotLearn(t *testing.T) {
 		n.log.Drain() // and it is lost
 		n.lead(0)
 		if err := s.Close(); err == nil {
-			t.Error("Close without a quorum says nothing")
+			t.Error("Close without a quorum returns no error")
 		}
 		if !testkit.Closed(p.Done()) {
 			t.Fatal("the request has no outcome")

@@ -257,7 +257,7 @@ func TestExpiryIsPortioned(t *testing.T) {
 		}
 		n.applyCommand(command.Command{Kind: command.KindExpire})
 		if len(n.sessionsOf(2)) != 0 || tableOf(n.shard).DueLen() != 0 || !slices.Equal(told, ids) {
-			t.Fatalf("left %v, told of %v", n.sessionsOf(2), told)
+			t.Fatalf("left %v, reported as expired %v", n.sessionsOf(2), told)
 		}
 		n.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
 		if zxidOf(n.shard) != before+5 {
@@ -502,7 +502,7 @@ func TestPanicUnderApplyKeepsNoLock(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := n.shard.Inspect(over, nil, func(*session.Table) {}); err != nil {
-			t.Fatal("the machine stays locked")
+			t.Fatal("the replica stays locked")
 		}
 	})
 }
@@ -520,7 +520,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 			t.Fatalf("the node failed with %v", err)
 		}
 		if _, ok := tableOf(n.shard).Origin(6); ok || n.image.Applied() != 0 {
-			t.Fatal("what comes after was applied")
+			t.Fatal("a later entry was applied")
 		}
 	})
 }

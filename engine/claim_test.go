@@ -108,7 +108,7 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 		s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}})
 		n.commit()
 		if !told || c.Err() != keeper.ErrDeleted {
-			t.Errorf("told while the znode was there: %v; %v", told, c.Err())
+			t.Errorf("told while the znode existed: %v; %v", told, c.Err())
 		}
 	})
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
@@ -119,7 +119,7 @@ func TestHolderIsToldBeforeItsZnodeIsSeenToBeGone(t *testing.T) {
 		ahead.do(tree.Op{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion})
 		ahead.install()
 		if !told || c.Err() != keeper.ErrDeleted {
-			t.Errorf("by a snapshot: told while the znode was there: %v; %v", told, c.Err())
+			t.Errorf("by a snapshot: told while the znode existed: %v; %v", told, c.Err())
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestReleaseDoesNotOvertakeWhatItsSessionWrote(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := gone.Wait(ended); errors.Is(err, outbox.ErrUnknownOutcome) {
-			t.Fatal("a request that is still queued cannot be taken out")
+			t.Fatal("a request that is still queued cannot be cancelled")
 		}
 		n.log.Refuse(enginetest.ErrRefused)
 		n.apply(first...)
@@ -471,7 +471,7 @@ func TestFlush(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.Flush(); err != nil {
-			t.Fatalf("after a request that was taken back: %v", err)
+			t.Fatalf("after a cancelled request: %v", err)
 		}
 		n.lead(enginetest.Other)
 		s.Submit(t.Context(), []tree.Op{create("/x")})

@@ -67,7 +67,7 @@ func (w *watchman) wantExpired(id tree.SessionID, from time.Time, timeout, slack
 		w.t.Fatalf("session %d with a timeout of %v is alive after %v", id, timeout, time.Since(from))
 	}
 	if got := at.Sub(from); got < timeout || got > timeout+slack {
-		w.t.Fatalf("a session with a timeout of %v went after %v, want %v later at most", timeout, got, slack)
+		w.t.Fatalf("a session with a timeout of %v expired after %v, want at most %v later", timeout, got, slack)
 	}
 }
 
@@ -356,7 +356,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		t.Fatal("the session of a dead node is alive after a minute")
 	}
 	if got := expired.Sub(alive); got < timeout {
-		t.Fatalf("the session went %v after its node's newest batch, before its timeout of %v", got, timeout)
+		t.Fatalf("the session expired %v after its node's newest batch, before its timeout of %v", got, timeout)
 	}
 }
 

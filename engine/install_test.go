@@ -59,7 +59,7 @@ func (r *peer) do(ops ...tree.Op) {
 		batch(command.Request{Kind: command.RequestTxn, Session: id, Ops: []tree.Op{op}})
 	}
 	if zxidOf(r.shard) != before+tree.Zxid(len(ops)) {
-		r.t.Fatalf("of %d transactions %d went through", len(ops), zxidOf(r.shard)-before)
+		r.t.Fatalf("of %d transactions %d were applied", len(ops), zxidOf(r.shard)-before)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestInstallSearchesForAClaimBesideItsCall(t *testing.T) {
 		go func() {
 			r, err := lost.Created(t.Context())
 			if len(r) > 0 {
-				err = fmt.Errorf("%v is said to be there: %w", r, err)
+				err = fmt.Errorf("%v seems to exist: %w", r, err)
 			}
 			told <- err
 		}()
@@ -383,7 +383,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		own.OnStateChange(func() { // when it is Connected again
 			proved = true
 			if err := s.Live(); err != outbox.ErrSessionExpired {
-				t.Errorf("the session that has ended is told %v", err)
+				t.Errorf("the ended session got %v", err)
 			}
 		})
 		ahead.install()
@@ -392,7 +392,7 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 			t.Errorf("hold: %v", err)
 		}
 		if !proved {
-			t.Error("what the snapshot swallowed proves nothing for anybody")
+			t.Error("a batch in the snapshot proves no session alive")
 		}
 	})
 }

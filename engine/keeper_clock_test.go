@@ -98,7 +98,7 @@ func TestBatchAppliedAfterTheDeadlineShowsThatItHadPassed(t *testing.T) {
 			t.Fatalf("the claim ended with %v", err)
 		}
 		if !testkit.Closed(changed) {
-			t.Fatal("nobody was told")
+			t.Fatal("no one was told")
 		}
 		n.wantRequests("release /q")
 	})

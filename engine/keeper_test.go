@@ -66,12 +66,12 @@ func TestSessionIsSuspendedAtItsDeadline(t *testing.T) {
 		enginetest.Pass(testDeadline - time.Nanosecond)
 		n.wantState(s, session.Connected)
 		if testkit.Closed(changed) {
-			t.Fatal("the state is told to be another, and is not")
+			t.Fatal("a state change was reported, but the state is the same")
 		}
 		enginetest.Pass(time.Nanosecond)
 		n.wantState(s, session.Suspended)
 		if !testkit.Closed(changed) {
-			t.Fatal("nobody is told of the new state")
+			t.Fatal("no one was told of the new state")
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 			t.Fatalf("the claim: %v", c.Err())
 		}
 		if !slices.Equal(expired, []tree.SessionID{s.ID()}) {
-			t.Fatalf("told of the expiry of %v", expired)
+			t.Fatalf("expiry was reported of %v", expired)
 		}
 		n.run(time.Second)
 		n.wantState(s, session.Expired)
@@ -275,7 +275,7 @@ func TestEndByTheOwnClockIsNotToldAsExpiry(t *testing.T) {
 				end(n, s)
 				n.run(time.Second)
 				if len(n.sessionsOf(enginetest.Member)) > 0 || len(told) > 0 {
-					t.Errorf("sessions left: %v; told of the expiry of %v", n.sessionsOf(enginetest.Member), told)
+					t.Errorf("sessions left: %v; expiry was reported of %v", n.sessionsOf(enginetest.Member), told)
 				}
 			})
 		})
@@ -351,7 +351,7 @@ func TestStateChannelClosesOnEveryChange(t *testing.T) {
 		want := func(changed <-chan struct{}, state session.State) <-chan struct{} {
 			t.Helper()
 			if !testkit.Closed(changed) {
-				t.Fatalf("not told of %v", state)
+				t.Fatalf("%v was not reported", state)
 			}
 			n.wantState(s, state)
 			_, next := s.State()
@@ -571,7 +571,7 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-ended:
-			t.Error("closeAll does not wait for the close of what was being opened")
+			t.Error("CloseAll does not wait for the close of a session that was being opened")
 		default:
 		}
 		n.commit()

@@ -52,7 +52,7 @@ func (n *node) carry() {
 	}
 	n.commit()
 	if left := n.endedAtHome(); len(left) > 0 {
-		n.t.Fatalf("still to be told of: %v", left)
+		n.t.Fatalf("ends still to be carried: %v", left)
 	}
 }
 
@@ -158,10 +158,10 @@ func (n *node) faster() {
 		n.lookAround()
 	}
 	if left := n.endedAtHome(); len(left) > 0 {
-		n.t.Fatalf("still to be told of: %v", left)
+		n.t.Fatalf("ends still to be carried: %v", left)
 	}
 	if len(late) == 0 && len(n.shards) > 1 {
-		n.t.Fatal("nothing is late")
+		n.t.Fatal("nothing is in flight")
 	}
 	n.apply(late...)
 }
@@ -385,7 +385,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		n.tells(c, func() { seen = owner(n) })
 		n.apply(lose(n, s, "/q")...)
 		if seen != s.ID() || c.Err() != keeper.ErrDeleted {
-			t.Errorf("told while it was session %d's, %v", seen, c.Err())
+			t.Errorf("told while session %d owned it, %v", seen, c.Err())
 		}
 	})
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
@@ -398,7 +398,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
 		ahead.install()
 		if seen != s.ID() || c.Err() != keeper.ErrDeleted || owner(n) != 0 {
-			t.Errorf("by a snapshot: told while it was session %d's, %v", seen, c.Err())
+			t.Errorf("by a snapshot: told while session %d owned it, %v", seen, c.Err())
 		}
 	})
 }

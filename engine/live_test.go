@@ -36,7 +36,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				}
 				n.fake.Pause(2 * testTimeout) // anyone who compares the clock ends late
 				if err := read(gone); err != outbox.ErrSessionClosed {
-					t.Errorf("it is told %v", err)
+					t.Errorf("the read returned %v", err)
 				}
 				if late.Live() != nil {
 					t.Fatal("a read has ended another session")

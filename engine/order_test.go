@@ -23,7 +23,7 @@ func TestOrderOfLocksIsThatOfTheDoc(t *testing.T) {
 		if row, ok := strings.CutPrefix(line, "\t"); ok {
 			name, what, _ := strings.Cut(row, "  ")
 			if strings.TrimSpace(what) == "" {
-				t.Errorf("what %s is for is not said", name)
+				t.Errorf("%s has no explanation", name)
 			}
 			said = append(said, name)
 		}
@@ -32,6 +32,6 @@ func TestOrderOfLocksIsThatOfTheDoc(t *testing.T) {
 		checked = append(checked, p.Name)
 	}
 	if !slices.Equal(said, checked) {
-		t.Errorf("doc.go has the order\n\t%s\nand what is checked is\n\t%s", strings.Join(said, "\n\t"), strings.Join(checked, "\n\t"))
+		t.Errorf("doc.go has the order\n\t%s\nbut the check has\n\t%s", strings.Join(said, "\n\t"), strings.Join(checked, "\n\t"))
 	}
 }

@@ -25,7 +25,7 @@ func TestParkedCallIsToldWhyASessionOfManyContextsEnded(t *testing.T) {
 		go s.Close()
 		synctest.Wait()
 		if err := outcome(p); err != outbox.ErrSessionClosed {
-			t.Errorf("it was told %v", err)
+			t.Errorf("the outcome is %v", err)
 		}
 	})
 }
@@ -44,7 +44,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 		p := known.Submit(t.Context(), []tree.Op{create(path)})
 		synctest.Wait()
 		if err := outcome(p); errors.Is(err, outbox.ErrUnavailable) {
-			t.Errorf("a session that the shard knows was told %v", err)
+			t.Errorf("a session that the shard knows got %v", err)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		s.Owner.End(end)
 		n.apply(introduce...)
 		if err := outcome(p); err != end || n.exists(path) {
-			t.Errorf("it was told %v", err)
+			t.Errorf("the outcome is %v", err)
 		}
 	})
 }

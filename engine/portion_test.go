@@ -97,7 +97,7 @@ func (l *large) portions(lingers bool) {
 	before := zxidOf(l.shard)
 	l.applyCommand(command.Command{Kind: command.KindExpire}) // a copy
 	if zxidOf(l.shard) != before {
-		l.t.Fatal("a portion of nothing")
+		l.t.Fatal("an empty portion")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestLargeSessionEndsInPortions(t *testing.T) {
 				l.want(c.own, gone)
 				l.portions(c.lost)
 				if len(l.told) != c.told {
-					t.Errorf("told of the expiries %v", l.told)
+					t.Errorf("reported expiries: %v", l.told)
 				}
 			})
 		})
@@ -207,7 +207,7 @@ func TestClosesOfOneEntryArePortioned(t *testing.T) {
 		before := n.tree().Len()
 		m.batch(closes...)
 		if gone := before - n.tree().Len(); gone != 2*each {
-			t.Fatalf("%d znodes went", gone)
+			t.Fatalf("%d znodes were removed", gone)
 		}
 		n.applyCommand(command.Command{Kind: command.KindExpire})
 		n.applyCommand(command.Command{Kind: command.KindExpire})

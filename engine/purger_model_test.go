@@ -382,7 +382,7 @@ func (m *purgeModel) check() {
 	for _, c := range m.calls {
 		unknown := errors.Is(c.told, outbox.ErrUnknownOutcome)
 		if !unknown && c.real != (c.told == nil) {
-			m.t.Errorf("the create of %s was told %v; it was applied: %v", c.path, c.told, c.real)
+			m.t.Errorf("the create of %s returned %v; it was applied: %v", c.path, c.told, c.real)
 		}
 		want := m.want(c)
 		for n := range m.applied {

@@ -54,10 +54,10 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		_, ps := n.requests()
 		n.applyOn(2, told(s, zxidOf(n.shard)+2))
 		if err := outcome(home); !errors.Is(err, outbox.ErrUnknownOutcome) {
-			t.Errorf("what may yet be applied was told %v", err)
+			t.Errorf("a request that may still be applied got %v", err)
 		}
 		if err := outcome(there); err != outbox.ErrSessionExpired {
-			t.Errorf("what comes after the end was told %v", err)
+			t.Errorf("a request after the end got %v", err)
 		}
 		n.apply(ps...)
 		if !n.exists(n.on(1, 0)) || n.exists(n.on(2, 1)) {
@@ -164,7 +164,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 		n.apply(purges[0])
 		n.looks()
 		if n.exists(n.on(2, 0)) || !n.exists(n.on(3, 0)) {
-			t.Fatal("it is not gone from the shard that was told, or from one that was not")
+			t.Fatal("it still exists on a shard that was told, or it is gone from one that was not")
 		}
 
 		n.lead(enginetest.Other) // which does nothing
@@ -180,7 +180,7 @@ func TestEndIsCarriedToEveryShardThatTheSessionUses(t *testing.T) {
 			t.Errorf("remembered at home: %v", left)
 		}
 		if again := n.lookAround(); again < time.Minute {
-			t.Errorf("there is nothing to be done, and it looks again in %v", again)
+			t.Errorf("there is nothing to do, but it looks again in %v", again)
 		}
 		for id := range ShardID(3) {
 			if n.exists(n.on(id+1, 0)) || !n.exists(n.on(id+1, 1)) {
@@ -204,7 +204,7 @@ func TestLateIntroduceFindsThatTheSessionHasEnded(t *testing.T) {
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		n.apply(introduce[0], introduce[0])
 		if err := <-create; err != outbox.ErrSessionExpired {
-			t.Errorf("the create was told %v", err)
+			t.Errorf("the create returned %v", err)
 		}
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		if ended := kept.drain(t, n.shards[1]); len(ended) != 1 || len(kept) != 1 {
@@ -241,10 +241,10 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		select {
 		case err := <-create:
 			if err != outbox.ErrSessionExpired {
-				t.Errorf("the create was told %v", err)
+				t.Errorf("the create returned %v", err)
 			}
 		default:
-			t.Error("the create was told nothing")
+			t.Error("the create did not return")
 		}
 		if n.exists(path) {
 			t.Error("it was applied")
@@ -305,10 +305,10 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 					select {
 					case err := <-create:
 						if err != outbox.ErrSessionClosed && err != outbox.ErrSessionExpired {
-							t.Errorf("it was told %v", err)
+							t.Errorf("the create returned %v", err)
 						}
 					default:
-						t.Error("it was told nothing")
+						t.Error("the create did not return")
 					}
 					if n.exists(path) {
 						t.Error("it was applied")
@@ -331,7 +331,7 @@ func TestWaitForAShardIsBounded(t *testing.T) {
 			select {
 			case err := <-create:
 				if !errors.Is(err, outbox.ErrUnavailable) {
-					t.Errorf("told %v", err)
+					t.Errorf("the create returned %v", err)
 				}
 			default:
 				t.Error("it still waits")

@@ -188,7 +188,7 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 		}
 		first := look()
 		if first == nil || look() != nil {
-			t.Fatal("it proposes nothing, or twice")
+			t.Fatal("it made no proposal, or two")
 		}
 		first.Lost.Store(true)
 		if first = look(); first == nil {
@@ -222,7 +222,7 @@ func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 		r.do(ttl("/right", 10*time.Second), set("/both"))
 		stat, _ := r.node.tree().Exists("/both")
 		if by := stat.Ctime.Sub(stat.Mtime); by < ahead-time.Minute {
-			t.Errorf("created at %v and written after that at %v, not at the time of who wrote", stat.Ctime, stat.Mtime)
+			t.Errorf("created at %v and written after that at %v, not at the writer's time", stat.Ctime, stat.Mtime)
 		}
 		r.after(8 * time.Second)()
 		r.want("ahead", "both", "right")

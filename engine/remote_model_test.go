@@ -258,7 +258,7 @@ func (m *remoteModel) drain() {
 			m.t.Errorf("%s has no outcome", call.path)
 		}
 		if unknown := errors.Is(call.told, outbox.ErrUnknownOutcome) || errors.Is(call.told, ErrFailed); !unknown && call.real != (call.told == nil) {
-			m.t.Errorf("the create of %s was told %v; it was applied: %v", call.path, call.told, call.real)
+			m.t.Errorf("the create of %s returned %v; it was applied: %v", call.path, call.told, call.real)
 		}
 		for id, n := range m.nodes {
 			if want := call.real && !c.silent; n.exists(call.path) != want {

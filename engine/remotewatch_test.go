@@ -154,7 +154,7 @@ func TestRemoteWatches_CausesOfTheTree(t *testing.T) {
 		failed := s.Submit(t.Context(), []tree.Op{set("/a"), create("/a/e")})
 		n.commit()
 		if outcome(failed) == nil {
-			t.Fatal("the multi went through")
+			t.Fatal("the multi was applied")
 		}
 		wantSent(t, w)
 		go owner.Close()
@@ -241,7 +241,7 @@ func TestRemoteWatches_ResetOnSeveralShards(t *testing.T) {
 		n.write(s, create(one))
 		seen := n.tree().Visible()
 		if z := n.write(s, set(two)); z >= seen {
-			t.Fatalf("shard 2 is at %d, shard 1 at %d: nothing is shown", z, seen)
+			t.Fatalf("shard 2 is at %d, shard 1 at %d: that shows nothing", z, seen)
 		}
 		w := n.WatchRemotely(0)
 		if _, err := w.Reset(watch.Reset{Since: seen, Data: []string{one, two, "/"}, Children: []string{"/"}, Exist: []string{"/x"}}); err != nil {

@@ -226,13 +226,13 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		wantTurn := func(state session.State) {
 			t.Helper()
 			if turns.Swap(0) == 0 || stays.CurrentState() != state {
-				t.Errorf("told of no turn, or it is %v and not %v", stays.CurrentState(), state)
+				t.Errorf("no change was reported, or the state is %v, not %v", stays.CurrentState(), state)
 			}
 		}
 		m.run(testTimeout/keeper.SuspendedParts + keeper.RemoteTickMin)
 		n.wantState(stays, session.Suspended)
 		if !testkit.Closed(changed) {
-			t.Fatal("nobody is told")
+			t.Fatal("no one was told")
 		}
 		wantTurn(session.Suspended)
 		m.run(3 * testTimeout)
@@ -332,7 +332,7 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 		wantEnd(t, quiet, outbox.ErrSessionExpired)
 		for id := range m.nodes {
 			if !slices.Equal(told[id], []tree.SessionID{quiet.ID()}) {
-				t.Errorf("member %d was told of %d, want %d", id, told[id], quiet.ID())
+				t.Errorf("member %d reported %d as expired, want %d", id, told[id], quiet.ID())
 			}
 		}
 	})

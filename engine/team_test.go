@@ -150,7 +150,7 @@ func await[T any](m *team, fn func() (T, error)) (v T, err error) {
 		}
 		m.run(10 * time.Millisecond)
 	}
-	m.t.Fatal("it does not return")
+	m.t.Fatal("the call does not return")
 	return v, err
 }
 

@@ -63,14 +63,14 @@ func TestGuardOfAnEarlierTenureIsRefusedWhenQueued(t *testing.T) {
 				q := n.submit(second)
 				n.commit()
 				if _, err := q.Result(); err != nil {
-					t.Errorf("a write of the turn that is held: %v", err)
+					t.Errorf("a write of the present tenure: %v", err)
 				}
 				_, err := p.Result()
 				switch {
 				case queuedInTime && (err != nil || n.czxid("/first") > n.czxid("/second")):
 					t.Errorf("a write that was queued in time: %v", err)
 				case !queuedInTime && (!errors.Is(err, tree.ErrNotHeld) || n.exists("/first")):
-					t.Errorf("a write of the former turn was applied under the next one: %v", err)
+					t.Errorf("a write of the former tenure was applied in the next one: %v", err)
 				}
 			})
 		})
@@ -92,13 +92,13 @@ func TestTenureIsRefusedPastTheDeadline(t *testing.T) {
 		n.tenure(c).End() // as often as needed
 		n.fake.Pause(testTimeout)
 		if tenure, err := c.Hold(true); tenure != nil || !errors.Is(err, keeper.ErrSuspended) {
-			t.Errorf("a turn begins past the deadline: %v", err)
+			t.Errorf("a tenure began after the deadline: %v", err)
 		}
 		n.outbox.Beat()
 		n.commit()
 		n.wantState(s, session.Connected)
 		if tenure, err := c.Hold(true); tenure != nil || !errors.Is(err, keeper.ErrSuspended) {
-			t.Errorf("a turn of a claim that was lost: %v", err)
+			t.Errorf("a tenure of a lost claim: %v", err)
 		}
 	})
 }
