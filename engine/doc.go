@@ -47,7 +47,7 @@
 // anyone else can be granted what it held.
 //
 //	the owner closes it   Session.Close: the keeper ends it here, and calls Outbox.QueueEnd
-//	its deadline passes   CheckDeadlines: the keeper ends it here, and calls Outbox.QueueEnd
+//	two timeouts pass     CheckDeadlines: the keeper ends it here, and calls Outbox.QueueEnd
 //	the log expires it    Replica.Apply calls keeper.Ended, which ends it here
 //
 // When the keeper ends a session here, its claims and watches end at once, and its queued calls are

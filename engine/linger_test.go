@@ -27,9 +27,9 @@ func lingering(path string) tree.Op {
 // returns the paths of the former.
 func (n *node) owns(s *Session) (paths []string) {
 	n.t.Helper()
-	for _, m := range n.shards {
-		path := n.on(m.Shard, 0)
-		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(m.Shard, 1))})
+	for _, r := range n.shards {
+		path := n.on(r.Shard, 0)
+		p := s.Submit(n.t.Context(), []tree.Op{lingering(path), ephemeral(n.on(r.Shard, 1))})
 		n.commit()
 		if err := outcome(p); err != nil {
 			n.t.Fatalf("create %s: %v", path, err)
@@ -46,8 +46,8 @@ func (n *node) carry() {
 	for range 3 {
 		n.commit()
 		n.lookAround()
-		for _, m := range n.shards {
-			m.ExpireDue(time.Now())
+		for _, r := range n.shards {
+			r.ExpireDue(time.Now())
 		}
 	}
 	n.commit()
@@ -60,20 +60,20 @@ func (n *node) carry() {
 func (n *node) left(s *Session, paths []string, lingers bool) {
 	n.t.Helper()
 	for i, path := range paths {
-		m := n.shards[i]
-		data, stat, err := m.Tree().Get(path)
+		r := n.shards[i]
+		data, stat, err := r.Tree().Get(path)
 		is := err == nil && stat.EphemeralOwner == 0 && string(data) == "mine" && stat.Version == 1 && stat.Mzxid > stat.Czxid && stat.Mtime.UnixMilli() != 0
 		if (err == nil) != lingers || is != lingers {
-			n.t.Errorf("shard %d: %q %+v, %v; to linger: %v", m.Shard, data, stat, err, lingers)
+			n.t.Errorf("shard %d: %q %+v, %v; to linger: %v", r.Shard, data, stat, err, lingers)
 		}
-		if n.exists(n.on(m.Shard, 1)) {
-			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", m.Shard)
+		if n.exists(n.on(r.Shard, 1)) {
+			n.t.Errorf("shard %d: an ephemeral without a TTL is still there", r.Shard)
 		}
-		if owned := tableOf(m).Ephemerals(s.ID()); len(owned) > 0 {
-			n.t.Errorf("shard %d: the session still owns %v", m.Shard, owned)
+		if owned := tableOf(r).Ephemerals(s.ID()); len(owned) > 0 {
+			n.t.Errorf("shard %d: the session still owns %v", r.Shard, owned)
 		}
-		if err := tableOf(m).Verify(); err != nil {
-			n.t.Errorf("shard %d: %v", m.Shard, err)
+		if err := tableOf(r).Verify(); err != nil {
+			n.t.Errorf("shard %d: %v", r.Shard, err)
 		}
 	}
 }
@@ -175,8 +175,8 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		n.fails = true // this node is the earlier start
 		o := enginetest.Origin()
 		o.Start++
-		for _, m := range n.shards[1:] {
-			n.applyOn(m.Shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
+		for _, r := range n.shards[1:] {
+			n.applyOn(r.Shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
 		}
 		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.ID() {
 			t.Fatalf("it has ended at home: %+v", stat)

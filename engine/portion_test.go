@@ -248,10 +248,10 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 			withShards(t, 2, func(t *testing.T, n *node) {
 				s, stays := n.open(testTimeout), n.open(testTimeout)
 				var paths []string
-				for _, m := range n.shards {
-					m.Portion = 4
+				for _, r := range n.shards {
+					r.Portion = 4
 					for i := range 11 {
-						path := n.on(m.Shard, i)
+						path := n.on(r.Shard, i)
 						p := s.Submit(t.Context(), []tree.Op{lingering(path)})
 						n.commit()
 						if err := outcome(p); err != nil {
@@ -261,9 +261,9 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 					}
 				}
 				if lost {
-					for _, m := range n.shards {
-						m.Outbox.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Lost: true}))
-						m.Outbox.Pump()
+					for _, r := range n.shards {
+						r.Outbox.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: s.ID(), Lost: true}))
+						r.Outbox.Pump()
 					}
 				} else {
 					closed := make(chan error, 1)
@@ -284,9 +284,9 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 						t.Errorf("%s is there: %v, of %d", path, ok, stat.EphemeralOwner)
 					}
 				}
-				for _, m := range n.shards {
-					if _, there := tableOf(m).Get(s.ID()); there {
-						t.Errorf("shard %d knows it still", m.Shard)
+				for _, r := range n.shards {
+					if _, there := tableOf(r).Get(s.ID()); there {
+						t.Errorf("shard %d knows it still", r.Shard)
 					}
 				}
 				wantEnd(t, stays, nil)
@@ -299,8 +299,8 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 func (n *node) carryOn() {
 	n.lead(enginetest.Member)
 	n.lookAround()
-	for _, m := range n.shards {
-		m.ExpireDue(time.Now())
+	for _, r := range n.shards {
+		r.ExpireDue(time.Now())
 	}
 	n.commit()
 }

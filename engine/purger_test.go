@@ -69,16 +69,16 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 // lookAround makes the loops of the purger look. It returns when the first of them looks again.
 func (n *node) lookAround() time.Duration {
 	again := time.Duration(math.MaxInt64)
-	for _, m := range n.shards[1:] {
-		again = min(again, n.purger.Look(m.Shard, time.Now()))
+	for _, r := range n.shards[1:] {
+		again = min(again, n.purger.Look(r.Shard, time.Now()))
 	}
 	return again
 }
 
 // endedAtHome returns the sessions whose end a shard has still to learn.
 func (n *node) endedAtHome() (left []session.Record) {
-	for _, m := range n.shards[1:] {
-		left = append(left, tableOf(n.home()).Ended(uint32(m.Shard))...)
+	for _, r := range n.shards[1:] {
+		left = append(left, tableOf(n.home()).Ended(uint32(r.Shard))...)
 	}
 	return left
 }
