@@ -19,6 +19,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
+func init() { onDefect = func(what string) { panic(what) } }
+
 // A naiveKeeper looks at every session whenever anybody asks. Each has a life and a proof of its own.
 type naiveKeeper struct {
 	drift    time.Duration
