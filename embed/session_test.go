@@ -74,10 +74,10 @@ func TestRefusalsNameTheZnode(t *testing.T) {
 	_, second := s.Multi(ctx, embed.OpCheck("/", embed.AnyVersion), embed.OpDelete("/a/c", embed.AnyVersion))
 	_, invalid := s.Multi(ctx, embed.OpDelete("/a/c", embed.AnyVersion), embed.OpDelete("a/d", embed.AnyVersion))
 	for want, err := range map[string]error{
-		"create /a/b: its parent: znode does not exist":                           below,
-		"multi: operation 0: " + embed.ErrNotHeld.Error() + ": there is no turn":  multi,
-		"multi /: operation 0: znode does not exist":                              second,
-		`multi a/d: operation 1: invalid path "a/d": does not start with a slash`: invalid,
+		"create /a/b: its parent: znode does not exist":                            below,
+		"multi: operation 0: " + embed.ErrNotHeld.Error() + ": there is no tenure": multi,
+		"multi /: operation 0: znode does not exist":                               second,
+		`multi a/d: operation 1: invalid path "a/d": does not start with a slash`:  invalid,
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -14,8 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// Questions are asked of every session and claim all the time, also while there is no quorum: the answer must not cost by
-// the number of sessions.
+// Every session and claim is asked for its state all the time, also without a quorum. So the cost
+// of an answer must not grow with the number of sessions.
 func BenchmarkQuestion(b *testing.B) {
 	for _, state := range []session.State{session.Connected, session.Suspended} {
 		for _, sessions := range []int{1, 10_000} {
@@ -40,7 +40,7 @@ func BenchmarkQuestion(b *testing.B) {
 	}
 }
 
-// What nobody asks for is not made: an idle session is small.
+// What a session needs only sometimes is created on first use, so an idle session is small.
 func TestIdleSessionIsSmall(t *testing.T) {
 	const sessions, most = 100_000, 400
 	heap := func() int64 {

@@ -16,10 +16,10 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A Claim is the ephemeral znodes that one transaction creates so that a session can stand in
-// queues. The session may hold the claim for a while. In the end the znodes are always deleted. The
-// keeper takes care of that from the moment the transaction is submitted, so a caller who loses
-// patience while the outcome is unknown leaves nothing behind.
+// A Claim is the ephemeral znodes of one transaction with which a session stands in queues. The
+// session may hold the claim for a while. In the end the znodes are always deleted. The keeper takes
+// care of that from the moment the transaction is submitted, so a caller who loses patience while
+// the outcome is unknown leaves nothing behind.
 //
 //	              applied               Hold
 //	submitted ──────────────▶ standing ◀──────▶ held      Tenure.End
@@ -113,7 +113,7 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 		c.heir = true
 		k := s.keeper
 		k.mu.Lock()
-		if s.end == nil { // or nobody would forget it again
+		if s.end == nil { // the end of a session is what forgets the loss
 			k.noteLossLocked(s, c.call)
 		}
 		k.mu.Unlock()
@@ -122,12 +122,13 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	return c
 }
 
-// lingersLocked reports whether what there is of the claim lingers when it ends. The owner of what was lost may have something on its way
-// elsewhere, and nobody can say before it has had its turn that this has arrived.
+// lingersLocked reports whether the claim's znodes linger when it ends. A claim that inherits has
+// taken the place of something lost, whose owner may still have a call on its way to another shard.
+// Only once the claim has been held is it certain that the call has arrived.
 func (c *Claim) lingersLocked() bool { return c.heir && !c.wasHeld }
 
-// applied takes note of the outcome of the transaction. It runs before its caller is told, on the apply goroutine if it was
-// applied.
+// applied records the transaction's outcome, before the caller gets it. If the transaction was
+// applied, applied runs on the apply goroutine.
 func (c *Claim) applied(call *outbox.Call) {
 	k := c.session.keeper
 	k.mu.Lock()
@@ -161,8 +162,8 @@ func (c *Claim) applied(call *outbox.Call) {
 	}
 }
 
-// Created waits for the transaction's outcome, no longer than ctx, or if that has no deadline than the node's request timeout,
-// which leaves the outcome unknown.
+// Created waits for the transaction's outcome until ctx ends. If ctx has no deadline, it waits at
+// most for the node's request timeout, and the outcome stays unknown.
 func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	select {
 	case <-c.call.Done:
@@ -186,10 +187,13 @@ func (c *Claim) Created(ctx context.Context) ([]tree.Result, error) {
 	}
 }
 
-// Hold begins a turn of the claim, which lasts until it ends: at the session's local deadline, with the session or the claim, or by
-// End. It fails if the znodes are not known to exist, if the session is not safe at this moment, or if the claim is held or was; unless
-// it is held again and again, each time when the turn before has ended. A remote client's session never is safe: what it holds is the
-// client's to judge, which may take it elsewhere before this node knows.
+// Hold begins a tenure. The tenure lasts until the session's local deadline, the end of the session
+// or of the claim, or Tenure.End.
+//
+// Hold fails if the znodes are not known to exist, if the session is not safe at this moment, or if
+// the claim is held or was. With again at every Hold, the claim may be held again after each tenure
+// has ended. A remote session is never safe: its client judges what it holds, and may reattach the
+// session elsewhere before this node knows.
 func (c *Claim) Hold(again bool) (*Tenure, error) {
 	k := c.session.keeper
 	k.lookAndLock()
@@ -210,8 +214,11 @@ func (c *Claim) Hold(again bool) (*Tenure, error) {
 	return c.tenure, nil
 }
 
-// Flush waits until everything that the claim's session submitted before, on the claim's shard, has been applied here or refused; at most for
-// the node's request timeout, and for another until the claim's own outcome is known. It costs a commit, but nothing if there is nothing.
+// Flush waits until everything that the session submitted before, on the claim's shard, has been
+// applied or refused here. It costs a commit, or nothing if there is nothing to wait for.
+//
+// Flush waits at most for the node's request timeout, after at most as long for the claim's own
+// outcome.
 func (c *Claim) Flush() error {
 	if !c.outbox.Busy(c.session.Owner) {
 		return nil
@@ -222,7 +229,7 @@ func (c *Claim) Flush() error {
 	p := c.session.Submit(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}})
 	_, err := p.Wait(context.Background())
 	if errors.Is(err, tree.ErrNotHeld) {
-		return nil // the znode is gone, and all that was before is settled
+		return nil // the znode is gone, so everything before is applied or refused
 	}
 	return err
 }
@@ -233,7 +240,7 @@ func (c *Claim) Done() <-chan struct{} {
 	return c.done
 }
 
-// Err compares the clock and says why the claim ended; nil while it has not.
+// Err compares the clock and returns why the claim ended, or nil while it has not.
 func (c *Claim) Err() error {
 	k := c.session.keeper
 	k.lookAndLock()
@@ -241,13 +248,16 @@ func (c *Claim) Err() error {
 	return c.err
 }
 
-// Release gives the claim up. A transaction that was not sent yet is taken back; otherwise the znodes are deleted as soon as its
-// outcome is known, ahead of everything that waits but the session's own requests. For a claim that was held Release waits until they
-// are, at most the node's request timeout. It is idempotent, and deletes no znode but the claim's own. It compares the clock first: a
-// claim whose deadline has passed was lost, and Err goes on saying so.
+// Release gives the claim up. A transaction that was not sent yet is cancelled. Otherwise the
+// znodes are deleted as soon as its outcome is known. The deletion overtakes every queued call
+// except the session's own.
+//
+// If the claim was held, Release waits until the znodes are deleted, at most for the node's request
+// timeout. Release is idempotent, and deletes only the claim's own znodes. It compares the clock
+// first: a claim whose deadline has passed was lost, and Err goes on saying so.
 func (c *Claim) Release() error {
 	k := c.session.keeper
-	k.CheckDeadlines() // what was lost before was not given up
+	k.CheckDeadlines() // a claim that was lost before is not given up
 	if c.outbox.Cancel(c.call, ErrReleased) {
 		return nil
 	}
@@ -260,7 +270,7 @@ func (c *Claim) Release() error {
 	}
 	c.outbox.Pump()
 	if !held {
-		return nil // nobody was kept out, so nobody has to know when; and who leaves a queue may be out of time
+		return nil // the claim kept nobody out, and a caller that leaves a queue may have no time left
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.session.keeper.options.RequestTimeout)
 	defer cancel()
@@ -272,8 +282,9 @@ func (c *Claim) Release() error {
 	return nil
 }
 
-// leave is told that a transaction of a session is about to be submitted that deletes the claim's znodes, and returns the operations for
-// that. The turn ends now, whatever becomes of the transaction: others may see the znodes gone before this node does.
+// leave prepares for a transaction of session s that deletes the claim's znodes, and returns the
+// operations that do so. The tenure ends now, whatever the transaction's outcome: others may see
+// the znodes gone before this node does.
 func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: there is no claim", tree.ErrNotHeld)
@@ -301,7 +312,7 @@ func (c *Claim) leave(s *Session) ([]tree.Op, error) {
 	return ops, nil
 }
 
-// stay is told that the claim's znodes were not deleted: it has not left.
+// stay records that the transaction failed that was to delete the claim's znodes.
 func (c *Claim) stay() {
 	k := c.session.keeper
 	k.mu.Lock()
@@ -309,13 +320,13 @@ func (c *Claim) stay() {
 	if c.state == claimLeaving {
 		c.goToLocked(claimStanding)
 	}
-	if c.state == claimOver && c.session.end == nil { // it was to leave as a whole, and lost a part by hand
+	if c.state == claimOver && c.session.end == nil { // the transaction failed because somebody deleted one of the znodes
 		c.removeLocked(c.paths, c.czxid, c.lingersLocked(), c.outbox.QueueEnd)
 		c.outbox.Signal()
 	}
 }
 
-// goneLocked is told that one of the claim's znodes is gone, or is about to be.
+// goneLocked ends the claim because one of its znodes is gone, or is about to be.
 func (c *Claim) goneLocked(path string) {
 	switch c.state {
 	case claimOver:
@@ -326,12 +337,13 @@ func (c *Claim) goneLocked(path string) {
 	}
 	c.finishLocked(ErrDeleted)
 	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); len(rest) > 0 {
-		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.outbox.QueueEnd) // nobody holds a part of a claim
+		c.removeLocked(rest, c.czxid, c.lingersLocked(), c.outbox.QueueEnd) // a claim ends as a whole
 		c.outbox.Signal()
 	}
 }
 
-// endLocked ends the claim and has its znodes deleted, or linger if it was lost: queue takes what does that.
+// endLocked ends the claim. Its znodes are deleted, or linger if the claim was lost. queue queues
+// the calls for that.
 func (c *Claim) endLocked(why error, lost bool, queue func(*outbox.Call)) {
 	if c.state == claimOver {
 		return
@@ -343,22 +355,25 @@ func (c *Claim) endLocked(why error, lost bool, queue func(*outbox.Call)) {
 	}
 }
 
-// findLocked deletes the znodes of a claim whose outcome a snapshot swallowed: those that the snapshot brought, of this
-// session and of the names asked for, that no other claim has. taken are those that were found for others.
-func (c *Claim) findLocked(old, next *tree.Tree, taken map[string]bool) {
+// findLocked deletes the znodes of a claim whose outcome never reached this node, because a
+// snapshot replaced that part of the log. It looks for znodes that came with the snapshot and
+// belong to the session. Their names are those asked for, and no other claim has them. found has
+// the znodes that were found for other claims.
+func (c *Claim) findLocked(old, next *tree.Tree, found map[string]bool) {
 	if c.session.end != nil {
-		return // which takes them
+		return // the end of the session deletes its znodes
 	}
 	for i := range c.asked {
-		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, taken); ok {
-			taken[path] = true
-			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.outbox.QueueEnd) // the results are read by now: nobody knows, they say
+		if path, czxid, ok := c.session.findCreated(&c.asked[i], old, next, found); ok {
+			found[path] = true
+			c.removeLocked([]string{path}, czxid, c.lingersLocked(), c.outbox.QueueEnd) // the caller already has its outcome, which is unknown
 		}
 	}
 }
 
-// findCreated returns the znode of the session that a snapshot brought and that op may have created.
-func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[string]bool) (path string, czxid tree.Zxid, ok bool) {
+// findCreated returns a znode of the session that came with a snapshot and that op may have
+// created.
+func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, found map[string]bool) (path string, czxid tree.Zxid, ok bool) {
 	parent := tree.Parent(op.Path)
 	names, _, err := next.Children(parent)
 	if err != nil {
@@ -366,7 +381,7 @@ func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[strin
 	}
 	for _, name := range names {
 		path := strings.TrimSuffix(parent, "/") + "/" + name
-		if !mayBe(op, path) || taken[path] || s.claims[path] != nil {
+		if !mayBe(op, path) || found[path] || s.claims[path] != nil {
 			continue
 		}
 		stat, _ := next.Exists(path)
@@ -379,7 +394,7 @@ func (s *Session) findCreated(op *tree.Op, old, next *tree.Tree, taken map[strin
 	return "", 0, false
 }
 
-// mayBe reports whether a path is what the path that op asks for could have become.
+// mayBe reports whether op may have created path.
 func mayBe(op *tree.Op, path string) bool {
 	if op.Mode != tree.EphemeralSequential {
 		return path == op.Path
@@ -388,7 +403,7 @@ func mayBe(op *tree.Op, path string) bool {
 	return ok && len(suffix) == 10 && strings.Trim(suffix, "0123456789") == ""
 }
 
-// removeLocked queues the end of znodes of the claim.
+// removeLocked queues the calls that end znodes of the claim.
 func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue func(*outbox.Call)) {
 	s := c.session
 	for _, path := range paths {
@@ -401,7 +416,7 @@ func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue f
 	}
 }
 
-// finishLocked ends the claim; its znodes are gone or will go with its session.
+// finishLocked ends the claim. Its znodes are gone, or go with its session.
 func (c *Claim) finishLocked(why error) {
 	if c.state == claimOver {
 		return

@@ -9,34 +9,37 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// BeatsPerTimeout is how often an idle node proves itself alive within its smallest session timeout. The leader counts
-// silence in quarters of that timeout, so a node that beats more often than that never costs a silence entry.
+// BeatsPerTimeout is how often an idle node proves itself alive within its smallest session
+// timeout. The leader counts silence in quarters of that timeout, so a node that beats more often
+// than that never costs a silence entry.
 const BeatsPerTimeout = 6
 
-// calm is how far clocks may go before sessions have to be looked at one by one. The zero value is not at all.
+// calm is how far the clocks may go before sessions must be looked at one by one. With the zero
+// value they must be at once.
 type calm struct {
 	until     time.Duration // boot clock
 	low, high time.Duration // drift
 }
 
-// endless is the calm of no session.
+// endless is the calm without sessions.
 var endless = calm{until: math.MaxInt64, low: math.MinInt64, high: math.MaxInt64}
 
 func (c calm) holds(now, drift time.Duration) bool {
 	return now < c.until && c.low <= drift && drift <= c.high
 }
 
-// narrow adds that a session may change at a moment, or when the drift is more than a margin from one it was judged by.
+// narrow adds that a session may change at until, or when the drift differs by more than margin
+// from the given one.
 func (c *calm) narrow(until, drift, margin time.Duration) {
 	c.until = min(c.until, until)
 	c.low = max(c.low, drift-margin)
 	c.high = min(c.high, drift+margin)
 }
 
-// timeouts say how many sessions have each timeout. The zero value is of none.
+// timeouts counts the sessions of each timeout. The zero value counts none.
 type timeouts struct {
 	n     map[time.Duration]int
-	least time.Duration // zero if there are none
+	least time.Duration // zero without sessions
 }
 
 func (l *timeouts) add(t time.Duration) {
@@ -62,7 +65,7 @@ func (l *timeouts) remove(t time.Duration) {
 	}
 }
 
-// leastLocked is the smallest timeout of all sessions, zero if there are none.
+// leastLocked returns the smallest timeout of all sessions, or zero without sessions.
 func (k *Keeper) leastLocked() time.Duration {
 	a, b := k.mu.timeouts.least, k.mu.remotes.timeouts.least
 	if a == 0 || b == 0 {
@@ -71,7 +74,8 @@ func (k *Keeper) leastLocked() time.Duration {
 	return min(a, b)
 }
 
-// Proved is told that a batch of this node was applied that was first sent at sent, when the clocks differed by drift.
+// Proved records that a batch of this node was applied. It was first sent at sent, when the clocks
+// differed by drift.
 func (k *Keeper) Proved(sent, drift time.Duration) {
 	expired, ends := k.extend(sent, drift)
 	k.dropCalls(expired)
@@ -116,8 +120,10 @@ func (k *Keeper) CheckDeadlines() {
 	}
 }
 
-// lookAndLock compares the clock as look does, and returns with mu locked. While all is calm by the quick clock it takes one lock and no
-// system call, not two and four: taking and releasing a lock that a Mutex keeps is little else than two of these.
+// lookAndLock compares the clock as CheckDeadlines does, and returns with mu locked. While all is
+// calm by the quick clock, it locks once and makes no system call, instead of two and four. That
+// matters: when a lock.Mutex keeps its lock, Lock and Unlock cost little more than two of these
+// calls.
 func (k *Keeper) lookAndLock() {
 	k.mu.Lock()
 	if k.mu.timeouts.least == 0 {
@@ -131,8 +137,9 @@ func (k *Keeper) lookAndLock() {
 	k.mu.Lock()
 }
 
-// lookLocked suspends and expires sessions whose time has come. It returns those that expired, and whether it queued
-// ends. It costs by the number of sessions only when something can have happened.
+// lookLocked suspends and expires the sessions whose time has come. It returns those that expired,
+// and whether it queued ends. Its cost grows with the number of sessions only when something can
+// have happened.
 func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.timeouts.least == 0 {
 		return nil, false
@@ -147,8 +154,8 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	}
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Look(now); state == session.Expired {
-			// Expired here before the log says so: this node keeps proving all its sessions alive, so it has to
-			// close this one itself, or its claims would stay for ever.
+			// It expires here before the log says so. This node keeps proving all its sessions
+			// alive, so it must close this one itself: otherwise its claims would stay for ever.
 			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
 			k.queueCloseLocked(s, true)
 			expired, ends = append(expired, s), true
@@ -158,7 +165,7 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	return expired, ends
 }
 
-// calmLocked finds out when sessions have to be looked at again.
+// calmLocked computes when sessions must be looked at again.
 func (k *Keeper) calmLocked() {
 	k.mu.calm = endless
 	for _, s := range k.mu.sessions {
@@ -166,20 +173,21 @@ func (k *Keeper) calmLocked() {
 		if _, suspended := k.mu.suspended[s]; suspended {
 			judged = s.drift
 		}
-		next, _ := s.life.Next() // which has one: ended sessions are not among these
+		next, _ := s.life.Next() // there is one, because these sessions have not ended
 		k.mu.calm.narrow(next, judged, session.Margin(s.timeout))
 	}
 }
 
-// beyond reports whether a jump of the clocks, either way, is more than the margin.
+// beyond reports whether a jump of the clocks, in either direction, is more than the margin.
 func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -margin }
 
-// suspendLocked suspends a connected session that is past its deadline, or any on a jump of the clocks. Its held claims
-// end, and their znodes are deleted ahead of everything that this node sends from now on.
+// suspendLocked suspends a connected session that is past its deadline, or any connected session on
+// a jump of the clocks. Claims that are or were held end, and their znodes are deleted ahead of
+// everything that this node sends from now on.
 func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
 		if beyond(drift-s.drift, session.Margin(s.timeout)) {
-			s.life.Suspend(now) // what was sent before another jump proves nothing after it
+			s.life.Suspend(now) // a batch that was sent before this jump proves nothing
 			s.drift = drift
 		}
 		return false
@@ -191,10 +199,10 @@ func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	s.drift = drift
 	k.mu.suspended[s] = struct{}{}
 	s.stateChangedLocked()
-	k.Signal() // a batch that is applied brings it back: no need to wait until a beat is due
+	k.Signal() // beat now: an applied batch makes the session Connected again
 	for _, c := range s.claims {
 		if c.wasHeld {
-			c.endLocked(ErrSuspended, c.state == claimHeld, c.outbox.QueueEnd) // ahead of what the holder had still to write
+			c.endLocked(ErrSuspended, c.state == claimHeld, c.outbox.QueueEnd) // ahead of the holder's queued writes
 			s.lost++
 			ends = true
 		}
@@ -202,8 +210,8 @@ func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool)
 	return ends
 }
 
-// Loop wakes at the next deadline, so that channels close without being asked, and in time for a beat. It ends with
-// stop.
+// Loop wakes at the next deadline, so that channels are closed even if nobody asks, and in time for
+// a beat. It ends with stop.
 func (k *Keeper) Loop(stop <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -220,14 +228,14 @@ func (k *Keeper) Loop(stop <-chan struct{}) {
 	}
 }
 
-// BeatInterval is how often this node has to prove itself alive, zero if no session lives by it.
+// BeatInterval returns how often this node has to prove itself alive, or zero without sessions.
 func (k *Keeper) BeatInterval() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.leastLocked() / BeatsPerTimeout
 }
 
-// next beats if it is time to and returns how long the loop may sleep.
+// next beats if it is time to, and returns how long the loop may sleep.
 func (k *Keeper) next() time.Duration {
 	k.mu.Lock()
 	now := k.clock.Boot()

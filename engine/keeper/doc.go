@@ -1,12 +1,12 @@
-// Package keeper has this node's sessions: their lives, deadlines, claims and watches.
+// Package keeper keeps this node's sessions: their lives, deadlines, claims and watches.
 //
-// All sessions of a node live by one moment: when the newest of the node's batches that was applied
-// had first been sent. So a heartbeat costs per node, not per session. Whoever asks anything of a
-// session or a claim has the clock compared with the deadlines first.
+// All in-process sessions of a node live by one moment. It is the moment when the node's newest
+// applied batch was first handed to Raft. So a heartbeat costs per node, not per session. Every
+// question about a session or a claim first compares the clock with the deadlines.
 //
-// A claim is the znodes with which a session stands in a queue. It can be held only while the
-// session is Connected, and it ends on this node before anything of it can be granted elsewhere.
+// A claim is the znodes with which a session stands in queues. It can be held only while the
+// session is Connected. It ends on this node before anyone else can be granted it.
 //
-// The ensemble's side of a session is in package session; what a session reads is in package
-// engine.
+// The sessions of remote clients are judged differently: see remote.go. The ensemble's side of a
+// session is in package session. What a session reads is in package engine.
 package keeper

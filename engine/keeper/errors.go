@@ -4,16 +4,17 @@ import "errors"
 
 // Errors of sessions and claims.
 var (
-	// ErrSuspended: the session is past its local deadline, so what depends on it cannot be granted now.
+	// ErrSuspended: the session is past its local deadline, so nothing that depends on it can be
+	// granted now.
 	ErrSuspended = errors.New("session suspended")
-	// ErrDeleted: the claimed znode was deleted by somebody else.
+	// ErrDeleted: somebody else deleted the claimed znode.
 	ErrDeleted = errors.New("claimed znode was deleted")
-	// ErrReleased: the claim was given back by its owner.
+	// ErrReleased: the claim or tenure was given up by its owner.
 	ErrReleased = errors.New("released")
 	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
 	ErrTooLarge = errors.New("too large")
 )
 
-// PathMax bounds the bytes of a path. A path is a key of every member's image, and a path that an image refuses would stop
-// them all at the entry that holds it, after every restart again.
+// PathMax bounds the bytes of a path. A path is a key of every member's image. If an image refused
+// a path, every member would stop at the entry that holds the path, and again after every restart.
 const PathMax = 64 << 10

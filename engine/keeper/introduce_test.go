@@ -12,9 +12,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A session is closed just when a shard has admitted it, and its parked call is about to go on. When
-// Close returns, nothing of the session is left there: either the call is never sent, or Close has
-// waited for an end that the shard applies after the call.
+// A session is closed just when a shard has introduced it, and its parked call is about to go on.
+// When Close returns, nothing of the session is left there: either the call is never sent, or Close
+// has waited for an end that the shard applies after the call.
 func TestCloseBesideAnIntroduction(t *testing.T) {
 	for name, c := range map[string]struct {
 		closeFirst bool

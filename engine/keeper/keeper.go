@@ -21,27 +21,29 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A Keeper is the owner's side of the sessions of this node. It knows what they live by: when the newest of this
-// node's batches that was applied had been handed to Raft for the first time. All of them share that moment, so a beat
-// costs per node, not per session, and moving it costs the same with one session and with a hundred thousand.
+// A Keeper keeps the sessions of this node. It knows the moment that keeps them alive: when the
+// newest applied batch of this node was first handed to Raft. All sessions share that moment, so a
+// beat costs per node, not per session. Moving the moment costs the same for one session and for a
+// hundred thousand.
 //
-// Whoever asks anything of a session or a claim has the clock compared first. Before the moment moves, the clock is
-// compared too: a session whose deadline had passed by then was suspended, even if nobody asked in between.
+// Every question about a session or a claim first compares the clock. The keeper also compares the
+// clock before the moment moves. So a session whose deadline had passed by then was suspended, even
+// if nobody asked in between.
 //
 // Invariants, under mu:
 //  1. a session in suspended is Suspended, every other one in sessions is Connected;
 //  2. timeouts are those of sessions;
-//  3. a held claim's session is Connected, and has been since it was held;
+//  3. a held claim's session is Connected, and has been since the claim was held;
 //  4. while the clocks are within calm they change no session's state.
 type Keeper struct {
-	// Immutable after Start.
+	// Immutable once all outboxes are added.
 	node     Node
 	options  Options
 	clock    clock.Clock
-	home     *outbox.Outbox   // of the session table's shard: what it carries keeps the sessions alive
+	home     *outbox.Outbox   // of the home shard: its batches keep the sessions alive
 	outboxes []*outbox.Outbox // of all shards
 	wake     chan struct{}    // capacity 1: a nearer deadline or a beat may be due
-	tick     time.Duration    // in which the silence of remote clients is counted
+	tick     time.Duration    // how often the silence of remote clients is counted
 
 	timers timers.Pool
 
@@ -56,15 +58,15 @@ type Keeper struct {
 		remotes   remotes
 		calm      calm
 		anchor    clock.Anchor                // of the newest look at all clocks
-		losing    map[*Session][]*outbox.Call // the requests by which claims that it lost end, or inherit what was lost
-		unknown   []*Claim                    // their outcome is lost: until reconcile has looked for their znodes
-		opening   map[*Session]*outbox.Call   // their requests
-		closing   bool                        // no session is opened any more
+		losing    map[*Session][]*outbox.Call // calls that end lost claims, or inherit from them
+		unknown   []*Claim                    // without an outcome, until Reconcile has looked for their znodes
+		opening   map[*Session]*outbox.Call   // the calls that open them
+		closing   bool                        // new sessions are refused
 		closed    error
 	}
 }
 
-// Options are what a keeper is made of.
+// Options are what New needs.
 type Options struct {
 	Node            Node
 	Clock           clock.Clock
@@ -75,15 +77,16 @@ type Options struct {
 
 // A Node is what a keeper asks of its node.
 type Node interface {
-	// Route returns the shard of a transaction. With an error it is any shard.
+	// Route returns the shard of a transaction. With an error it returns any shard.
 	Route(ops []tree.Op) (replication.ShardID, error)
-	// ShardsOf returns the shards that a session uses. It is called on the apply goroutine, while an entry is applied.
+	// ShardsOf returns the shards that a session uses. The keeper calls it on the apply goroutine,
+	// while an entry is applied.
 	ShardsOf(id tree.SessionID) []uint32
 	// Tell has a line logged. It does not block.
 	Tell(level slog.Level, message string, args ...any)
 }
 
-// New returns the keeper of a node that has no shard yet: addShard follows for each, the home shard first.
+// New returns a keeper without outboxes. Call AddOutbox for each shard, the home shard first.
 func New(o Options) *Keeper {
 	k := &Keeper{node: o.Node, options: o, clock: o.Clock, wake: make(chan struct{}, 1), tick: RemoteTick(o.LeastTimeout)}
 	k.mu.sessions = make(map[tree.SessionID]*Session)
@@ -96,7 +99,7 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// AddOutbox adds the outbox of the next shard.
+// AddOutbox adds the outbox of the next shard. The first one is the home shard's.
 func (k *Keeper) AddOutbox(o *outbox.Outbox) {
 	if k.home == nil {
 		k.home = o
@@ -104,7 +107,7 @@ func (k *Keeper) AddOutbox(o *outbox.Outbox) {
 	k.outboxes = append(k.outboxes, o)
 }
 
-// takesLocked returns why no session can be opened any more.
+// closedErrLocked returns why no session can be opened, or nil.
 func (k *Keeper) closedErrLocked() error {
 	if k.mu.closed == nil && k.mu.closing {
 		return outbox.ErrClosed
@@ -112,7 +115,7 @@ func (k *Keeper) closedErrLocked() error {
 	return k.mu.closed
 }
 
-// opens is told of a session that is about to be opened by a request.
+// noteOpening records the call that is about to open a session.
 func (k *Keeper) noteOpening(s *Session, call *outbox.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,8 +126,8 @@ func (k *Keeper) noteOpening(s *Session, call *outbox.Call) error {
 	return nil
 }
 
-// opened is told of the outcome of a session's open, on the apply goroutine if it was applied: before any later entry
-// could concern the session.
+// opened handles the outcome of the call that opens a session. If the call was applied, opened runs
+// on the apply goroutine, so no later entry can concern the session before the keeper has it.
 func (k *Keeper) opened(s *Session, call *outbox.Call) {
 	if call.Err == nil {
 		k.add(s, tree.SessionID(call.Zxid), call.Sent, call.Drift)
@@ -134,8 +137,8 @@ func (k *Keeper) opened(s *Session, call *outbox.Call) {
 	delete(k.mu.opening, s)
 }
 
-// add takes charge of a session that was opened by a batch of this node first sent at sent, when the clocks differed by
-// drift. It closes it again if its opener has lost patience.
+// add adds a session. The batch that opened it was first sent at sent, when the clocks differed by
+// drift. If the opener has given up, add closes the session again.
 func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,10 +160,10 @@ func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 	}
 }
 
-// keepLocked takes charge of an in-process session.
+// keepLocked adds an in-process session.
 func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
 	if len(k.mu.sessions) == 0 {
-		k.mu.drift = drift // what the clocks did while nobody lived by them is no jump
+		k.mu.drift = drift // a change of the clocks while there was no session is no jump
 	}
 	k.mu.sessions[s.id] = s
 	k.mu.timeouts.add(s.timeout)
@@ -168,7 +171,7 @@ func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
 	k.Signal()
 }
 
-// findLocked returns the session of this node with an id.
+// findLocked returns this node's session with an id, or nil.
 func (k *Keeper) findLocked(id tree.SessionID) *Session {
 	if s := k.mu.sessions[id]; s != nil {
 		return s
@@ -184,7 +187,7 @@ func (k *Keeper) Signal() {
 	}
 }
 
-// abandon closes a session whose opener lost patience: now if it is open, else as soon as it is.
+// abandon closes a session whose opener gave up: now if it is open, otherwise as soon as it is.
 func (k *Keeper) abandon(s *Session) {
 	k.mu.Lock()
 	s.abandoned = true
@@ -195,8 +198,9 @@ func (k *Keeper) abandon(s *Session) {
 	k.home.Pump()
 }
 
-// closeLocked ends a session as its owner would. While a claim that it lost is on its way to linger, or has inherited what was lost and not had
-// its turn, all that it has is lost: on the claim's shard the end may come first, by way of home.
+// closeLocked ends a session as its owner would. Everything that the session has is lost in two
+// cases: a claim that it lost is still on its way to linger, or a claim that inherits has not been
+// held yet. On the claim's shard the close may come first, because home carries it there too.
 func (k *Keeper) closeLocked(s *Session) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(call *outbox.Call) bool { return !call.IsDone() })
 	for _, c := range s.claims {
@@ -209,14 +213,17 @@ func (k *Keeper) closeLocked(s *Session) {
 	s.closing = k.queueCloseLocked(s, lost)
 }
 
-// losingLocked notes a request of a session by which something of it is lost.
+// noteLossLocked records a call by which something of a session is lost.
 func (k *Keeper) noteLossLocked(s *Session, call *outbox.Call) {
 	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), call)
 }
 
-// queueCloseLocked has a session closed that has ended here: at home, which decides it for all shards, and on every shard that
-// knows it, which spares the way over home. A remote one only at home: another shard may not know of a newer attachment yet. The ensemble
-// is told if it was lost, to silence: that is an expiry.
+// queueCloseLocked queues the calls that close a session, which has ended here. One goes to the
+// home shard, which decides for all shards. For an in-process session, others go to every shard
+// that knows it, so these need not wait for home. A remote session is closed only at home, because
+// another shard may not know of a newer attachment yet.
+//
+// The calls tell the ensemble whether the session was lost to silence: that is an expiry.
 func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []closeCall) {
 	for _, o := range k.outboxes {
 		if o == k.home || s.remote == nil && s.Owner.Known(o.Shard) {
@@ -228,7 +235,8 @@ func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []closeCall) {
 	return closing
 }
 
-// introduce has a shard admit a session that has not ended, as somebody with the identities; ctx ends no later than the session.
+// introduce introduces a session to a shard with the given identities, unless the session has
+// ended. ctx must end no later than the session.
 func (k *Keeper) introduce(ctx context.Context, s *Session, o *outbox.Outbox, identities []tree.Identity) error {
 	k.mu.Lock()
 	if s.end != nil {
@@ -241,7 +249,8 @@ func (k *Keeper) introduce(ctx context.Context, s *Session, o *outbox.Outbox, id
 	return o.Wait(ctx, call, outbox.Forever)
 }
 
-// introduceLocked queues what has a shard admit a session, unless queue does not take it.
+// introduceLocked queues the call that introduces a session to a shard. It returns nil if queue
+// refuses the call.
 func (k *Keeper) introduceLocked(s *Session, o *outbox.Outbox, identities []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
 	call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.Attached(), Identities: identities})
 	if !queue(call) {
@@ -282,7 +291,7 @@ func (k *Keeper) signalAll() {
 	}
 }
 
-// cancel takes every queued request of the sessions out, on every shard, their ends excepted.
+// cancelQueued cancels every queued call of the sessions on every shard, except their ends.
 func (k *Keeper) cancelQueued(err error, sessions ...*Session) {
 	for _, o := range k.outboxes {
 		o.CancelQueued(err, ownersOf(sessions)...)
@@ -297,14 +306,14 @@ func ownersOf(sessions []*Session) []*outbox.Owner {
 	return list
 }
 
-// giveUp completes the requests of the sessions that were sent: nobody may ever learn what became of them.
+// abandonSent completes the calls of the sessions that were sent: their outcome may never be known.
 func (k *Keeper) abandonSent(sessions ...*Session) {
 	for _, o := range k.outboxes {
 		o.AbandonSent(outbox.ErrUnknownOutcome, ownersOf(sessions)...)
 	}
 }
 
-// endLocked ends a session on this node for good: its claims and watches end with why.
+// endLocked ends a session on this node for good. Its claims and watches end with why.
 func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	if s.end != nil {
 		return
@@ -325,7 +334,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	}
 	s.watches.endAll(why)
 	for call, o := range s.introducing {
-		o.Abandon(call, why) // before anybody can know of the end: see purger
+		o.Abandon(call, why) // before anyone can know of the end: see replica/purger.go
 	}
 	s.claims, s.introducing = nil, nil
 	delete(k.mu.losing, s)
@@ -335,8 +344,8 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	}
 }
 
-// drop ends the requests of sessions that expired here: those that are queued are taken out, of those that were sent
-// nobody may ever learn what became of them.
+// dropCalls ends the calls of sessions that expired here. Queued ones are cancelled. The outcome of
+// those that were sent may never be known.
 func (k *Keeper) dropCalls(expired []*Session) {
 	if len(expired) == 0 {
 		return
@@ -345,8 +354,9 @@ func (k *Keeper) dropCalls(expired []*Session) {
 	k.abandonSent(expired...)
 }
 
-// Ended is told by a shard's log that sessions have ended. What of their requests this node has not applied yet comes later in
-// that log, if at all, and is refused there; in another it may come before the end.
+// Ended ends sessions that have ended in a shard's log. Calls of theirs that this node has not
+// applied yet come later in that log, if at all, and are refused there. In the log of another shard
+// they may come before the end.
 func (k *Keeper) Ended(at replication.ShardID, why error, ids ...tree.SessionID) {
 	gone := k.endAll(why, ids)
 	if len(gone) == 0 {
@@ -373,7 +383,7 @@ func (k *Keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	return gone
 }
 
-// allLocked are the sessions of this node, in no order.
+// allLocked yields the sessions of this node, in no order.
 func (k *Keeper) allLocked() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		for _, all := range []map[tree.SessionID]*Session{k.mu.sessions, k.mu.remotes.byID} {
@@ -386,7 +396,7 @@ func (k *Keeper) allLocked() iter.Seq[*Session] {
 	}
 }
 
-// Close ends every session with why and takes no further ones.
+// Close ends every session with why and refuses further ones.
 func (k *Keeper) Close(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -399,10 +409,12 @@ func (k *Keeper) Close(why error) {
 	}
 }
 
-// CloseAll ends all in-process sessions as their owners would, also those that are still being opened, and lets nobody open another.
-// Those of remote clients stay, for their clients to take elsewhere. It waits until the ensemble has them closed, no longer than ctx.
+// CloseAll closes all in-process sessions as their owners would, also those that are still being
+// opened. After that, no session can be opened. Remote sessions stay, so that their clients can
+// reattach them to another member. CloseAll waits until the ensemble has closed the sessions, or
+// ctx ends.
 func (k *Keeper) CloseAll(ctx context.Context) error {
-	k.lookAndLock() // as Session.Close
+	k.lookAndLock() // as in Session.Close
 	k.mu.closing = true
 	opening := maps.Clone(k.mu.opening)
 	open := slices.Collect(maps.Values(k.mu.sessions))
@@ -419,7 +431,7 @@ func (k *Keeper) CloseAll(ctx context.Context) error {
 	}
 	for i, s := range open {
 		k.mu.Lock()
-		closing := s.closing // nothing if it expired meanwhile
+		closing := s.closing // nil if it expired meanwhile
 		k.mu.Unlock()
 		if err := waitClosed(ctx, closing); err != nil {
 			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(open)-i, len(open), err)

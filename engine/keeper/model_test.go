@@ -21,7 +21,8 @@ import (
 
 func init() { onDefect = func(what string) { panic(what) } }
 
-// A naiveKeeper looks at every session whenever anybody asks. Each has a life and a proof of its own.
+// A naiveKeeper looks at every session on every question. Each session has a life and a proof of
+// its own.
 type naiveKeeper struct {
 	drift    time.Duration
 	sessions map[tree.SessionID]*naiveSession
@@ -30,7 +31,7 @@ type naiveKeeper struct {
 type naiveSession struct {
 	life   *session.Life
 	margin time.Duration
-	drift  time.Duration // while suspended: what the last jump was judged by
+	drift  time.Duration // while suspended: the drift by which the last jump was judged
 	held   bool
 }
 
@@ -94,10 +95,10 @@ func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 
 func (m *keeperModel) drift() time.Duration { return m.wall - m.now }
 
-// clockStep is the drift from a moment on.
+// A clockStep is the drift from a moment on.
 type clockStep struct{ at, drift time.Duration }
 
-// sendOne is a batch sent at a moment that has passed already.
+// sendOne sends a batch at a moment that has already passed.
 func (m *keeperModel) sendOne(at time.Duration) {
 	m.sent = at
 	for _, step := range m.steps {
@@ -181,9 +182,9 @@ func (m *keeperModel) hold() {
 	m.naive.look(m.now, m.drift())
 	naive := m.naive.sessions[id]
 	_, err := m.claims[id].Hold(false)
-	once := naive.held // is all that a claim is held
+	once := naive.held // a claim can be held only once here
 	if over := m.claims[id].state == claimOver; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
-		m.t.Fatalf("hold of session %d: %v, want as it is %v", id, err, naive.life.State())
+		m.t.Fatalf("hold of session %d: %v, while the model says %v", id, err, naive.life.State())
 	}
 	naive.held = naive.held || err == nil
 }
@@ -213,7 +214,8 @@ func (m *keeperModel) compare() {
 	}
 }
 
-// What sessions share, and what is not looked at because nothing can have happened, makes no difference to anybody.
+// Sessions share one moment, and the keeper skips looks that can change nothing. Neither may change
+// an answer.
 func TestKeeperAnswersAsIfItLookedAtEverySession(t *testing.T) {
 	for _, seed := range enginetest.Seeds(200) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// Gone ends the claims of this node whose znodes a transaction is about to remove, or to leave to nobody.
+// Gone ends the claims of this node whose znodes a transaction is about to delete, or to leave
+// without an owner.
 func (k *Keeper) Gone(changes []tree.Change) {
 	for i := range changes {
 		if c := &changes[i]; c.Owner != 0 && (c.Type == tree.Deleted || c.Lost) {
@@ -31,10 +32,15 @@ func (k *Keeper) deleted(owner tree.SessionID, path string) {
 	}
 }
 
-// Reconcile ends what a snapshot no longer has that was installed on a shard: claims whose znode is gone, or lingers, and, at home, sessions
-// that the table does not know, or knows attached otherwise. The other way round, sessions and znodes of claims that the snapshot has and
-// whose outcome it swallowed are removed: nobody else knows of them, and this node would keep them alive for ever. Of a remote session
-// its client may know, so this node takes charge of it: if registered, that is if the snapshot has this node's Register.
+// Reconcile compares this node's claims and sessions with a snapshot that was installed on a shard.
+//
+// It ends the claims whose znode is gone, or lingers. At home it also ends the sessions that the
+// table does not know, or that are attached differently there.
+//
+// Conversely, it removes in-process sessions, and znodes of claims, that are in the snapshot
+// although their outcome never reached this node. Nobody else knows of them, and this node would
+// keep them alive for ever. The client of a remote session may know of it, so the keeper adopts
+// that session. It does so only if registered: the snapshot has this node's Register.
 func (k *Keeper) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
 	o := k.outboxes[at-1]
 	gone, moved := k.reconcileLocked(o, old, next, table)
@@ -61,10 +67,10 @@ func (k *Keeper) reconcileLocked(o *outbox.Outbox, old, next *tree.Tree, table *
 			}
 		}
 	}
-	taken := make(map[string]bool)
+	found := make(map[string]bool)
 	k.mu.unknown = slices.DeleteFunc(k.mu.unknown, func(c *Claim) bool {
 		if c.outbox == o {
-			c.findLocked(old, next, taken)
+			c.findLocked(old, next, found)
 		}
 		return c.outbox == o
 	})

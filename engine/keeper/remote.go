@@ -17,58 +17,69 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// # Sessions of remote clients
+// # Remote sessions
 //
-// Such a session is attached to the member that its client is connected to, by a transaction; see package session. Each attachment
-// is a Session of its own here, which ends with ErrSessionMoved when the log attaches the session elsewhere or anew. What was queued for
-// it is never sent; what was sent is applied before the new attachment or refused.
+// A remote session is attached, by a transaction, to the member that its client is connected to:
+// see package session. Each attachment is a Session of its own here. It ends with ErrSessionMoved
+// when the log attaches the session elsewhere or anew. What was queued for it is never sent. What
+// was sent is applied before the new attachment, or refused.
 //
-// Nothing here judges such a session by this node's own deadline: its client judges for itself, and moves. Suspended says only that
-// the client should: this node has not been heard for a third of the session's timeout, so whoever has the connection answers no
-// pings and closes it. The session ends when the log says so, or when its client has said nothing for its timeout. That is
-// counted in ticks. The node closes it then in the log, at home only, and names the attachment: the home shard alone knows whether that is
-// still the newest one. The other shards are told by the purger.
+// Nothing here judges a remote session by this node's own deadline: the client judges for itself,
+// and reattaches. Suspended only says that the client should do so, because this node has not been
+// heard for a third of the session's timeout. While a session is Suspended, the owner of its
+// connection answers no pings and closes the connection.
 //
-// How silence is counted, and how long a session lives at most whose client has gone, is in silence.go.
+// The session ends when the log says so, or when its client has been silent for its timeout,
+// counted in ticks. In the second case the node closes the session in the log, at home only, and
+// names the attachment: only the home shard knows whether that is still the newest one. The purger
+// tells the other shards.
 //
-// A node that starts again gives all its clients their full timeout, for it does not know when its predecessor heard them. So one that
-// starts again before the timeout is over, and again, keeps a client that never comes back until it stops doing so, as ZooKeeper does with
-// leaders that follow one another as fast. What would bound that is silence which outlives the node, in the log: entries of idle nodes for
-// clients of which all but few are back at once. While the node is away the log counts, and a client that is elsewhere is not concerned.
+// silence.go says how silence is counted, and how long a session can outlive its client.
+//
+// A node that starts again gives all its clients their full timeout, because it does not know when
+// they were last heard. So a node that restarts again and again, each time before the timeout has
+// passed, keeps the session of a client that never comes back. ZooKeeper does the same when leaders
+// follow one another as fast. To bound it, silence would have to be kept in the log, and idle nodes
+// would write entries for clients of which nearly all return at once. While the node is down the
+// log counts its silence. A client that has reattached elsewhere is not affected.
 
-// remote is what the session of a remote client has beside others.
+// remote is what only a remote session has.
 type remote struct {
 	// Immutable from the moment the keeper has the session.
 	password [16]byte
 	attached tree.Zxid
-	orphan   bool // nobody here ever had it: it has no requests
+	orphan   bool // no connection ever served it here, so it has no calls
 
 	class *class // nil: the keeper never had it
 
-	heard atomic.Int64 // by the class's clock, when its client was heard last
-	busy  atomic.Int64 // the tick after that since which nobody listens to its client; zero: somebody does
+	heard atomic.Int64 // when its client was last heard, by the class's clock
+	busy  atomic.Int64 // one tick after nobody reads from its client; zero if somebody does
 
 	// Guarded by the keeper's mu.
 	place   int   // in class.list
-	renewed int64 // when its client had its timeout anew for this node's sake; negative: never
+	renewed int64 // when its client got its full timeout again after a suspension; negative: never
 }
 
-// remotes are the sessions of remote clients that are attached to this node. They are guarded by the keeper's mu.
+// remotes are the remote sessions that are attached to this node. They are guarded by the keeper's
+// mu.
 //
 // Invariants:
-//  1. they are those that the home shard's table as applied here has attached to this incarnation, but for those that ended here first;
-//  2. byID and the lists of classes hold the same ones, and each is at its place in its class's list;
+//  1. they are the sessions that the home shard's table, as applied here, has attached to this
+//     incarnation, except those that ended here first;
+//  2. byID and the lists of classes hold the same sessions, and each is at its place in its class's
+//     list;
 //  3. classes are in the order of their timeouts, and none is empty.
 type remotes struct {
 	byID     map[tree.SessionID]*Session
 	classes  []*class
 	timeouts timeouts
-	proved   time.Duration // as the keeper's, but known as soon as a session is attached
+	proved   time.Duration // like the keeper's, but known as soon as a session is attached
 	ticked   time.Duration // when the newest tick was
-	late     bool          // it did not count
+	late     bool          // the newest tick did not count
 }
 
-// attachLocked takes charge of a session that a batch first sent at sent has attached to this node.
+// attachLocked adds a session that is now attached to this node. The batch that attached it was
+// first sent at sent.
 func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 	r := &k.mu.remotes
 	if len(r.byID) == 0 {
@@ -81,7 +92,7 @@ func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 	k.Signal()
 }
 
-// detachLocked does nothing to a session that the keeper does not have.
+// detachLocked removes a session. It does nothing if the keeper does not have the session.
 func (k *Keeper) detachLocked(s *Session) {
 	r := &k.mu.remotes
 	if r.byID[s.id] != s {
@@ -92,14 +103,14 @@ func (k *Keeper) detachLocked(s *Session) {
 	r.leave(s)
 }
 
-// takes returns why no session can be attached any more.
+// closedErr returns why no session can be attached, or nil.
 func (k *Keeper) closedErr() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closedErrLocked()
 }
 
-// resumed is told that a Reattach of this node was applied, on the apply goroutine.
+// reattached handles a Reattach call of this node that is applied, on the apply goroutine.
 func (k *Keeper) reattached(s *Session, call *outbox.Call) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,9 +122,10 @@ func (k *Keeper) reattached(s *Session, call *outbox.Call) {
 	k.attachLocked(s, call.Sent)
 }
 
-// Adopt takes charge of the remote sessions that the home shard's table has attached to this member and that the keeper does not have:
-// those of the incarnation before, and those whose attachment a snapshot swallowed. This member has registered, or it could be
-// somebody else's by now.
+// Adopt adds the remote sessions that the home shard's table has attached to this member and that
+// the keeper does not have. They are those of the previous incarnation, and those whose attachment
+// came with a snapshot. This member must have registered: until then the table's entry may belong
+// to another incarnation.
 func (k *Keeper) Adopt(table *session.Table) {
 	me := k.home.Origin.Member
 	k.mu.Lock()
@@ -130,8 +142,10 @@ func (k *Keeper) Adopt(table *session.Table) {
 	}
 }
 
-// Left is told that a session is attached elsewhere, or anew here. What was queued for it is not sent any more. What was sent has its true
-// outcome once that comes in the log: if the session is attached here again, it may be behind the Move in this node's stream, and applied.
+// Left ends the Session of an attachment because the session is attached elsewhere now, or anew
+// here. What was queued for it is not sent. What was sent gets its true outcome from the log: if
+// the session was attached here again, a call can follow the RequestReattach in this node's stream,
+// and be applied.
 func (k *Keeper) Left(id tree.SessionID) {
 	k.mu.Lock()
 	s := k.mu.remotes.byID[id]
@@ -139,12 +153,13 @@ func (k *Keeper) Left(id tree.SessionID) {
 		k.endLocked(s, session.Closed, outbox.ErrSessionMoved)
 	}
 	k.mu.Unlock()
-	if s != nil && !s.remote.orphan { // or every client that comes back after a start would cost a look at all that waits
+	if s != nil && !s.remote.orphan { // otherwise every client that returns after a start would cost a scan of the queues
 		k.cancelQueued(outbox.ErrSessionMoved, s)
 	}
 }
 
-// reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those that have another attachment there.
+// reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those
+// that are attached differently there.
 func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
 	for id, s := range k.mu.remotes.byID {
 		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
@@ -160,7 +175,7 @@ func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 	return gone, moved
 }
 
-// stateLocked is the state of a session now.
+// stateLocked returns the state of a session now.
 func (k *Keeper) stateLocked(s *Session) session.State {
 	state := s.life.State()
 	if s.remote == nil || state.Final() {
@@ -172,7 +187,7 @@ func (k *Keeper) stateLocked(s *Session) session.State {
 	return session.Connected
 }
 
-// Open opens a session, of a remote client if remote says so, for somebody who has shown to be the identities.
+// Open opens a session. The caller has authenticated as the identities.
 func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, identities []tree.Identity) (*Session, error) {
 	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: identities}
 	if _, err := rand.Read(r.Password[:]); err != nil {
@@ -198,8 +213,9 @@ func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool,
 	return s, nil
 }
 
-// Reattach attaches a remote client's session to this node, and introduces it anew to the shards that it uses. After any error but
-// ErrSessionExpired the session may be attached here with nobody to speak for it.
+// Reattach attaches a remote session to this node, and introduces it anew to the shards that it
+// uses. After any error except ErrSessionExpired, the session may be attached here without a
+// connection that serves it.
 func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, identities []tree.Identity) (*Session, error) {
 	if err := k.closedErr(); err != nil {
 		return nil, err
@@ -209,7 +225,7 @@ func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 	var shards []uint32
 	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestReattach, Session: id, Password: password, Timeout: timeout, Identities: identities})
 	call.OnOutcome = func(call *outbox.Call) {
-		if call.Err == nil { // so it is being applied
+		if call.Err == nil { // the call is being applied
 			k.reattached(s, call)
 			shards = k.node.ShardsOf(id)
 		}
@@ -223,7 +239,8 @@ func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 	return s, s.introduceToAll(ctx, shards)
 }
 
-// enter introduces a session to the shards that it uses, and returns the first error there was in their order.
+// introduceToAll introduces the session to shards. It returns the first error in the order of the
+// shards.
 func (s *Session) introduceToAll(ctx context.Context, shards []uint32) error {
 	errs := make([]error, len(shards))
 	var all sync.WaitGroup
@@ -232,11 +249,12 @@ func (s *Session) introduceToAll(ctx context.Context, shards []uint32) error {
 	}
 	all.Wait()
 	if err := s.Live(); err != nil {
-		return err // somebody else has it by now
+		return err // the session is attached elsewhere by now
 	}
 	return cmp.Or(errs...)
 }
 
+// introduceTo introduces the session to one shard.
 func (s *Session) introduceTo(ctx context.Context, o *outbox.Outbox) error {
 	err := s.keeper.introduce(ctx, s, o, s.Identities())
 	if err == nil && !o.Introduced(s.Owner) {
@@ -245,7 +263,8 @@ func (s *Session) introduceTo(ctx context.Context, o *outbox.Outbox) error {
 	return err
 }
 
-// Password is what a remote client has to know to Resume its session; zero for an in-process one, which nobody can.
+// Password returns what a remote client must present to reattach its session. It is zero for an
+// in-process session, which cannot be reattached.
 func (s *Session) Password() [16]byte {
 	if s.remote == nil {
 		return [16]byte{}
@@ -253,19 +272,19 @@ func (s *Session) Password() [16]byte {
 	return s.remote.password
 }
 
-// Heard tells that a remote client has said something. It is cheap.
+// Heard records that the remote client has said something. It is cheap.
 func (s *Session) Heard() {
 	r := s.remote
 	if r == nil || r.class == nil {
 		return
 	}
-	if now := r.class.clock.Load(); r.heard.Load() != now { // mostly it is: the line stays where it is
+	if now := r.class.clock.Load(); r.heard.Load() != now { // usually equal: without a write the cache line is not contended
 		r.heard.Store(now)
 	}
 }
 
-// Busy says whether nobody listens to a remote client for a while, because what it has asked for takes its time: it is not silent then. It is
-// cheap.
+// Busy says whether nobody reads from the remote client for a while, because one of its requests
+// takes its time. Then the client does not count as silent. Busy is cheap.
 func (s *Session) Busy(is bool) {
 	r := s.remote
 	if r == nil || r.class == nil {
@@ -276,19 +295,20 @@ func (s *Session) Busy(is bool) {
 	case is:
 		r.busy.Store(now + int64(s.keeper.tick))
 	default:
-		if now > since { // as a tick would have it: what it has said meanwhile is still to be read
+		if now > since { // as in silentLocked: what it has said meanwhile is not read yet
 			r.heard.Store(now)
 		}
 		r.busy.Store(0)
 	}
 }
 
-// errInProcess refuses to let an in-process session be somebody else.
+// errInProcess refuses to change the identities of an in-process session.
 var errInProcess = errors.New("an in-process session keeps the identities that it was opened with")
 
-// SetIdentities replaces what a remote client has authenticated as. What was submitted for the session before the call is judged by what it was
-// before, what is submitted after it by what it is now, and so is what is read on this node once it has returned. After an error it is
-// unknown which it is: the connection should be closed.
+// SetIdentities replaces what a remote client has authenticated as. What was submitted for the
+// session before the call is judged by the old identities, and what is submitted after the call by
+// the new ones. Reads on this node use the new ones once the call has returned. After an error it
+// is unknown which identities apply: close the connection.
 func (s *Session) SetIdentities(ctx context.Context, identities ...tree.Identity) error {
 	if s.remote == nil {
 		return errInProcess
@@ -302,7 +322,8 @@ func (s *Session) SetIdentities(ctx context.Context, identities ...tree.Identity
 	return k.home.Wait(ctx, call, s.keeper.options.RequestTimeout)
 }
 
-// setIdentities queues new identities of a session on all shards behind what it has there; its first request on another will bring them along.
+// setIdentities queues new identities of a session, behind its other calls, on all shards that it
+// uses. Its first call on another shard brings them along.
 func (k *Keeper) setIdentities(s *Session, identities []tree.Identity) (*outbox.Call, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // rigTimeout is the timeout of sessions in these tests.
 const rigTimeout = 10 * time.Second
 
-// A keeperRig is a keeper whose shards are outboxes alone: the test completes their requests.
+// A keeperRig is a keeper with outboxes but without replicas: the test completes their calls.
 type keeperRig struct {
 	keeper *Keeper
 	log    *enginetest.Log
@@ -57,7 +57,7 @@ func (r *keeperRig) lead(m replication.MemberID) {
 	synctest.Wait()
 }
 
-// complete completes all that is proposed, with success.
+// complete completes everything that is proposed, with success.
 func (r *keeperRig) complete(t *testing.T) {
 	t.Helper()
 	for ps := r.drain(); len(ps) > 0; ps = r.drain() {
@@ -100,26 +100,27 @@ func (r *keeperRig) BeatInterval() time.Duration                    { return r.k
 func (r *keeperRig) AppliedAtHome() tree.Zxid                       { return 0 }
 func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err }
 
-// What waits for its shard to know the session is told why that ended, while nothing of it could be sent.
-func TestStrangerIsToldWhyItsSessionEnded(t *testing.T) {
+// A call that is parked until its shard knows the session gets the reason why the session ended,
+// even if nothing of it could be sent.
+func TestParkedCallIsToldWhyItsSessionEnded(t *testing.T) {
 	withKeeper(t, 2, func(t *testing.T, r *keeperRig) {
 		s := r.open(t)
 		r.lead(0) // the request to add the shard stays queued
 		r.route = 2
 		p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a"}})
 		synctest.Wait()
-		s.cancel(outbox.ErrSessionClosed) // as endLocked, which has not come to close done yet
+		s.cancel(outbox.ErrSessionClosed) // like endLocked, before it has closed done
 		synctest.Wait()
 		if !p.Known() {
-			t.Fatal("it waits")
+			t.Fatal("the parked call still waits")
 		}
 		if _, err := p.Result(); err == nil || err == context.Canceled {
-			t.Errorf("it was told %v", err)
+			t.Errorf("the parked call got %v, want why the session ended", err)
 		}
 	})
 }
 
-// Of a session that has ended nothing is kept for an heir that comes too late.
+// The keeper keeps nothing of a session that has ended for a claim that inherits too late.
 func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
 	withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
 		s := r.open(t)
@@ -128,7 +129,7 @@ func TestHeirOfAnEndedSessionIsForgotten(t *testing.T) {
 		r.complete(t)
 		heir := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, &With{Inherits: true})
 		if err := heir.Err(); err == nil || len(r.keeper.mu.losing) != 0 {
-			t.Errorf("the heir: %v; %d sessions are losing something", err, len(r.keeper.mu.losing))
+			t.Errorf("the claim that inherits: %v; the keeper remembers losses of %d sessions, want an error and 0", err, len(r.keeper.mu.losing))
 		}
 	})
 }

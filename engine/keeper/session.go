@@ -16,41 +16,42 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
-// A Session is an in-process session of this node, or a remote client's for as long as it is attached to this node: see remote.go. Its
-// methods may be called by any number of goroutines.
+// A Session is an in-process session of this node, or a remote client's session while it is
+// attached to this node: see remote.go. Its methods may be called by any number of goroutines.
 type Session struct {
 	// Immutable; id from the moment the keeper has the session.
 	keeper  *Keeper
 	id      tree.SessionID
 	timeout time.Duration
-	Owner   *outbox.Owner // of its requests
+	Owner   *outbox.Owner // of its calls
 	remote  *remote       // nil for an in-process session
 
 	identities atomic.Pointer[[]tree.Identity] // nil is nobody
 
-	// Guarded by the keeper's mu. What is not made before it is asked for most sessions never have: there may be 100,000 of them.
+	// Guarded by the keeper's mu. There may be 100,000 sessions, so what most of them never need is
+	// created on first use.
 	life          session.Life
-	drift         time.Duration   // while Suspended: of the clocks when a jump was last looked for
-	changed       chan struct{}   // closed when the state is another; nil until asked for
-	onStateChange func()          // told then; may be nil
+	drift         time.Duration   // while Suspended: the clocks' drift when the last jump was judged
+	changed       chan struct{}   // closed when the state changes; nil until asked for
+	onStateChange func()          // called then; may be nil
 	ctx           context.Context // ends with the session; nil until asked for
 	cancel        context.CancelCauseFunc
 	end           error                           // why it ended
-	abandoned     bool                            // its opener lost patience
-	lost          int                             // claims that it has lost since it was last Connected
-	closing       []closeCall                     // the requests that close it for its owner, once it does
-	introducing   map[*outbox.Call]*outbox.Outbox // on their way to shards that it uses from now on
+	abandoned     bool                            // its opener gave up
+	lost          int                             // number of claims lost since it was last Connected
+	closing       []closeCall                     // the calls that close it for its owner
+	introducing   map[*outbox.Call]*outbox.Outbox // calls on their way that introduce it
 	claims        map[string]*Claim
 	watches       watches
 }
 
-// ends are requests on their way that end something.
+// A closeCall is a call on its way that closes a session on one shard.
 type closeCall struct {
 	outbox *outbox.Outbox
 	call   *outbox.Call
 }
 
-// newSession returns a session of a remote client if it is given what such a one has.
+// newSession returns a session that is not open yet. remote is nil for an in-process session.
 func newSession(k *Keeper, timeout time.Duration, remote *remote, identities []tree.Identity) *Session {
 	s := &Session{keeper: k, timeout: timeout, remote: remote, Owner: outbox.NewOwner(len(k.outboxes), remote != nil)}
 	s.Owner.SetKnown(command.HomeShard)
@@ -60,7 +61,8 @@ func newSession(k *Keeper, timeout time.Duration, remote *remote, identities []t
 	return s
 }
 
-// loss is the level at which it is logged that the session has expired. That of a remote client is its client's affair.
+// expiryLevel returns the level at which the session's expiry is logged. The expiry of a remote
+// session matters to its client, not to this node.
 func (s *Session) expiryLevel() slog.Level {
 	if s.remote != nil {
 		return slog.LevelDebug
@@ -68,7 +70,7 @@ func (s *Session) expiryLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// Identities are what the session has authenticated as.
+// Identities returns what the session has authenticated as.
 func (s *Session) Identities() []tree.Identity {
 	if identities := s.identities.Load(); identities != nil {
 		return *identities
@@ -76,7 +78,8 @@ func (s *Session) Identities() []tree.Identity {
 	return nil
 }
 
-// Attached is the transaction that attached a remote client's session to this node, zero for an in-process one.
+// Attached returns the transaction that attached a remote session to this node. It is zero for an
+// in-process session.
 func (s *Session) Attached() tree.Zxid {
 	if s.remote == nil {
 		return 0
@@ -84,7 +87,7 @@ func (s *Session) Attached() tree.Zxid {
 	return s.remote.attached
 }
 
-// stateChangedLocked tells whoever waits on the state that it is another.
+// stateChangedLocked notifies everyone who waits for a change of the state.
 func (s *Session) stateChangedLocked() {
 	if s.changed != nil {
 		close(s.changed)
@@ -95,13 +98,13 @@ func (s *Session) stateChangedLocked() {
 	}
 }
 
-// OnStateChange has turned called from now on whenever the state is another, which State says then; nil ends that. It runs under a lock: it must
-// be short, and call nothing here.
-func (s *Session) OnStateChange(turned func()) {
+// OnStateChange has notify called from now on whenever the state has changed; nil ends that. notify
+// runs under a lock: it must return quickly and call nothing of this package.
+func (s *Session) OnStateChange(notify func()) {
 	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.onStateChange = turned
+	s.onStateChange = notify
 }
 
 // contextLocked returns the context that ends with the session.
@@ -121,7 +124,8 @@ func (s *Session) ID() tree.SessionID { return s.id }
 // Timeout returns how long the ensemble waits in silence before it expires the session.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Context compares the clock and returns a context that ends with the session; its cause says why.
+// Context compares the clock and returns a context that ends with the session. Its cause is why the
+// session ended.
 func (s *Session) Context() context.Context {
 	k := s.keeper
 	k.lookAndLock()
@@ -132,7 +136,7 @@ func (s *Session) Context() context.Context {
 // Done compares the clock and returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.Context().Done() }
 
-// Err returns why the session ended, nil while it has not.
+// Err compares the clock and returns why the session ended, or nil while it has not.
 func (s *Session) Err() error {
 	k := s.keeper
 	k.lookAndLock()
@@ -140,8 +144,8 @@ func (s *Session) Err() error {
 	return s.end
 }
 
-// State compares the clock and returns the session's state, with a channel that is closed when it is another. Suspended says less of a
-// remote client's session than of others: see remote.go.
+// State compares the clock and returns the session's state, and a channel that is closed when the
+// state changes. For a remote session, Suspended means less than for others: see remote.go.
 func (s *Session) State() (session.State, <-chan struct{}) {
 	k := s.keeper
 	k.lookAndLock()
@@ -152,7 +156,7 @@ func (s *Session) State() (session.State, <-chan struct{}) {
 	return k.stateLocked(s), s.changed
 }
 
-// CurrentState is State without the channel, which most remote clients' sessions never need.
+// CurrentState is State without the channel, which most remote sessions never need.
 func (s *Session) CurrentState() session.State {
 	k := s.keeper
 	k.lookAndLock()
@@ -160,19 +164,22 @@ func (s *Session) CurrentState() session.State {
 	return k.stateLocked(s)
 }
 
-// Close ends the session: here at once, in the ensemble with the next batch. It waits until its ephemerals are gone,
-// at most the node's request timeout. Those that a remote client's session has on other shards than the first go soon after. Close
-// returns ErrSessionMoved if such a session turns out to be attached elsewhere: there it goes on.
+// Close ends the session: here at once, in the ensemble with the next batch. It waits until the
+// session's ephemerals are gone, at most for the node's request timeout. The ephemerals that a
+// remote session has on other shards than the home shard go soon after.
+//
+// If a remote session turns out to be attached elsewhere, it lives on there, and Close returns
+// ErrSessionMoved.
 func (s *Session) Close() error {
 	k := s.keeper
-	k.lookAndLock() // what its claims lost before, they did not lose by this
+	k.lookAndLock() // claims that were lost before are not given up
 	if s.end == nil {
 		k.closeLocked(s)
 	}
 	closing := s.closing
 	k.mu.Unlock()
 	if closing == nil {
-		return nil // it had ended before
+		return nil // it ended before this call
 	}
 	k.cancelQueued(outbox.ErrSessionClosed, s)
 	k.pumpAll()
@@ -180,15 +187,15 @@ func (s *Session) Close() error {
 	defer cancel()
 	err := waitClosed(ctx, closing)
 	if err != nil {
-		k.abandonSent(s) // the requests before it have no outcome yet either
+		k.abandonSent(s) // the calls before the close have no outcome yet either
 	}
 	return err
 }
 
-// closed waits until the requests that close a session have been applied.
+// waitClosed waits until the calls that close a session have been applied.
 func waitClosed(ctx context.Context, closing []closeCall) error {
 	for _, end := range closing {
-		// An expired session has been closed by the ensemble, which was faster.
+		// The ensemble may have expired the session first, and so closed it.
 		if err := end.outbox.Wait(ctx, end.call, 0); err != nil && err != outbox.ErrSessionExpired {
 			return err
 		}
@@ -196,19 +203,20 @@ func waitClosed(ctx context.Context, closing []closeCall) error {
 	return nil
 }
 
-// Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true outcome. Transactions of
-// a session are applied in the order of their Submit calls.
+// Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true
+// outcome. Transactions of a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
 	return s.submit(ctx, ops, nil, nil)
 }
 
-// SubmitWith is Submit of a transaction that has to do with claims.
+// SubmitWith is Submit for a transaction that is related to claims.
 func (s *Session) SubmitWith(ctx context.Context, ops []tree.Op, with *With) Pending {
 	return s.submit(ctx, ops, with, nil)
 }
 
-// SubmitThen is Submit, and has then called when the outcome is known, unless it is nil. It runs on the apply goroutine or on the caller's,
-// maybe under a lock: it must be short, and call nothing here.
+// SubmitThen is Submit, and has then called when the outcome is known; then may be nil. It runs on
+// the apply goroutine or on the caller's, maybe under a lock. It must return quickly and call
+// nothing of this package.
 func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pending {
 	return s.submit(ctx, ops, nil, then)
 }
@@ -221,15 +229,15 @@ func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then fu
 	return p
 }
 
-// send submits a transaction to its shard, or refuses it if err is not nil. On a shard that does not know the session it has the
-// session introduced.
+// send submits a transaction to its shard, or refuses it if err is not nil. If the shard does not
+// know the session yet, send has it introduced.
 func (s *Session) send(o *outbox.Outbox, call *outbox.Call, err error) {
 	if err != nil {
 		o.Refuse(call, err)
 		return
 	}
-	if first, _ := o.Submit(call); first { // an error is call's outcome
-		identities := s.Identities() // now: what it may become is behind what waits
+	if first, _ := o.Submit(call); first { // an error becomes the call's outcome
+		identities := s.Identities() // now: a change of them is queued behind the parked calls
 		go s.introduce(o, identities)
 	}
 }
@@ -242,7 +250,8 @@ func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {
 	return call
 }
 
-// admissible refuses what can be refused here; err is what has been found before.
+// admissible returns why the transaction is refused before it is queued, or nil. It returns err if
+// that is not nil.
 func (s *Session) admissible(ctx context.Context, call *outbox.Call, ops []tree.Op, err error) error {
 	if err != nil {
 		return err
@@ -252,17 +261,18 @@ func (s *Session) admissible(ctx context.Context, call *outbox.Call, ops []tree.
 	}
 	for i := range ops {
 		if n := len(ops[i].Path); n > PathMax {
-			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are taken", ErrTooLarge, i, n, PathMax)
+			return fmt.Errorf("%w: the path of operation %d has %d bytes, at most %d are allowed", ErrTooLarge, i, n, PathMax)
 		}
 	}
 	if n, most := len(call.Encoded), s.keeper.options.RequestBytesMax; n > most {
-		return fmt.Errorf("%w: %d bytes, at most %d are taken", ErrTooLarge, n, most)
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, most)
 	}
 	return s.Live()
 }
 
-// introduce makes a shard know the session, however long that takes: see purger. What waits there for it goes on then, judged by the
-// identities; it is refused if the session ends before, or there is no room for the requests that it takes.
+// introduce makes a shard know the session, however long that takes: see replica/purger.go. Then
+// the calls that are parked there go on, judged by the identities. They are refused if the session
+// ends before, or if there is no room for the calls that introduce it.
 func (s *Session) introduce(o *outbox.Outbox, identities []tree.Identity) {
 	ctx := s.Context()
 	for {
@@ -273,16 +283,17 @@ func (s *Session) introduce(o *outbox.Outbox, identities []tree.Identity) {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
 		case err == nil:
-			err = s.Live() // why it was not let in; its ctx ends in a moment
+			err = s.Live() // the session ended; its ctx ends in a moment
 		case errors.Is(err, outbox.ErrUnknownOutcome):
-			continue // it may be asked for again
+			continue // introducing it again is harmless
 		}
 		o.NotIntroduced(s.Owner, err)
 		return
 	}
 }
 
-// askFor has the home shard note that the session uses a shard, and then the shard admit it.
+// introduceOnce has the home shard record that the session uses a shard, and then introduces the
+// session there.
 func (s *Session) introduceOnce(ctx context.Context, o *outbox.Outbox, identities []tree.Identity) error {
 	home := s.keeper.home
 	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(o.Shard)})
@@ -302,7 +313,7 @@ type Pending struct {
 	call    *outbox.Call
 }
 
-// Single is the error of a transaction of one operation without its index.
+// Single returns the error of a transaction of one operation without its index.
 func Single(err error) error {
 	if err == nil {
 		return nil // and nothing is allocated
@@ -314,7 +325,7 @@ func Single(err error) error {
 	return err
 }
 
-// Done is closed when the outcome is known.
+// Done returns a channel that is closed when the outcome is known.
 func (p Pending) Done() <-chan struct{} { return p.call.Done }
 
 // Known reports whether the outcome is known.
@@ -326,15 +337,16 @@ func (p Pending) Result() ([]tree.Result, error) {
 	return p.call.Results, p.call.Err
 }
 
-// Zxid waits for the outcome and returns the newest transaction of when this one was applied: itself if it succeeded. It is zero if this
-// one was never applied.
+// Zxid waits for the outcome. It returns the newest transaction at the moment when this one was
+// applied, which is this one if it succeeded. It returns zero if this one was never applied.
 func (p Pending) Zxid() tree.Zxid {
 	<-p.call.Done
 	return p.call.Zxid
 }
 
-// Wait waits for the outcome no longer than ctx, or the node's request timeout if ctx has no deadline, and returns it
-// or an error that says whether the transaction can still be applied.
+// Wait waits for the outcome until ctx ends, or at most for the node's request timeout if ctx has
+// no deadline. It returns the outcome, or an error that says whether the transaction can still be
+// applied.
 func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 	if err := p.outbox.Wait(ctx, p.call, p.session.keeper.options.RequestTimeout); err != nil {
 		return nil, err
@@ -342,7 +354,7 @@ func (p Pending) Wait(ctx context.Context) ([]tree.Result, error) {
 	return p.call.Results, nil
 }
 
-// Live returns why nothing can be read through the session any more. It is asked after what it is to vouch for was read: a node that ends
-// drops its trees, but no sooner than its sessions are over. It takes no lock and compares no clock, for who reads may hold a lock that is
-// below the keeper's.
+// Live returns why nothing can be read through the session, or nil. Ask after reading: a node that
+// ends drops its trees, but only after its sessions have ended. Live takes no lock and compares no
+// clock, because a reader may hold a lock below the keeper's.
 func (s *Session) Live() error { return s.Owner.Err() }

@@ -47,8 +47,9 @@ import (
 //   - The client gets its full timeout again once, when the first suspension is over: hence twice
 //     S.
 //
-// The log's own count of silence (expire.go) cannot do this. When commits are slow, its steps are
-// slow too, and they have no effect: the node's next batch is always committed before them.
+// The log's own count of silence (replica/expirer.go) cannot do this. When commits are slow, its
+// steps are slow too, and they have no effect: the node's next batch is always committed before
+// them.
 //
 // Each class is Suspended by its own timeout, so a client with a short one holds up nobody else.
 
@@ -57,8 +58,8 @@ const (
 	ticksPerTimeout = 20
 	// RemoteTickMin is the shortest tick in which silence is counted.
 	RemoteTickMin = 100 * time.Millisecond
-	// A remote session is Suspended after 1/suspendedParts of its timeout. That is twice as long as
-	// an idle node takes to prove itself alive, and it leaves the client enough time to move.
+	// A remote session is Suspended after 1/SuspendedParts of its timeout. That is twice as long as
+	// an idle node takes to prove itself alive, and it leaves the client enough time to reattach.
 	SuspendedParts = 3
 	// A timeout is rounded to whole ticks if it has at least exactTicks of them. Rounding a shorter
 	// one would change it too much: its client would be kept away between any two beats of its
@@ -92,7 +93,7 @@ type silent struct {
 	s   *Session
 }
 
-// RemoteTick is how often silence is counted.
+// RemoteTick returns how often silence is counted.
 func RemoteTick(least time.Duration) time.Duration { return max(least/ticksPerTimeout, RemoteTickMin) }
 
 // find returns where the class of a timeout is, or would be.
@@ -100,7 +101,7 @@ func (r *remotes) find(timeout time.Duration) (i int, there bool) {
 	return slices.BinarySearchFunc(r.classes, timeout, func(c *class, t time.Duration) int { return cmp.Compare(c.timeout, t) })
 }
 
-// rounded is what the timeouts of one class have in common.
+// rounded returns the timeout of the class of a timeout.
 func rounded(timeout, tick time.Duration) time.Duration {
 	if timeout < exactTicks*tick {
 		return timeout
@@ -108,7 +109,7 @@ func rounded(timeout, tick time.Duration) time.Duration {
 	return timeout.Truncate(tick)
 }
 
-// classOf returns the class of a timeout, and makes it if there is none.
+// classOf returns the class of a timeout. It creates the class if there is none.
 func (r *remotes) classOf(timeout, tick time.Duration) *class {
 	timeout = rounded(timeout, tick)
 	i, there := r.find(timeout)
@@ -118,14 +119,14 @@ func (r *remotes) classOf(timeout, tick time.Duration) *class {
 	return r.classes[i]
 }
 
-// add takes in a session whose client has just been heard.
+// add adds a session whose client has just been heard.
 func (c *class) add(s *Session, tick time.Duration) {
 	s.remote.class, s.remote.place, s.remote.renewed = c, len(c.list), -1
 	s.Heard()
 	c.list = append(c.list, silent{due: c.due(s, tick), s: s})
 }
 
-// leave takes a session out of its class.
+// leave removes a session from its class.
 func (r *remotes) leave(s *Session) {
 	c := s.remote.class
 	last := len(c.list) - 1
@@ -235,7 +236,8 @@ func (k *Keeper) renewLocked(c *class, i int) {
 	c.list[i].due = c.due(s, k.tick)
 }
 
-// SilenceLeft returns how much more silence of its client a remote session survives, by the clock of its class.
+// SilenceLeft returns how much more silence of its client a remote session survives, by the clock
+// of its class.
 func (s *Session) SilenceLeft() time.Duration {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()

@@ -8,26 +8,29 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// A Tenure is one time for which a claim is held. It ends with the claim, or before it by End; then the claim's znodes stay, so that
-// nobody else is let in, until the claim is released, given up in a transaction, or held again.
+// A Tenure is one period for which a claim is held. It ends with the claim, or before that by End.
+// After End the claim's znodes stay and keep others out, until the claim is released, given up in a
+// transaction, or held again.
 type Tenure struct {
 	claim *Claim
 
-	// over is set with err, under the keeper's mu and so before another turn of the claim begins; read without it when what the turn
-	// guards is queued.
+	// over is set with err, under the keeper's mu, so before the claim's next tenure begins. It is
+	// read without the lock when a guarded transaction is queued.
 	over atomic.Bool
 
-	// Guarded by the keeper's mu. What is not made before it is asked for a turn without a commit never has.
+	// Guarded by the keeper's mu. done, ctx and cancel are created on first use; most tenures never
+	// need them.
 	err    error
 	done   chan struct{}
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// closedChan is for whoever asks late.
+// closedChan is the channel of tenures that ended before anyone asked for it.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Context compares the clock and returns a context that ends with the turn; its cause says why.
+// Context compares the clock and returns a context that ends with the tenure. Its cause is why the
+// tenure ended.
 func (t *Tenure) Context() context.Context {
 	k := t.claim.session.keeper
 	k.lookAndLock()
@@ -41,7 +44,7 @@ func (t *Tenure) Context() context.Context {
 	return t.ctx
 }
 
-// Done compares the clock and returns a channel that is closed when the turn has ended.
+// Done compares the clock and returns a channel that is closed when the tenure has ended.
 func (t *Tenure) Done() <-chan struct{} {
 	k := t.claim.session.keeper
 	k.lookAndLock()
@@ -54,7 +57,7 @@ func (t *Tenure) Done() <-chan struct{} {
 	return t.done
 }
 
-// Err compares the clock and says why the turn ended; nil while it has not.
+// Err compares the clock and returns why the tenure ended, or nil while it has not.
 func (t *Tenure) Err() error {
 	k := t.claim.session.keeper
 	k.lookAndLock()
@@ -62,7 +65,8 @@ func (t *Tenure) Err() error {
 	return t.err
 }
 
-// End ends the turn with ErrReleased, unless it has ended. It compares the clock first: what was lost before was not given up.
+// End ends the tenure with ErrReleased, unless it has ended. It compares the clock first: a tenure
+// that was lost before is not given up.
 func (t *Tenure) End() {
 	k := t.claim.session.keeper
 	k.lookAndLock()
@@ -88,22 +92,25 @@ func (t *Tenure) endLocked(why error) {
 	}
 }
 
-// guard returns operations that make a transaction of a session fail unless the claim's znodes are there when it is applied. It fails with
-// ErrNotHeld, and says why, if the turn has ended at this moment, or if the transaction could come behind what a later turn of the claim
-// guards: those of one session keep their order, and the znodes do not tell the turns apart.
+// guard returns operations that make a transaction of session s fail unless the claim's znodes
+// exist when it is applied. If the tenure has ended, guard fails with ErrNotHeld and the cause.
+//
+// guard also refuses another session if the claim may be held again. The znodes are the same in
+// every tenure of a claim, so a guard cannot tell tenures apart. Calls of one session keep their
+// order, but another session's transaction could be applied after those of a later tenure.
 func (t *Tenure) guard(s *Session) ([]tree.Op, error) {
 	if t == nil {
-		return nil, fmt.Errorf("%w: there is no turn", tree.ErrNotHeld)
+		return nil, fmt.Errorf("%w: there is no tenure", tree.ErrNotHeld)
 	}
 	c := t.claim
-	k := c.session.keeper // not that of s: the transaction may be of another node of the ensemble
+	k := c.session.keeper // not that of s, which may be a session of another node
 	k.lookAndLock()
 	defer k.mu.Unlock()
 	switch {
 	case t.err != nil:
 		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, t.err)
 	case c.again && c.session != s:
-		return nil, fmt.Errorf("%w: what is held without a commit guards transactions of its own session only", tree.ErrNotHeld)
+		return nil, fmt.Errorf("%w: a claim that may be held again guards transactions of its own session only", tree.ErrNotHeld)
 	}
 	ops := make([]tree.Op, len(c.paths))
 	for i, path := range c.paths {
@@ -112,17 +119,19 @@ func (t *Tenure) guard(s *Session) ([]tree.Op, error) {
 	return ops, nil
 }
 
-// With says what a transaction has to do with claims. The zero value, and nil, is nothing.
+// With says how a transaction is related to claims. The zero value and nil mean not at all.
 type With struct {
-	// Inherits: a claim of the transaction takes the place of what was lost, and lingers likewise unless it has been held.
+	// Inherits says that a claim of the transaction takes the place of something lost. Such a claim
+	// lingers in the same way when it ends, unless it has been held.
 	Inherits bool
 
-	tenures []*Tenure // that guard it
-	leaves  []*Claim  // whose znodes it deletes
+	tenures []*Tenure // that guard the transaction
+	leaves  []*Claim  // whose znodes the transaction deletes
 }
 
-// Guard returns operations that make a transaction of a session fail unless the turn's claim is held, when the transaction is submitted
-// and when it is applied. It fails with ErrNotHeld, and says why, if it is not at this moment.
+// Guard returns operations that make a transaction of session s fail unless the tenure lasts when
+// the transaction is submitted, and the claim's znodes exist when it is applied. If the tenure has
+// ended at this moment, Guard fails with ErrNotHeld and the cause.
 func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	ops, err := t.guard(s)
 	if err == nil {
@@ -131,8 +140,9 @@ func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	return ops, err
 }
 
-// Release returns operations that delete the znodes of a claim of the session, which ends when they are applied; its turn ends now. If the
-// transaction is not submitted, Undo must be called.
+// Release returns operations that delete the znodes of a claim of session s. The tenure ends now,
+// and the claim ends when the operations are applied. If the transaction is not submitted, call
+// Undo.
 func (w *With) Release(s *Session, c *Claim) ([]tree.Op, error) {
 	ops, err := c.leave(s)
 	if err == nil {
@@ -141,7 +151,7 @@ func (w *With) Release(s *Session, c *Claim) ([]tree.Op, error) {
 	return ops, err
 }
 
-// Undo is told that nothing came of the transaction.
+// Undo implements outbox.Terms: the transaction failed, or was never submitted.
 func (w *With) Undo() {
 	if w == nil {
 		return
@@ -151,8 +161,9 @@ func (w *With) Undo() {
 	}
 }
 
-// Held implements terms: it fails if a turn has ended since its guard was made. It is asked when the transaction is queued: what a later turn guards is queued
-// later, and so applied later.
+// Held implements outbox.Terms: it fails if a tenure has ended since its guard was made. The outbox
+// asks when it queues the transaction. Whatever a later tenure guards is queued later, and so
+// applied later.
 func (w *With) Held() error {
 	for _, t := range w.tenures {
 		if t.over.Load() {

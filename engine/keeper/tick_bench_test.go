@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
-// newRemotes makes a keeper with idle sessions of remote clients.
+// newRemotes returns a keeper with idle remote sessions.
 func newRemotes(clock clock.Clock, sessions int) (k *Keeper, all []*Session) {
 	k = newRigOf(clock, 1).keeper
 	for i := range sessions {
@@ -24,8 +24,8 @@ func newRemotes(clock clock.Clock, sessions int) (k *Keeper, all []*Session) {
 	return k, all
 }
 
-// What the silence of clients costs a node: one tick, of which there are as many in a timeout as ticksPerTimeout says. Each client says
-// something three times in its timeout.
+// BenchmarkTick measures one tick, which is what counting the silence of clients costs a node. A
+// timeout has ticksPerTimeout of them. Each client is heard three times in its timeout.
 func BenchmarkTick(b *testing.B) {
 	for _, sessions := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
@@ -44,7 +44,7 @@ func BenchmarkTick(b *testing.B) {
 				k.countSilence()
 			}
 			if n := len(k.mu.remotes.byID); all[0].remote.class.clock.Load() == 0 || n != sessions {
-				b.Fatalf("the clock stands still, or %d sessions are left", n)
+				b.Fatalf("the clock stands still, or %d sessions are left, want all", n)
 			}
 		})
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// Verify returns an error if the invariants of remotes or of claims do not hold. table is the home shard's, as this node has applied it.
+// Verify returns an error if an invariant of remotes or of Claim does not hold. table is the home
+// shard's, as this node has applied it.
 func (k *Keeper) Verify(table *session.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -33,7 +34,7 @@ func (k *Keeper) Verify(table *session.Table) error {
 	return nil
 }
 
-// verifyLocked is Verify for the session at a place of a class.
+// verifyLocked checks the session at a place of a class.
 func (k *Keeper) verifyLocked(c *class, place int, s *Session, table *session.Table) error {
 	if k.mu.remotes.byID[s.id] != s || s.remote.place != place || s.remote.class != c || rounded(s.timeout, k.tick) != c.timeout || s.end != nil {
 		return fmt.Errorf("session %d of %v, at %d of the class of %v, is at %d and ended with %v", s.id, s.timeout, place, c.timeout, s.remote.place, s.end)

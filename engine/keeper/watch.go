@@ -22,15 +22,16 @@ type Stream interface {
 	End(error)
 }
 
-// AddWatch takes charge of a watch, which ends with the session, or returns why that has ended; then the watch has ended too. Watches that have ended by themselves are forgotten
-// and returned when there may be as many of them as live ones: nobody has to close a watch that has fired.
+// AddWatch returns a watch that ends with the session. If the session has ended, AddWatch ends the
+// stream and returns why. Nobody has to close a watch that has fired: when there may be as many
+// ended watches as live ones, the session forgets the ended ones.
 func (s *Session) AddWatch(st Stream) (*Watch, error) {
 	w := &Watch{session: s, stream: st}
-	over, err := s.note(w)
+	ended, err := s.note(w)
 	if err != nil {
-		over = append(over, w)
+		ended = append(ended, w)
 	}
-	for _, w := range over {
+	for _, w := range ended {
 		w.stream.End(nil) // on all its shards
 	}
 	if err != nil {
@@ -39,8 +40,9 @@ func (s *Session) AddWatch(st Stream) (*Watch, error) {
 	return w, nil
 }
 
-// note returns the watches that were forgotten for w, or why the session has ended.
-func (s *Session) note(w *Watch) (over []*Watch, err error) {
+// note adds w to the session's watches. It returns the ended watches that it removed, or why the
+// session has ended.
+func (s *Session) note(w *Watch) (ended []*Watch, err error) {
 	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -48,19 +50,21 @@ func (s *Session) note(w *Watch) (over []*Watch, err error) {
 		return nil, s.end
 	}
 	if s.watches.n >= s.watches.sweepAt {
-		over = s.watches.sweep()
+		ended = s.watches.sweep()
 	}
 	s.watches.add(w)
-	return over, nil
+	return ended, nil
 }
 
-// Events is the stream; it is closed at the watch's end, and then Err is set.
+// Events returns the stream of events. It is closed when the watch ends, and then Err is set.
 func (w *Watch) Events() <-chan watch.Event { return w.stream.Events() }
 
-// Zxid is where the watch was armed: every later change is delivered. Zero if it is on several shards.
+// Zxid returns where the watch was armed: every later change is delivered. It is zero for a watch
+// on several shards.
 func (w *Watch) Zxid() tree.Zxid { return w.stream.Zxid() }
 
-// Err says why the watch ended; nil while it has not, after Close and after a once-watch fired.
+// Err returns why the watch ended. It is nil while the watch lives, after Close, and after a
+// once-watch has fired.
 func (w *Watch) Err() error { return w.stream.Err() }
 
 // Close ends the watch.
@@ -72,8 +76,8 @@ func (w *Watch) Close() {
 	k.mu.Unlock()
 }
 
-// watches are those of a session, linked through next and prev: a map of them took 40 bytes more for each. They are guarded by
-// the keeper's mu.
+// watches are the watches of a session, linked through next and prev: a map took 40 bytes more for
+// each. They are guarded by the keeper's mu.
 type watches struct {
 	first   *Watch
 	n       int
@@ -88,7 +92,7 @@ func (l *watches) add(w *Watch) {
 	l.n++
 }
 
-// remove does nothing to a watch that was removed before.
+// remove does nothing if the watch was removed before.
 func (l *watches) remove(w *Watch) {
 	switch {
 	case w.prev != nil:
@@ -105,21 +109,22 @@ func (l *watches) remove(w *Watch) {
 	l.n--
 }
 
-// sweep removes those that have ended.
-func (l *watches) sweep() (over []*Watch) {
+// sweep removes and returns the watches that have ended.
+func (l *watches) sweep() (ended []*Watch) {
 	for w := l.first; w != nil; {
 		next := w.next
 		if w.stream.Ended() {
 			l.remove(w)
-			over = append(over, w)
+			ended = append(ended, w)
 		}
 		w = next
 	}
 	l.sweepAt = max(2*l.n, 64)
-	return over
+	return ended
 }
 
-// endAll ends all of them with an error, and removes them: none keeps the others from being collected.
+// endAll ends all watches with an error and removes them. It unlinks each, so that none keeps the
+// others from being collected.
 func (l *watches) endAll(why error) {
 	for w := l.first; w != nil; {
 		next := w.next
