@@ -244,14 +244,14 @@ func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
 	return cmp.Or(errs...)
 }
 
-// OpenSession opens an in-process session with the given identities. The timeout is cut to the
+// OpenSession opens an in-process session with the given identities. The timeout is clamped to the
 // configured bounds.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), false, who))
 }
 
-// OpenRemote opens a session for a remote client. The timeout is cut to the configured bounds. The
-// session outlives this node: anyone who knows its id and password may Resume it, here or on
+// OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.
+// The session outlives this node: anyone who knows its id and password may Resume it, here or on
 // another node. The session ends unless Heard is called in time.
 func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
@@ -290,7 +290,7 @@ func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byt
 	}
 }
 
-// timeoutWithin cuts a session's timeout to the configured bounds.
+// timeoutWithin clamps a session's timeout to the configured bounds.
 func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
 	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
 }
