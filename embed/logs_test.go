@@ -241,7 +241,7 @@ func (s *reader) add(call *ast.CallExpr, level, message string, keys []string) {
 	slices.Sort(keys)
 	l := logLine{level: strings.TrimPrefix(level, "Level"), keys: keys, at: s.files.Position(call.Pos()).String()}
 	switch level {
-	case "loss": // of a session: Info, or Debug for a remote session
+	case "expiryLevel": // of a session: Info, or Debug for a remote session
 		l.level = "Info"
 	case "level": // a refusal: Warn, or Error if it is final
 		l.level = "Warn"

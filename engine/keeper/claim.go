@@ -21,14 +21,14 @@ import (
 // care of that from the moment the transaction is submitted, so a caller who loses patience while
 // the outcome is unknown leaves nothing behind.
 //
-//	              applied               Hold
-//	submitted ──────────────▶ standing ◀──────▶ held      Tenure.End
-//	    │                      │    ▲             │
-//	    │            With.leave│    │Undo         │
-//	    │                      ▼    │             │
-//	    │                     leaving             │
-//	    ▼                        ▼                ▼
-//	  over: released, refused, deleted or lost, from each of these states
+//	             applied                 Hold
+//	submitted ─────────────▶ standing ◀──────────▶ held
+//	    │                     │   ▲    Tenure.End   │
+//	    │        With.Release │   │ Undo            │
+//	    │                     ▼   │                 │
+//	    │                    leaving                │
+//	    ▼                       ▼                   ▼
+//	  over, from every state: failed, released, deleted, lost, or its session ended
 //
 // Invariants, under the keeper's mu:
 //  1. tenure is set exactly while the claim is held, and err exactly once it is over;
