@@ -198,9 +198,10 @@ func (k *Keeper) abandon(s *Session) {
 	k.home.Pump()
 }
 
-// closeLocked ends a session as its owner would. Everything that the session has is lost in two
-// cases: a claim that it lost is still on its way to linger, or a claim that inherits has not been
-// held yet. On the claim's shard the close may come first, because home carries it there too.
+// closeLocked ends a session as its owner would. It counts everything that the session has as lost
+// while a claim that it lost is on its way to linger. It does so too while a claim that inherits
+// has not been held. On the claim's shard the close may come first, because home carries it there
+// too.
 func (k *Keeper) closeLocked(s *Session) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(call *outbox.Call) bool { return !call.IsDone() })
 	for _, c := range s.claims {

@@ -31,7 +31,7 @@ import (
 //
 // The session ends when the log says so, or when its client has been silent for its timeout,
 // counted in ticks. In the second case the node closes the session in the log, at home only, and
-// names the attachment: only the home shard knows whether that is still the newest one. The purger
+// names the attachment. Only the home shard knows whether that is still the newest one. The purger
 // tells the other shards.
 //
 // silence.go says how silence is counted, and how long a session can outlive its client.
