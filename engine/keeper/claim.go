@@ -18,8 +18,8 @@ import (
 
 // A Claim is the ephemeral znodes of one transaction with which a session stands in queues. The
 // session may hold the claim for a while. In the end the znodes are always deleted. The keeper is
-// responsible for them from the moment the transaction is submitted, so a caller who loses patience while the
-// outcome is unknown leaves nothing behind.
+// responsible for them from the moment the transaction is submitted, so a caller who loses patience
+// while the outcome is unknown leaves nothing behind.
 //
 //	             applied                 Hold
 //	submitted ─────────────▶ standing ◀──────────▶ held
