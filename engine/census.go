@@ -153,3 +153,23 @@ func (e *Engine) Visible() (z tree.Zxid) {
 	}
 	return z
 }
+
+// ShardStatus is what a node knows of one shard.
+type ShardStatus struct {
+	Shard         ShardID
+	Leader        Leader
+	Applied       uint64 // index in the Raft log
+	Zxid          tree.Zxid
+	TreeSize      int64  // see tree.Weight
+	OverSoftQuota uint64 // since the start, in transactions
+}
+
+// Status returns what this node knows of each shard now.
+func (e *Engine) Status() []ShardStatus {
+	list := make([]ShardStatus, len(e.shards))
+	for i, r := range e.shards {
+		f := r.Figures()
+		list[i] = ShardStatus{Shard: r.Shard, Leader: e.Leader(r.Shard), Applied: f.Applied, Zxid: f.Zxid, TreeSize: f.TreeSize, OverSoftQuota: f.OverSoftQuota}
+	}
+	return list
+}

@@ -1,26 +1,14 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/internal/rank"
 )
-
-// leaders has the leaders as observers know them.
-type leaders struct {
-	rank.Mutex[rank.Leaders]
-	over  bool       // there is nothing more to tell
-	known []Leader   // indexed by ShardID - 1; empty before the first
-	last  []MemberID // who leads, or led last; indexed by ShardID - 1, empty before the first
-	since time.Time  // since when this node leads the first shard; zero: it does not
-}
 
 // Leader says who leads a shard, as far as this node knows. A node that is over leads nothing and
 // knows no leader, so only the last term is left.
@@ -113,41 +101,4 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 // others returns all members but this one, in the order of their ids.
 func (e *Engine) others() []MemberID {
 	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
-}
-
-// transferAll transfers all leaderships of this node to other members, and waits until those lead.
-func (e *Engine) transferAll(ctx context.Context) {
-	if e.over() != nil {
-		return
-	}
-	var all sync.WaitGroup
-	for _, r := range e.shards {
-		all.Go(func() { e.transferShard(ctx, r.Shard) })
-	}
-	all.Wait()
-}
-
-func (e *Engine) transferShard(ctx context.Context, id ShardID) {
-	for _, m := range e.others() {
-		if e.Leader(id).Member != e.cfg.Member {
-			return
-		}
-		if err := e.TransferLeadership(id, m); err != nil {
-			continue
-		}
-		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
-		for e.leadsOrNobody(id) && ctx.Err() == nil && time.Now().Before(deadline) {
-			select {
-			case <-time.After(e.cfg.Tick):
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
-// leadsOrNobody reports whether this node knows of no other member that leads. This is also true
-// while the next leader is still collecting votes, this node's among them.
-func (e *Engine) leadsOrNobody(id ShardID) bool {
-	leader := e.Leader(id).Member
-	return leader == e.cfg.Member || leader == 0
 }

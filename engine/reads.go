@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -178,4 +180,55 @@ func (s *Session) watcherBelow(root string) *watch.Watcher {
 		s.watcher.Store(who)
 	}
 	return who
+}
+
+// OpenSession opens an in-process session with the given identities. The timeout is clamped to the
+// configured bounds.
+func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), false, who))
+}
+
+// OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.
+// The session outlives this node: anyone who knows its id and password may Resume it, here or on
+// another node. The session ends unless Heard is called in time.
+func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
+}
+
+// session adds the reads to a session of the keeper.
+func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Session{Session: k, engine: e}, nil
+}
+
+// Resume attaches a remote session to this node, even if it is attached here already. It sets the
+// timeout, within the configured bounds, and the identities. The Session that it had before ends
+// with ErrSessionMoved. When Resume returns, all shards that the session uses know of the
+// attachment.
+//
+// Resume returns ErrSessionExpired if the session does not exist, is an in-process session, or has
+// another password. While the outcome is unknown, it asks again: until ctx ends, or until the
+// request timeout if ctx has no deadline. After any error but ErrSessionExpired the session may be
+// attached here while no Session speaks for it. Then its client must try again.
+func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+	bounded, cancel := e.bounded(ctx)
+	defer cancel()
+	for {
+		s, err := e.session(e.keeper.Reattach(bounded, id, password, e.timeoutWithin(timeout), who))
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, ErrUnknownOutcome // not err: it names a ctx that the caller does not know
+		case !errors.Is(err, ErrUnknownOutcome) || bounded.Err() != nil:
+			return nil, err
+		}
+	}
+}
+
+// timeoutWithin clamps a session's timeout to the configured bounds.
+func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
+	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
 }

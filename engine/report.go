@@ -3,51 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 )
-
-// newsMax bounds the lines that wait for a slow log. Lines beyond it are only counted. A node must
-// not wait for its log, and 100,000 sessions may expire at once.
-const newsMax = 64
-
-// news has lines for reportLoop to log. It is for callers that must not wait for a log, because
-// they hold locks or apply entries.
-type news struct {
-	lines  chan line // capacity newsMax
-	left   atomic.Int64
-	leader chan struct{} // capacity 1; a leader has changed
-}
-
-// A line is one line of the log.
-type line struct {
-	level   slog.Level
-	message string
-	args    []any
-}
-
-func newNews() news {
-	return news{lines: make(chan line, newsMax), leader: make(chan struct{}, 1)}
-}
-
-// tell queues a line for the log. It does not block.
-func (n *news) tell(level slog.Level, message string, args ...any) {
-	select {
-	case n.lines <- line{level, message, args}:
-	default:
-		n.left.Add(1)
-	}
-}
-
-// leaderChanged wakes reportLoop to look at the leaders. It does not block.
-func (n *news) leaderChanged() {
-	select {
-	case n.leader <- struct{}{}:
-	default:
-	}
-}
 
 // reportLoop logs the news, and logs when shards lose their quorum and when it returns. It ends
 // with the node's other loops.

@@ -113,3 +113,13 @@ func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	}
 	return e.at(op.Path), nil
 }
+
+// spans reports whether a znode is on every shard.
+func (e *Engine) spans(path string) bool {
+	return len(e.shards) > 1 && (path == rootPath || path == quotaPath)
+}
+
+// reaches reports whether a znode below path may be on another shard than path.
+func (e *Engine) reaches(path string) bool {
+	return e.spans(path) || len(e.shards) > 1 && path == rootPath+zookeeperName
+}

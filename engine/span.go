@@ -12,16 +12,6 @@ import (
 // to it. The functions here read all shards, one after the other, and put the results together. The
 // result is true for each shard at some moment, but not for all at the same moment.
 
-// spans reports whether a znode is on every shard.
-func (e *Engine) spans(path string) bool {
-	return len(e.shards) > 1 && (path == rootPath || path == quotaPath)
-}
-
-// reaches reports whether a znode below path may be on another shard than path.
-func (e *Engine) reaches(path string) bool {
-	return e.spans(path) || len(e.shards) > 1 && path == rootPath+zookeeperName
-}
-
 // fromBirth is how many znodes below the root every shard has from the start. They are ZooKeeper's
 // own.
 const fromBirth = 3

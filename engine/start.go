@@ -365,30 +365,6 @@ func (e *Engine) replay() {
 	}
 }
 
-// whenReady runs until this member's Register is applied, and with it everything that the log held
-// before this start. This start had to read all entries since the newest snapshot. So whenReady
-// asks for a new snapshot, which spares the next start the same. It also records in the identity
-// file that the directory has a Raft log. If the log is missing later, it cannot be mistaken for a
-// log that was never begun.
-func (e *Engine) whenReady() {
-	for _, r := range e.shards {
-		select {
-		case <-r.Outbox.Ready:
-		case <-e.stop:
-			return
-		}
-	}
-	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
-	_ = e.RequestSnapshot() // an error means that the node is closed
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	if e.identity.now.Log != "" {
-		return
-	}
-	e.identity.now.Log = replication.LogTan
-	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
-}
-
 // accept decides whether a peer with the right founding digest may talk to this node.
 func (e *Engine) accept(peer transport.Identity) error {
 	if err := e.recognise(peer); err != nil {
@@ -469,4 +445,38 @@ func (e *Engine) refused(peer uint64, reason error) {
 	if no := (*transport.Refusal)(nil); errors.As(reason, &no) && no.Final() {
 		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
 	}
+}
+
+// run starts the node's loops. Close stops them.
+func (e *Engine) run() {
+	e.loops.Go(e.failureLoop)
+	e.loops.Go(func() { e.keeper.Loop(e.stop) })
+	for _, r := range e.shards {
+		e.loops.Go(r.Outbox.Loop)
+		e.loops.Go(func() { r.ExpireLoop(e.stop, e.done) })
+		e.loops.Go(func() { r.ReapLoop(e.stop, e.done) })
+	}
+	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
+	e.loops.Go(e.reportLoop)
+	e.loops.Go(e.whenReady)
+	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
+	e.loops.Go(e.spreadLoop)
+	for _, r := range e.shards {
+		r.Outbox.Signal()
+	}
+}
+
+// lackPatience is how long a running node waits for disk space or a file descriptor before it
+// fails. Meanwhile it is silent, as on a disk that hangs: the others elect another leader, and its
+// sessions end by their own clocks. A minute outlasts the usual peaks: a log rotation, a build, a
+// burst of connections.
+const lackPatience = time.Minute
+
+// diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
+func (e *Engine) diskWaiting(lacking error) {
+	if lacking != nil {
+		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
+		return
+	}
+	e.log.Info("disk space and file descriptors are back: the node continues")
 }

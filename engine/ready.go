@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
+)
+
+// barrier waits until this node has applied everything that any node had acknowledged on the shard
+// before the call.
+func (e *Engine) barrier(ctx context.Context, id ShardID) error {
+	err := e.host.Load().Barrier(ctx, id, e.cfg.RequestTimeout)
+	switch {
+	case err == nil:
+		return nil
+	case e.over() != nil:
+		return e.over()
+	}
+	return e.lacking(id, unavailable(ctx, err))
+}
+
+// Ready waits until this node's Register is applied, and until it has applied everything that was
+// committed at the time of the call. If ctx ends first, the error says what is missing.
+func (e *Engine) Ready(ctx context.Context) error {
+	for {
+		err := e.tryReady(ctx)
+		if over := e.over(); over != nil {
+			return errors.Join(over, e.Err())
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return e.notReady(ctx.Err())
+		}
+	}
+}
+
+func (e *Engine) tryReady(ctx context.Context) error {
+	for _, r := range e.shards {
+		select {
+		case <-r.Outbox.Ready:
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
+	defer cancel()
+	return e.eachShard(func(r *replica.Replica) error { return e.host.Load().Barrier(step, r.Shard, 0) })
+}
+
+// whenReady runs until this member's Register is applied, and with it everything that the log held
+// before this start. This start had to read all entries since the newest snapshot. So whenReady
+// asks for a new snapshot, which spares the next start the same. It also records in the identity
+// file that the directory has a Raft log. If the log is missing later, it cannot be mistaken for a
+// log that was never begun.
+func (e *Engine) whenReady() {
+	for _, r := range e.shards {
+		select {
+		case <-r.Outbox.Ready:
+		case <-e.stop:
+			return
+		}
+	}
+	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
+	_ = e.RequestSnapshot() // an error means that the node is closed
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	if e.identity.now.Log != "" {
+		return
+	}
+	e.identity.now.Log = replication.LogTan
+	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/replication"
+)
+
+// failureLoop waits until the disk's switch is thrown. By then the transport is shut: nothing that
+// this node could still say reaches anyone.
+func (e *Engine) failureLoop() {
+	select {
+	case <-e.disk.Failed():
+		cause := e.disk.Err()
+		e.finish(ErrFailed, cause) // before the log call, which may block
+		e.log.Error("node failed", "cause", cause)
+	case <-e.stop:
+	}
+}
+
+// finish ends all sessions and calls, and marks the node as over. Sessions and calls get the error
+// why. Err returns cause.
+func (e *Engine) finish(why, cause error) {
+	e.end.Do(func() {
+		for _, r := range e.shards {
+			r.Outbox.Close(why)
+		}
+		e.keeper.Close(why)
+		e.end.Lock()
+		e.end.err = cause
+		e.end.Unlock()
+		close(e.done)
+		e.forgetLeaders()
+	})
+}
+
+// Shutdown closes the sessions of this node, transfers its leaderships, and calls Close. Before
+// Close it takes no longer than ctx, or the request timeout if ctx has no deadline. The error also
+// says which sessions it could not close.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
+		defer cancel()
+	}
+	err := e.keeper.CloseAll(ctx)
+	e.transferAll(ctx)
+	return errors.Join(err, e.Close())
+}
+
+// Close ends all claims, sessions and calls of this node, and stops it. It is idempotent, and works
+// without a quorum and on a failed node. It takes little more than twice the close timeout at
+// worst. The error says what it left behind.
+func (e *Engine) Close() error {
+	e.closing.Do(func() {
+		if cause := e.disk.Err(); cause != nil {
+			e.finish(ErrFailed, cause) // failureLoop may not have noticed yet
+		}
+		e.finish(outbox.ErrClosed, nil)
+		close(e.stop)
+		e.disk.Patience(0)
+		e.left = e.release()
+	})
+	return e.left
+}
+
+// errHung is why Close gives up the node's directory: a call on it does not return.
+var errHung = errors.New("could not be closed in time")
+
+// release gives back what open acquired. The directory goes last, when nothing of this node can
+// reach it any more.
+func (e *Engine) release() error {
+	ended := make(chan error, 1)
+	go func() { ended <- e.releaseAll() }()
+	patience := time.NewTimer(2 * e.cfg.closeTimeout())
+	defer patience.Stop()
+	var err error
+	select {
+	case err = <-ended:
+	case <-patience.C:
+		err = fmt.Errorf("%s %w", e.cfg.Dir, errHung)
+	}
+	if e.disk != nil && (errors.Is(err, errHung) || errors.Is(err, replication.ErrStillRunning)) {
+		e.disk.Fail(err) // from here on, hanging calls cannot change anything
+		if !e.disk.Quiet() {
+			go e.unlockWhenQuiet()
+			return fmt.Errorf("%w; the directory stays locked until its disk answers", err)
+		}
+	}
+	return errors.Join(err, e.unlock())
+}
+
+// releaseAll closes everything except the directory, in reverse order of opening.
+func (e *Engine) releaseAll() error {
+	var errs []error
+	if h := e.host.Load(); h != nil {
+		errs = append(errs, h.Close(e.cfg.closeTimeout()))
+	}
+	e.loops.Wait()
+	if e.transport != nil {
+		errs = append(errs, e.transport.Close())
+	}
+	if e.listener != nil {
+		errs = append(errs, e.listener.Close())
+	}
+	for _, r := range e.shards {
+		errs = append(errs, r.CloseImage())
+	}
+	if e.disk != nil && e.disk.Err() != nil {
+		// Err says why the node failed. Here every write that could not be done would repeat it.
+		errs = slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, e.disk.Err()) })
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) unlock() error {
+	if e.lock == nil {
+		return nil
+	}
+	return e.lock.Close()
+}
+
+// unlockWhenQuiet unlocks the directory when all hanging calls have returned. Another node could
+// not tell what they will still do to it.
+func (e *Engine) unlockWhenQuiet() {
+	for !e.disk.Quiet() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	_ = e.unlock()
+}
+
+// transferAll transfers all leaderships of this node to other members, and waits until those lead.
+func (e *Engine) transferAll(ctx context.Context) {
+	if e.over() != nil {
+		return
+	}
+	var all sync.WaitGroup
+	for _, r := range e.shards {
+		all.Go(func() { e.transferShard(ctx, r.Shard) })
+	}
+	all.Wait()
+}
+
+func (e *Engine) transferShard(ctx context.Context, id ShardID) {
+	for _, m := range e.others() {
+		if e.Leader(id).Member != e.cfg.Member {
+			return
+		}
+		if err := e.TransferLeadership(id, m); err != nil {
+			continue
+		}
+		deadline := time.Now().Add(LongestElection(e.cfg.Tick))
+		for e.leadsOrNobody(id) && ctx.Err() == nil && time.Now().Before(deadline) {
+			select {
+			case <-time.After(e.cfg.Tick):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// leadsOrNobody reports whether this node knows of no other member that leads. This is also true
+// while the next leader is still collecting votes, this node's among them.
+func (e *Engine) leadsOrNobody(id ShardID) bool {
+	leader := e.Leader(id).Member
+	return leader == e.cfg.Member || leader == 0
+}
