@@ -234,13 +234,13 @@ func (o *Outbox) QueueIfUsed(c *Call) bool {
 // still queued is never applied. A call that was sent may be applied, but is not queued again.
 func (o *Outbox) Abandon(c *Call, err error) {
 	o.mu.Lock()
-	done := c.stage == stageDone
-	if c.stage == stageQueued {
+	was := c.stage
+	o.markDoneLocked(c)
+	if was == stageQueued {
 		o.mu.queue.remove(c)
 	}
-	o.markDoneLocked(c)
 	o.mu.Unlock()
-	if !done {
+	if was != stageDone {
 		c.Err = err
 		o.finish(c)
 	}
