@@ -25,7 +25,7 @@
 //	                                                        accept the batch in its place
 //	                                                        for each request:
 //	                                                          tree.ApplyInto, not visible yet
-//	                                                          keeper.Gone: lost claims end
+//	                                                          keeper.Gone: end claims on them
 //	                                                          Watches.Deliver: queue the events,
 //	                                                            then make the change visible
 //	                                                        and on the caller's node
@@ -41,13 +41,14 @@
 // # The end of a session
 //
 // The ensemble counts a session's silence in the log; package session explains how. This node's
-// side is the keeper. All its sessions live by one moment: when the newest applied batch of this
-// node had first been sent. Every question about a session or a claim first compares the clock with
-// that moment. A claim is held only while its session is Connected. It ends on this node before
-// anyone else can be granted what it held.
+// side is the keeper. All in-process sessions live by one moment: when the newest applied batch of
+// this node had first been sent. Every question about a session or a claim first compares the clock
+// with the deadlines that follow from it. A claim is held only while its session is Connected. It
+// ends on this node before anyone else can be granted what it held.
 //
 //	the owner closes it   Session.Close: the keeper ends it here, and calls Outbox.QueueEnd
-//	two timeouts pass     CheckDeadlines: the keeper ends it here, and calls Outbox.QueueEnd
+//	its deadline passes   CheckDeadlines: it is Suspended, and claims that were held end
+//	a timeout later       CheckDeadlines: the keeper ends it here, and calls Outbox.QueueEnd
 //	the log expires it    Replica.Apply calls keeper.Ended, which ends it here
 //
 // When the keeper ends a session here, its claims and watches end at once, and its queued calls are
@@ -91,7 +92,7 @@
 //	lock.kept            a lock that its Mutex keeps
 //	gateway.Gateway      its connections
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events
-//	replica.mu           while one entry is applied; briefly by the leader's loops and by Ephemerals
+//	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect
 //	keeper.mu            lives, claims and watches of this node's sessions
 //	watch registry       while a transaction queues its events and becomes visible; several by shard
 //	watch.Joint          a watch on several shards
@@ -151,6 +152,6 @@
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run starts all of
 // them, and they end with Close. Replica.Apply runs on Raft's goroutines. While a session is
-// introduced to a shard, a goroutine of its own runs, which ends with the session. Close does not
-// wait for it.
+// introduced to a shard, a goroutine of its own runs, which ends with the session. Reattach runs
+// one for each shard that the session uses. Close does not wait for them.
 package engine

@@ -53,7 +53,8 @@
 //	               number the kinds and modes.
 //	open           Opens a session. Its id is the zxid of this transaction.
 //	close          Ends a session.
-//	release        Deletes the ephemeral at path if the session created it in transaction czxid.
+//	release        Ends the ephemeral at path if the session created it in transaction czxid: it
+//	               is deleted, or lingers if it was lost.
 //	addShard       Tells the home shard that the session will use a further shard.
 //	introduce      Makes the session known to a further shard.
 //	reattach       Attaches a remote session to the member that sent the batch.

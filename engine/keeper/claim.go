@@ -17,9 +17,9 @@ import (
 )
 
 // A Claim is the ephemeral znodes of one transaction with which a session stands in queues. The
-// session may hold the claim for a while. In the end the znodes are always deleted. The keeper is
-// responsible for them from the moment the transaction is submitted, so a caller who loses patience
-// while the outcome is unknown leaves nothing behind.
+// session may hold the claim for a while. In the end the znodes are always deleted, or linger if
+// they were lost and have a TTL. The keeper is responsible for them from the moment the transaction
+// is submitted, so a caller who loses patience while the outcome is unknown leaves nothing behind.
 //
 //	             applied                 Hold
 //	submitted ─────────────▶ standing ◀──────────▶ held
@@ -55,7 +55,7 @@ type Claim struct {
 	tenure   *Tenure // the current one
 	err      error   // why the claim is over
 	done     chan struct{}
-	releases []*outbox.Call // the deletions on their way
+	releases []*outbox.Call // the calls that end its znodes
 }
 
 // A claimState is where a claim is in its life.
@@ -416,7 +416,8 @@ func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue f
 	}
 }
 
-// finishLocked ends the claim. Its znodes are gone, or go with its session.
+// finishLocked ends the claim. It deletes nothing: its znodes are gone, go with the session, or are
+// the caller's to end.
 func (c *Claim) finishLocked(why error) {
 	if c.state == claimOver {
 		return

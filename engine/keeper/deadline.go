@@ -182,8 +182,8 @@ func (k *Keeper) calmLocked() {
 func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -margin }
 
 // suspendLocked suspends a connected session that is past its deadline, or any connected session on
-// a jump of the clocks. Claims that are or were held end, and their znodes are deleted ahead of
-// everything that this node sends from now on.
+// a jump of the clocks. Claims that are or were held end, and their znodes are deleted, or
+// linger, ahead of everything that this node sends from now on.
 func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
 		if beyond(drift-s.drift, session.Margin(s.timeout)) {

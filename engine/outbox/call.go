@@ -22,8 +22,8 @@ type Call struct {
 	// The outcome. Read it after Done is closed.
 	Done    chan struct{}
 	Results []tree.Result
-	// Zxid names the transaction that opened or attached a session. For other calls it is the
-	// newest transaction when the call was applied.
+	// Zxid names the transaction that opened or attached a session. For a transaction of operations
+	// it is the newest one when the call was applied. Otherwise it is zero.
 	Zxid  tree.Zxid
 	Sent  time.Duration // boot clock, when its batch was first handed to Raft; zero if it was not
 	Drift time.Duration // of the clocks at that moment

@@ -1,4 +1,4 @@
-// Package replica is one shard's replicated machine on this node. It applies the shard's log to a
+// Package replica is one shard's replica on this node. It applies the shard's log to a
 // tree and a session table, and keeps both in memory and in a durable image.
 //
 // For example, a batch of two requests has these effects on every replica:

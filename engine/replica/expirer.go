@@ -88,7 +88,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 func (x *expirer) propose(cmd []byte, now time.Time) proposed {
 	p, err := x.raft.Propose(x.replica.Shard, cmd)
 	if err != nil {
-		x.log.Debug("silence not proposed", "cause", err)
+		x.log.Debug("silence or expiry not proposed", "cause", err)
 		return proposed{at: now}
 	}
 	return proposed{at: now, proposal: p}
