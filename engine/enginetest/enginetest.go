@@ -10,11 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vivarium-go/vivarium/replication"
-	"github.com/vivarium-go/vivarium/session"
-
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
 )
 
 // A Log stands for one Raft group, or for several with one leader. It keeps what is proposed, and

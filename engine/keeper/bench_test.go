@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
-
-	"github.com/vivarium-go/vivarium/engine/clock"
-
-	"github.com/vivarium-go/vivarium/engine/enginetest"
 )
 
 // Every session and claim is asked for its state all the time, also without a quorum. So the cost

@@ -4,9 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/vivarium-go/vivarium/session"
-
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 )
 
 // BeatsPerTimeout is how often an idle node proves itself alive within its smallest session

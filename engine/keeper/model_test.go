@@ -9,14 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/session"
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 func init() { onDefect = func(what string) { panic(what) } }

@@ -6,11 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/clock"
-
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // newRemotes returns a keeper with idle remote sessions.

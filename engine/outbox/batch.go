@@ -5,9 +5,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 const (

@@ -5,9 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/vivarium-go/vivarium/tree"
-
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Call is one request of this node, with its outcome.

@@ -3,9 +3,8 @@ package outbox
 import (
 	"slices"
 
-	"github.com/vivarium-go/vivarium/replication"
-
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/replication"
 )
 
 // A queue holds calls in the order in which they are to be sent. A cancelled call stays in its lane
