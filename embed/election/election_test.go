@@ -362,7 +362,8 @@ func TestElection_ObserveNeverGoesBack(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	e := election.New(s, path)
-	go func() {
+	var candidate sync.WaitGroup
+	candidate.Go(func() {
 		for round := range 40 {
 			l, err := e.Campaign(bounded(t), fmt.Appendf(nil, "%03d", round*10))
 			for i := 1; i < 5 && err == nil; i++ {
@@ -375,7 +376,8 @@ func TestElection_ObserveNeverGoesBack(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}()
+	})
+	defer candidate.Wait() // what it proclaims is seen before its call returns
 	var last election.Leader
 	for l, err := range e.Observe(bounded(t)) {
 		must(t, err)
