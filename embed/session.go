@@ -13,8 +13,10 @@ import (
 
 // SessionOptions are the settings of one session. The zero value is usable.
 type SessionOptions struct {
-	// Timeout is how long this node may be silent before the ensemble expires the session. It is
-	// clamped to Config's bounds. Zero means DefaultSessionTimeout.
+	// Timeout is how long this node may be silent before the ensemble expires the session. Zero
+	// means DefaultSessionTimeout. A value outside Config.MinSessionTimeout, 3.6 s by default, and
+	// Config.MaxSessionTimeout is no error: the session gets the nearest one allowed. Then
+	// Session.Timeout differs.
 	Timeout time.Duration
 	// Root is the znode that the session knows as "/". All paths of the session, and of what is
 	// made with it, are below Root; only Ephemerals returns paths of the whole tree. Root need not

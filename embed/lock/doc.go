@@ -16,9 +16,10 @@
 // Hold.Err then says which:
 //
 //   - Its owner calls Release: embed.ErrReleased.
-//   - Its session reaches its local deadline: embed.ErrSuspended. This happens when the node has
-//     not reached a quorum for 90 % of the session's timeout, or when the process was paused that
-//     long.
+//   - Its session reaches its local deadline: embed.ErrSuspended. That is 90 % of the session's
+//     timeout after the node sent its newest request that was applied. An idle node sends one every
+//     sixth of the timeout. So a pause, or a time without a quorum, of 90 % always ends the Hold,
+//     and one of 73 % may.
 //   - Somebody deletes its znode: embed.ErrDeleted.
 //   - Its session or its node ends first: for example embed.ErrSessionClosed or embed.ErrClosed.
 //

@@ -178,8 +178,9 @@ func wrap(op, path string, err error) error {
 // the clock as Hold.Context does.
 //
 // Do returns fn's error. If fn returned nil but the Hold was lost before that, Do returns why it
-// was lost: fn ran, but perhaps not alone. After an error of Node.NewSession or Mutex.Lock, fn was
-// not called.
+// was lost: fn ran, but perhaps not alone. If fn stops because its ctx ended, it should return
+// context.Cause(ctx), because ctx.Err is context.Canceled for a lost Hold and for a cancelled ctx.
+// After an error of Node.NewSession or Mutex.Lock, fn was not called.
 //
 // At the end Do closes the session, which lets the next contender in. It waits until the ensemble
 // knows, for at most Config.RequestTimeout, even if ctx is over. If that is too short, the node
