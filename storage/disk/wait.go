@@ -35,7 +35,7 @@ func (d *Disk) Patience(p time.Duration) {
 }
 
 // OnWait registers fn to be told about waiting. When a first call begins to wait, fn receives what
-// is lacking. When no call waits any more, for whatever reason, it receives nil. It must not use
+// is lacking. When the last waiting call has got what it lacked, fn receives nil. It must not use
 // this Disk.
 func (d *Disk) OnWait(fn func(lacking error)) { d.lack.told.Store(&fn) }
 
@@ -52,8 +52,8 @@ func isLack(err error) bool {
 
 // patiently makes a call, and repeats it while it fails for a lack. It returns the last error when
 // the patience ends, and errSwitched when the switch is thrown.
-func (d *Disk) patiently(call func() error) error {
-	err := call()
+func (d *Disk) patiently(call func() error) (err error) {
+	err = call()
 	if !isLack(err) || d.frozen.Load() {
 		return err
 	}
@@ -64,7 +64,7 @@ func (d *Disk) patiently(call func() error) error {
 		d.tell(err)
 	}
 	defer func() {
-		if d.lack.waiting.Add(-1) == 0 {
+		if d.lack.waiting.Add(-1) == 0 && !isLack(err) && !errors.Is(err, errSwitched) {
 			d.tell(nil)
 		}
 	}()

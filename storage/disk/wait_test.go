@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,12 +114,16 @@ func TestPatience_Ends(t *testing.T) {
 		} {
 			d, log := openLog(t)
 			d.Patience(c.patience)
+			told := waiting(d)
 			lacking(d, c.err, time.Hour)
 			began := time.Now()
 			must[int](t)(log.Write([]byte("x")))
 			wantErr(t, d.Err(), c.err)
 			if took := time.Since(began); took != c.takes {
 				t.Errorf("%v was waited for for %v, want %v", c.err, took, c.takes)
+			}
+			if slices.Contains(*told, "<nil>") {
+				t.Errorf("%v: it failed, and told of its end: %q", c.err, *told)
 			}
 			ok(t, log.Close())
 		}
@@ -169,6 +174,7 @@ func TestPatience_EndsWithTheNode(t *testing.T) {
 				d, log := openLog(t)
 				put(t, d, filepath.Join(d.Dir(), "raft/f"), "x")
 				d.Patience(time.Hour)
+				told := waiting(d)
 				lacking(d, syscall.ENOSPC, time.Hour)
 				began := time.Now()
 				go func() {
@@ -181,6 +187,9 @@ func TestPatience_EndsWithTheNode(t *testing.T) {
 				}
 				if took := time.Since(began); took > time.Second+time.Millisecond {
 					t.Errorf("%s, %s: it went on after %v", how, name, took)
+				}
+				if how == "failed" && slices.Contains(*told, "<nil>") {
+					t.Errorf("%s, %s: there is still no room, and it told of its end: %q", how, name, *told)
 				}
 				d.Fail(errInjected)
 				if !d.Quiet() {
