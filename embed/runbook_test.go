@@ -13,6 +13,29 @@ import (
 // runbook matches how an error names a section of the runbook.
 var runbook = regexp.MustCompile(`docs/runbook\.md: ([^")\n]+)`)
 
+// phrase matches what the runbook quotes from the log.
+var phrase = regexp.MustCompile("`([a-z]+(?: [a-z:]+)+)`")
+
+// Every line of the log that the runbook names is one that docs/logs.md lists.
+func TestRunbook_NamesLinesOfTheLog(t *testing.T) {
+	text, err := os.ReadFile("../docs/runbook.md")
+	must(t, err)
+	lines, _ := logsOfDoc(t)
+	named := 0
+	for _, m := range phrase.FindAllStringSubmatch(string(text), -1) {
+		if strings.HasPrefix(m[1], "vivarium ") {
+			continue // a command
+		}
+		if _, ok := lines[m[1]]; !ok {
+			t.Errorf("nothing logs %q", m[1])
+		}
+		named++
+	}
+	if named == 0 {
+		t.Error("the runbook names no line of the log")
+	}
+}
+
 // Every section of the runbook that an error names exists. Otherwise somebody would look for it in
 // vain, at night.
 func TestRunbook_HasWhatErrorsName(t *testing.T) {
