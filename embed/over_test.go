@@ -12,7 +12,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -72,12 +71,12 @@ func newOver(t *testing.T) *over {
 		Config: func(c *embed.Config) {
 			if c.ID == 1 {
 				c.Events.LeaderChanged = o.changed
-				c.Inside = &inside.Seams{Started: func(e *engine.Engine) { o.engine = e }}
 			}
 		},
 	})
 	o.ens.TransferLeadership(1)
 	o.node = o.ens.Node(1)
+	o.engine = engineOf(o.node)
 	o.session = o.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	var err error
 	_, err = o.session.Create(ctx, "/a", []byte("data"), embed.Persistent)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -125,16 +124,10 @@ func (g *grid) cutLocked(luck powercut.Luck) {
 	g.cuts = append(g.cuts, c)
 }
 
-// A member is a node and its engine.
-type member struct {
-	*embed.Node
-	engine *engine.Engine
-}
-
 // start starts a member on its directory below dir.
-func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fault func(disk.Op, string) error) (m member, err error) {
+func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fault func(disk.Op, string) error) (*embed.Node, error) {
 	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}
-	seams := inside.Seams{Fault: fault, Started: func(e *engine.Engine) { m.engine = e }}
+	seams := inside.Seams{Fault: fault}
 	if len(g.ids) > 1 {
 		cfg.Members = make(map[embed.MemberID]string)
 		for _, other := range g.ids {
@@ -143,15 +136,14 @@ func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fa
 		seams.Network = func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }
 	}
 	cfg.Inside = &seams
-	m.Node, err = embed.Start(cfg)
-	return m, err
+	return embed.Start(cfg)
 }
 
 // live runs the members until they have written for a while.
 func (g *grid) live(i int) {
 	ctx := bounded(g.t)
 	mesh := transporttest.NewMesh()
-	var members []member
+	var members []*embed.Node
 	for _, id := range g.ids {
 		m, err := g.start(g.dir, id, mesh, func(op disk.Op, name string) error { return g.note(id, op, name) })
 		must(g.t, err)
@@ -168,21 +160,21 @@ func (g *grid) live(i int) {
 	var load sync.WaitGroup
 	for j, m := range members {
 		for k := range 2 {
-			load.Go(func() { g.books.writeUntil(stop, m.Node, fmt.Sprintf("%d-%d-%d", i, j, k), small) })
+			load.Go(func() { g.books.writeUntil(stop, m, fmt.Sprintf("%d-%d-%d", i, j, k), small) })
 		}
 	}
 	begin := g.books.writes.Load()
 	for part := range int64(4) {
 		until(g.t, "writes", func() bool { return g.books.writes.Load() >= begin+(part+1)*20 })
 		for _, m := range members {
-			must(g.t, m.engine.RequestSnapshot())
+			must(g.t, engineOf(m).RequestSnapshot())
 		}
 	}
 	close(stop)
 	load.Wait()
 	for _, m := range members {
 		if i%2 == 0 {
-			m.engine.Kill()
+			engineOf(m).Kill()
 		}
 		must(g.t, m.Close())
 	}
@@ -195,7 +187,7 @@ func (g *grid) survives(c blackout) {
 	defer cancel()
 	mesh := transporttest.NewMesh()
 	order := g.rng.Perm(len(g.ids))
-	var members []member
+	var members []*embed.Node
 	defer func() {
 		for _, m := range members {
 			if err := m.Close(); err != nil {

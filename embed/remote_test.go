@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -25,24 +23,8 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 			t.Parallel()
 			// Its member's end and an election lie between two attachments.
 			const timeout = 2 * livesAWhile
-			var mu sync.Mutex
-			engines := make(map[embed.MemberID]*engine.Engine)
-			at := func(id embed.MemberID) *engine.Engine {
-				mu.Lock()
-				defer mu.Unlock()
-				return engines[id]
-			}
-			ens := embedtest.New(t, 3, embedtest.Options{
-				Config: func(c *embed.Config) {
-					id := c.ID
-					c.Shards = shards
-					c.Inside = &inside.Seams{Started: func(e *engine.Engine) {
-						mu.Lock()
-						defer mu.Unlock()
-						engines[id] = e
-					}}
-				},
-			})
+			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = shards }})
+			at := func(id embed.MemberID) *engine.Engine { return engineOf(ens.Node(id)) }
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			open := func() *engine.Session {

@@ -99,6 +99,9 @@ func alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
 	return n
 }
 
+// engineOf returns the engine of a node.
+func engineOf(n *embed.Node) *engine.Engine { return (*inside.Node)(n).Parts().Engine }
+
 // write opens a session and creates znodes one after the other.
 func write(t *testing.T, n *embed.Node, paths ...string) {
 	t.Helper()
@@ -139,13 +142,12 @@ func lived(t *testing.T) (dir, later string) {
 	base := t.TempDir()
 	dir, later = filepath.Join(base, "now"), filepath.Join(base, "later")
 	run := func(dir string, paths ...string) {
-		var e *engine.Engine
-		n := alone(t, dir, inside.Seams{Started: func(started *engine.Engine) { e = started }})
+		n := alone(t, dir, inside.Seams{})
 		write(t, n, paths...)
 		ballast(t, n)
 		image := filepath.Join(dir, "image")
 		before := fmt.Sprint(testkit.Contents(t, image, false))
-		if err := e.RequestSnapshot(); err != nil {
+		if err := engineOf(n).RequestSnapshot(); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "an image on disk", func() bool { return fmt.Sprint(testkit.Contents(t, image, false)) != before })

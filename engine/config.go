@@ -79,7 +79,6 @@ type Seams struct {
 	Fault   func(op disk.Op, name string) error       // called before every disk call that writes
 	Unread  func(op disk.Op, name string) error       // called before every disk call that reads
 	Lack    time.Duration                             // instead of lackPatience
-	Started func(*Engine)                             // called when the node runs
 	Keep    uint64                                    // how many entries a cut log keeps for members that lag, instead of megabytes
 }
 

@@ -53,9 +53,6 @@ func Start(cfg Config) (*Engine, error) {
 	e.run()
 	e.replay()
 	e.logStart()
-	if cfg.Seams.Started != nil {
-		cfg.Seams.Started(e)
-	}
 	return e, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
@@ -52,13 +53,8 @@ type Ensemble struct {
 	faults map[embed.MemberID]*Faults
 
 	mu      sync.Mutex
-	running map[embed.MemberID]*member
+	running map[embed.MemberID]*embed.Node
 	paused  map[embed.MemberID]bool
-}
-
-type member struct {
-	node   *embed.Node
-	engine *engine.Engine
 }
 
 // New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the
@@ -66,7 +62,7 @@ type member struct {
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
-		running: make(map[embed.MemberID]*member), paused: make(map[embed.MemberID]bool)}
+		running: make(map[embed.MemberID]*embed.Node), paused: make(map[embed.MemberID]bool)}
 	if e.dir == "" {
 		e.dir = t.TempDir()
 	}
@@ -91,8 +87,8 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 func (e *Ensemble) close() {
 	for _, id := range e.ids {
 		e.Resume(id)
-		if m := e.remove(id); m != nil {
-			if err := m.node.Close(); err != nil {
+		if n := e.remove(id); n != nil {
+			if err := n.Close(); err != nil {
 				e.t.Errorf("member %d: %v%s", id, err, inTheWay(err))
 			}
 		}
@@ -145,58 +141,49 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if e.o.Config != nil {
 		e.o.Config(&cfg)
 	}
-	m := &member{}
 	seams := seamsOf(cfg)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
-	told := seams.Started
-	seams.Started = func(en *engine.Engine) {
-		if m.engine = en; told != nil {
-			told(en)
-		}
-	}
 	cfg.Inside = &seams
-	var err error
-	if m.node, err = Start(cfg, faults); err != nil {
+	n, err := Start(cfg, faults)
+	if err != nil {
 		return nil, err
 	}
-	e.running[id] = m
-	return m.node, nil
+	e.running[id] = n
+	return n, nil
 }
 
-func (e *Ensemble) remove(id embed.MemberID) *member {
+func (e *Ensemble) remove(id embed.MemberID) *embed.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m := e.running[id]
+	n := e.running[id]
 	delete(e.running, id)
-	return m
+	return n
 }
 
 // mustRemove removes a member that must be running. Of several callers one gets it.
-func (e *Ensemble) mustRemove(id embed.MemberID) *member {
+func (e *Ensemble) mustRemove(id embed.MemberID) *embed.Node {
 	e.t.Helper()
-	m := e.remove(id)
-	if m == nil {
+	n := e.remove(id)
+	if n == nil {
 		e.t.Fatalf("member %d is not running", id)
 	}
-	return m
-}
-
-func (e *Ensemble) get(id embed.MemberID) *member {
-	e.t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	m := e.running[id]
-	if m == nil {
-		e.t.Fatalf("member %d is not running", id)
-	}
-	return m
+	return n
 }
 
 // Node returns a running member.
 func (e *Ensemble) Node(id embed.MemberID) *embed.Node {
 	e.t.Helper()
-	return e.get(id).node
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.running[id]
+	if n == nil {
+		e.t.Fatalf("member %d is not running", id)
+	}
+	return n
 }
+
+// engineOf returns the engine of a node.
+func engineOf(n *embed.Node) *engine.Engine { return (*inside.Node)(n).Parts().Engine }
 
 // Ready waits until a member is ready.
 func (e *Ensemble) Ready(id embed.MemberID) {
@@ -223,10 +210,10 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 // Stop shuts a member down: it closes its sessions and transfers its leaderships.
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
-	m := e.mustRemove(id)
+	n := e.mustRemove(id)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := m.node.Shutdown(ctx); err != nil {
+	if err := n.Shutdown(ctx); err != nil {
 		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
@@ -235,10 +222,10 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 // the other members, and nobody is told.
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
-	m := e.mustRemove(id)
-	m.engine.Kill()
+	n := e.mustRemove(id)
+	engineOf(n).Kill()
 	e.Resume(id) // a call that hangs would delay Close
-	if err := m.node.Close(); err != nil {
+	if err := n.Close(); err != nil {
 		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
@@ -343,8 +330,8 @@ func (e *Ensemble) agreed(shard int) embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	votes := make(map[embed.ShardStatus]int)
-	for _, m := range e.running {
-		s := m.node.Status().Shards[shard-1]
+	for _, n := range e.running {
+		s := n.Status().Shards[shard-1]
 		key := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
 		votes[key]++
 		if e.running[s.Leader] != nil && votes[key] > len(e.ids)/2 {
@@ -367,11 +354,11 @@ func (e *Ensemble) TransferLeadership(to embed.MemberID) {
 func (e *Ensemble) transfer(shard int, to embed.MemberID) bool {
 	leader := e.agreed(shard)
 	e.mu.Lock()
-	m := e.running[leader] // it may have stopped meanwhile
+	n := e.running[leader] // it may have stopped meanwhile
 	e.mu.Unlock()
-	if m != nil && leader != to {
+	if n != nil && leader != to {
 		// Another request may be under way. The next look asks again.
-		_ = m.node.TransferLeadership(shard, to)
+		_ = n.TransferLeadership(shard, to)
 	}
 	return leader == to
 }
@@ -380,14 +367,17 @@ func (e *Ensemble) transfer(shard int, to embed.MemberID) bool {
 func (e *Ensemble) shards() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, m := range e.running {
-		return len(m.node.Status().Shards)
+	for _, n := range e.running {
+		return len(n.Status().Shards)
 	}
 	return 0
 }
 
 // Snapshot asks a member for a snapshot of each shard, which compacts the shard's log.
-func (e *Ensemble) Snapshot(id embed.MemberID) error { return e.get(id).engine.RequestSnapshot() }
+func (e *Ensemble) Snapshot(id embed.MemberID) error {
+	e.t.Helper()
+	return engineOf(e.Node(id)).RequestSnapshot()
+}
 
 // Until waits until cond holds. If it does not, the failure says that the test waited for what.
 func (e *Ensemble) Until(what string, cond func() bool) {

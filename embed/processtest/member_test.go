@@ -18,7 +18,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -27,7 +26,6 @@ import (
 type member struct {
 	mu       sync.Mutex
 	node     *embed.Node
-	engine   *engine.Engine // nil for a node with faults
 	faults   *embedtest.Faults
 	sessions map[string]*embed.Session
 	holds    map[string]*lock.Hold
@@ -78,7 +76,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		return nil
 	}
 	m.mu.Lock()
-	node, eng, s := m.node, m.engine, m.sessions[q.Session]
+	node, s := m.node, m.sessions[q.Session]
 	m.mu.Unlock()
 	if node == nil {
 		return errors.New("not started")
@@ -105,7 +103,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		m.faults.SetDisk(d)
 		return nil
 	case callSnapshot:
-		return eng.RequestSnapshot()
+		return (*inside.Node)(node).Parts().Engine.RequestSnapshot()
 	case callShutdown:
 		return node.Shutdown(ctx)
 	case callOpen:
@@ -129,18 +127,16 @@ func (m *member) start(c *config) error {
 			return err
 		}
 	}
-	start := func() (*embed.Node, error) { return embedtest.Start(cfg, m.faults) }
-	var started *engine.Engine
-	if !c.Faults {
-		cfg.Inside = &inside.Seams{Started: func(e *engine.Engine) { started = e }}
-		start = func() (*embed.Node, error) { return embed.Start(cfg) }
+	start := embed.Start
+	if c.Faults {
+		start = func(cfg embed.Config) (*embed.Node, error) { return embedtest.Start(cfg, m.faults) }
 	}
-	n, err := start()
+	n, err := start(cfg)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
-	m.node, m.engine = n, started
+	m.node = n
 	m.mu.Unlock()
 	go func() {
 		<-n.Done()
