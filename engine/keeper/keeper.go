@@ -113,62 +113,6 @@ func (k *Keeper) closedErrLocked() error {
 	return k.mu.closed
 }
 
-// noteOpening records the call that is about to open a session.
-func (k *Keeper) noteOpening(s *Session, call *outbox.Call) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.closedErrLocked(); err != nil {
-		return err
-	}
-	k.mu.opening[s] = call
-	return nil
-}
-
-// opened handles the outcome of the call that opens a session. If the call was applied, opened runs
-// on the apply goroutine, so no later entry can concern the session before the keeper has it.
-func (k *Keeper) opened(s *Session, call *outbox.Call) {
-	if call.Err == nil {
-		k.add(s, tree.SessionID(call.Zxid), call.Sent, call.Drift)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.mu.opening, s)
-}
-
-// add adds a session. The batch that opened it was first sent at sent, when the clocks differed by
-// drift. If the opener has given up, add closes the session again.
-func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s.id = id
-	s.life = *session.NewLife(s.timeout, sent)
-	if k.mu.closed != nil {
-		k.endLocked(s, session.Closed, k.mu.closed)
-		return
-	}
-	if s.remote != nil {
-		s.remote.attached = tree.Zxid(id)
-		k.attachLocked(s, sent)
-	} else {
-		k.keepLocked(s, drift)
-	}
-	if s.abandoned || k.mu.closing {
-		k.closeLocked(s)
-		k.home.Signal()
-	}
-}
-
-// keepLocked adds an in-process session.
-func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
-	if len(k.mu.sessions) == 0 {
-		k.mu.drift = drift // a change of the clocks while there was no session is no jump
-	}
-	k.mu.sessions[s.id] = s
-	k.mu.timeouts.add(s.timeout)
-	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
-	k.Signal()
-}
-
 // findLocked returns this node's session with an id, or nil.
 func (k *Keeper) findLocked(id tree.SessionID) *Session {
 	if s := k.mu.sessions[id]; s != nil {
@@ -183,17 +127,6 @@ func (k *Keeper) Signal() {
 	case k.wake <- struct{}{}:
 	default:
 	}
-}
-
-// abandon closes a session whose opener gave up: now if it is open, otherwise as soon as it is.
-func (k *Keeper) abandon(s *Session) {
-	k.mu.Lock()
-	s.abandoned = true
-	if s.id != 0 && s.end == nil {
-		k.closeLocked(s)
-	}
-	k.mu.Unlock()
-	k.home.Pump()
 }
 
 // closeLocked ends a session as its owner would. It counts everything that the session has as lost
@@ -232,35 +165,6 @@ func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []closeCall) {
 		}
 	}
 	return closing
-}
-
-// introduce introduces a session to a shard with the given identities, unless the session has
-// ended. ctx must end no later than the session.
-func (k *Keeper) introduce(ctx context.Context, s *Session, o *outbox.Outbox, identities []tree.Identity) error {
-	k.mu.Lock()
-	if s.end != nil {
-		k.mu.Unlock()
-		return s.end
-	}
-	call := k.introduceLocked(s, o, identities, func(call *outbox.Call) bool { o.Queue(call); return true })
-	k.mu.Unlock()
-	o.Pump()
-	return o.Wait(ctx, call, outbox.Forever)
-}
-
-// introduceLocked queues the call that introduces a session to a shard. It returns nil if queue
-// refuses the call.
-func (k *Keeper) introduceLocked(s *Session, o *outbox.Outbox, identities []tree.Identity, queue func(*outbox.Call) bool) *outbox.Call {
-	call := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestIntroduce, Session: s.id, Timeout: s.timeout, Attached: s.Attached(), Identities: identities})
-	if !queue(call) {
-		return nil
-	}
-	maps.DeleteFunc(s.introducing, func(call *outbox.Call, _ *outbox.Outbox) bool { return call.IsDone() })
-	if s.introducing == nil {
-		s.introducing = make(map[*outbox.Call]*outbox.Outbox)
-	}
-	s.introducing[call] = o
-	return call
 }
 
 func (k *Keeper) removeLocked(s *Session) {

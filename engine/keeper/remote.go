@@ -1,11 +1,8 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -173,44 +170,6 @@ func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 	return gone, moved
 }
 
-// stateLocked returns the state of a session now.
-func (k *Keeper) stateLocked(s *Session) session.State {
-	state := s.life.State()
-	if s.remote == nil || state.Final() {
-		return state
-	}
-	if k.judgeLocked(s.remote.class, k.clock.Boot()); s.remote.class.suspended {
-		return session.Suspended
-	}
-	return session.Connected
-}
-
-// Open opens a session. The caller has authenticated as the identities.
-func (k *Keeper) Open(ctx context.Context, timeout time.Duration, isRemote bool, identities []tree.Identity) (*Session, error) {
-	r := command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: isRemote, Identities: identities}
-	if _, err := rand.Read(r.Password[:]); err != nil {
-		return nil, err
-	}
-	var client *remote
-	if isRemote {
-		client = &remote{password: r.Password}
-	}
-	s := newSession(k, timeout, client, identities)
-	opening := outbox.NewCall(nil, &r)
-	opening.OnOutcome = func(call *outbox.Call) { k.opened(s, call) }
-	if err := k.noteOpening(s, opening); err != nil {
-		return nil, err
-	}
-	if _, err := k.home.Submit(opening); err != nil {
-		return nil, err
-	}
-	if err := k.home.Wait(ctx, opening, k.options.RequestTimeout); err != nil {
-		k.abandon(s)
-		return nil, err
-	}
-	return s, nil
-}
-
 // Reattach attaches a remote session to this node, and introduces it anew to the shards that it
 // uses. After any error except ErrSessionExpired, the session may be attached here without a
 // connection that serves it.
@@ -235,30 +194,6 @@ func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 		return nil, err
 	}
 	return s, s.introduceToAll(ctx, shards)
-}
-
-// introduceToAll introduces the session to shards. It returns the first error in the order of the
-// shards.
-func (s *Session) introduceToAll(ctx context.Context, shards []uint32) error {
-	errs := make([]error, len(shards))
-	var all sync.WaitGroup
-	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.introduceTo(ctx, s.keeper.outboxes[shard-1]) })
-	}
-	all.Wait()
-	if err := s.Live(); err != nil {
-		return err // the session is attached elsewhere by now
-	}
-	return cmp.Or(errs...)
-}
-
-// introduceTo introduces the session to one shard.
-func (s *Session) introduceTo(ctx context.Context, o *outbox.Outbox) error {
-	err := s.keeper.introduce(ctx, s, o, s.Identities())
-	if err == nil && !o.Introduced(s.Owner) {
-		return s.Err()
-	}
-	return err
 }
 
 // Password returns what a remote client must present to reattach its session. It is zero for an

@@ -162,6 +162,18 @@ func (s *Session) CurrentState() session.State {
 	return k.stateLocked(s)
 }
 
+// stateLocked returns the state of a session now.
+func (k *Keeper) stateLocked(s *Session) session.State {
+	state := s.life.State()
+	if s.remote == nil || state.Final() {
+		return state
+	}
+	if k.judgeLocked(s.remote.class, k.clock.Boot()); s.remote.class.suspended {
+		return session.Suspended
+	}
+	return session.Connected
+}
+
 // Close ends the session: here at once, in the ensemble with the next batch. It waits until the
 // session's ephemerals are gone, at most for the node's request timeout. The ephemerals that a
 // remote session has on other shards than the home shard go soon after.
@@ -266,42 +278,6 @@ func (s *Session) admissible(ctx context.Context, call *outbox.Call, ops []tree.
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, most)
 	}
 	return s.Live()
-}
-
-// introduce makes a shard know the session, however long that takes: see replica/purger.go. Then
-// the calls that are parked there go on, judged by the identities. They are refused if the session
-// ends before, or if there is no room for the calls that introduce it.
-func (s *Session) introduce(o *outbox.Outbox, identities []tree.Identity) {
-	ctx := s.Context()
-	for {
-		err := s.introduceOnce(ctx, o, identities)
-		switch {
-		case err == nil && o.Introduced(s.Owner):
-			return
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		case err == nil:
-			err = s.Live() // the session ended; its ctx ends in a moment
-		case errors.Is(err, outbox.ErrUnknownOutcome):
-			continue // introducing it again is harmless
-		}
-		o.NotIntroduced(s.Owner, err)
-		return
-	}
-}
-
-// introduceOnce has the home shard record that the session uses a shard, and then introduces the
-// session there.
-func (s *Session) introduceOnce(ctx context.Context, o *outbox.Outbox, identities []tree.Identity) error {
-	home := s.keeper.home
-	noted := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestAddShard, Session: s.id, Shard: uint32(o.Shard)})
-	if _, err := home.Submit(noted); err != nil {
-		return err
-	}
-	if err := home.Wait(ctx, noted, outbox.Forever); err != nil {
-		return err
-	}
-	return s.keeper.introduce(ctx, s, o, identities)
 }
 
 // A Pending is a transaction on its way.
