@@ -127,15 +127,29 @@ func (d *Disk) Rename(oldname, newname string) error {
 	if err != nil {
 		return err
 	}
-	return d.do(change{
-		op:      OpRename,
-		name:    newname,
-		old:     oldname,
-		real:    func() error { return d.renameReal(oldname, newname) },
+	return d.do(d.renaming(oldname, newname, oldrel, newrel))
+}
+
+func (d *Disk) renaming(oldname, newname, oldrel, newrel string) change {
+	var file os.FileInfo
+	return change{
+		op:   OpRename,
+		name: newname,
+		old:  oldname,
+		real: func() error {
+			file, _ = os.Lstat(oldname)
+			return d.renameReal(oldname, newname)
+		},
 		mem:     func() error { return d.over.rename(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EINVAL}, // a directory into itself
-		lands:   true,
-	})
+		landed: func() bool {
+			renamed := file != nil && isGone(oldname) && isAt(newname, file)
+			if renamed {
+				d.dirs.restore(newname, d.dirs.forget(oldname))
+			}
+			return renamed
+		},
+	}
 }
 
 func (d *Disk) renameReal(oldname, newname string) error {
@@ -159,15 +173,34 @@ func (d *Disk) Link(oldname, newname string) error {
 	if err != nil {
 		return err
 	}
-	return d.do(change{
+	return d.do(d.linking(oldname, newname, oldrel, newrel))
+}
+
+func (d *Disk) linking(oldname, newname, oldrel, newrel string) change {
+	return change{
 		op:      OpLink,
 		name:    newname,
 		old:     oldname,
 		real:    func() error { return os.Link(oldname, newname) },
 		mem:     func() error { return d.over.link(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EPERM, syscall.EXDEV, errors.ErrUnsupported},
-		lands:   true,
-	})
+		landed: func() bool {
+			file, err := os.Lstat(oldname)
+			return err == nil && isAt(newname, file)
+		},
+	}
+}
+
+// isAt reports whether name is a name of file in the real directory.
+func isAt(name string, file os.FileInfo) bool {
+	found, err := os.Lstat(name)
+	return err == nil && os.SameFile(found, file)
+}
+
+// isGone reports whether the real directory has no such name.
+func isGone(name string) bool {
+	_, err := os.Lstat(name)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // Remove removes a file or an empty directory.
@@ -176,7 +209,11 @@ func (d *Disk) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	return d.do(change{
+	return d.do(d.removing(name, rel))
+}
+
+func (d *Disk) removing(name, rel string) change {
+	return change{
 		op:   OpRemove,
 		name: name,
 		real: func() error {
@@ -187,9 +224,15 @@ func (d *Disk) Remove(name string) error {
 			}
 			return err
 		},
-		mem:   func() error { return d.over.remove(name, rel) },
-		lands: true,
-	})
+		mem: func() error { return d.over.remove(name, rel) },
+		landed: func() bool {
+			gone := isGone(name)
+			if gone {
+				d.dirs.forget(name)
+			}
+			return gone
+		},
+	}
 }
 
 // RemoveAll removes a name and everything below it. It returns nil if the name does not exist.

@@ -182,7 +182,7 @@ func (o *overlay) rename(oldname, newname, oldrel, newrel string) error {
 			return syscall.EEXIST
 		case from.dir != nil && strings.HasPrefix(newrel, oldrel+string(filepath.Separator)):
 			return syscall.EINVAL
-		case from.dir != nil && !to.gone():
+		case from.dir != nil && !to.gone() && !to.unknown:
 			return syscall.ENOTDIR
 		case !to.gone() && from.same(to):
 			return nil // two names of one file: both stay
@@ -205,12 +205,14 @@ func (o *overlay) link(oldname, newname, oldrel, newrel string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := l.child(dir, base); err == nil {
-			return syscall.EEXIST
-		} else if !errors.Is(err, os.ErrNotExist) {
+		to, err := l.child(dir, base)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if from.dir != nil {
+		switch {
+		case !to.gone() && !to.unknown:
+			return syscall.EEXIST
+		case from.dir != nil:
 			return syscall.EPERM
 		}
 		dir.set(base, from)

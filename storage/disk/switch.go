@@ -125,10 +125,9 @@ type change struct {
 	mem  func() error
 	// answers are errors that answer the question for this call, in addition to the usual ones.
 	answers []error
-	// lands is set if a refusal by mem, directly after a failure of real, means that real took
-	// effect after all. For example, the old name is gone because it was renamed. Then nothing is
-	// left to do.
-	lands bool
+	// landed reports whether real, which has just failed, took effect all the same. If so, nothing
+	// is left to do. It is nil if mem may repeat what real has done.
+	landed func() bool
 }
 
 // do makes a change, for real or in memory.
@@ -151,13 +150,13 @@ func (d *Disk) do(c change) error {
 		return c.mem()
 	case !errors.Is(err, errSwitched):
 		d.Fail(err)
+		if !refused && c.landed != nil && c.landed() {
+			d.awaitFailed()
+			return nil
+		}
 	}
 	d.awaitFailed()
-	err = c.mem()
-	if c.lands && !refused && isAnswer(err, c.answers...) {
-		return nil
-	}
-	return err
+	return c.mem()
 }
 
 // attempt makes a change for real. refused reports that the fault function refused it, which always

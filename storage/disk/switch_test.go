@@ -167,28 +167,82 @@ func TestRealFailure(t *testing.T) {
 	ok(t, f.Close())
 }
 
-// C1.1: If a call failed but took effect all the same, its repetition in memory must not be
-// refused.
+// C1.1: If a call failed but took effect all the same, it is not repeated in memory, where it would
+// be refused.
 func TestFailureThatLanded(t *testing.T) {
-	for _, op := range []string{"rename", "remove", "link"} {
+	for op, want := range map[Op][]string{OpRename: {"b"}, OpRemove: {}, OpLink: {"a", "b"}} {
 		d := open(t)
-		a, b := filepath.Join(d.Dir(), "a"), filepath.Join(d.Dir(), "b")
-		put(t, d, a, "x")
-		c := change{op: OpRename, name: a, lands: true}
-		switch op {
-		case "rename":
-			c.real = func() error { ok(t, os.Rename(a, b)); return syscall.EIO }
-			c.mem = func() error { return d.over.rename(a, b, "a", "b") }
-		case "remove":
-			c.real = func() error { ok(t, os.Remove(a)); return syscall.EIO }
-			c.mem = func() error { return d.over.remove(a, "a") }
-		case "link":
-			c.real = func() error { ok(t, os.Link(a, b)); return syscall.EIO }
-			c.mem = func() error { return d.over.link(a, b, "a", "b") }
-		}
+		put(t, d, filepath.Join(d.Dir(), "a"), "x")
+		c := changing(d, op)
+		real := c.real
+		c.real = func() error { ok(t, real()); return syscall.EIO }
 		ok(t, d.do(c))
 		wantErr(t, d.Err(), syscall.EIO)
+		wantList(t, d, d.Dir(), want...)
 	}
+}
+
+// A directory that was renamed or removed by a call that failed is not missed.
+func TestFailureThatLanded_Directory(t *testing.T) {
+	for op, want := range map[Op][]string{OpRename: {"b"}, OpRemove: {}} {
+		d := open(t)
+		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "a"), 0o755))
+		c := changing(d, op)
+		real := c.real
+		c.real = func() error {
+			ok(t, real())
+			d.made(filepath.Join(d.Dir(), "a")) // as a call does that failed
+			return syscall.EIO
+		}
+		ok(t, d.do(c))
+		wantList(t, d, d.Dir(), want...)
+		_, err := d.Stat(filepath.Join(d.Dir(), "a"))
+		wantErr(t, err, os.ErrNotExist)
+	}
+}
+
+// If a call failed and memory refuses its repetition, the caller learns of the refusal. Reporting
+// success would say that a file has a name which it does not have.
+func TestFailureThatDidNotLand(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		op    Op
+		files []string
+		want  error
+	}{
+		{"link to a name that another file has", OpLink, []string{"a", "b"}, os.ErrExist},
+		{"link of a missing file", OpLink, nil, os.ErrNotExist},
+		{"rename of a missing file", OpRename, []string{"b"}, os.ErrNotExist},
+		{"rename to a directory's name", OpRename, []string{"a", "b/c"}, os.ErrExist},
+		{"remove of a directory with a file", OpRemove, []string{"a/c"}, syscall.ENOTEMPTY},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := open(t)
+			for _, name := range c.files {
+				ok(t, d.MkdirAll(filepath.Dir(filepath.Join(d.Dir(), name)), 0o755))
+				put(t, d, filepath.Join(d.Dir(), name), name)
+			}
+			failing := changing(d, c.op)
+			failing.real = func() error { return syscall.EIO }
+			wantErr(t, d.do(failing), c.want)
+			wantErr(t, d.Err(), syscall.EIO)
+			for _, name := range c.files {
+				wantFile(t, d, filepath.Join(d.Dir(), name), name)
+			}
+		})
+	}
+}
+
+// changing returns a change of the file a, whose other name is b.
+func changing(d *Disk, op Op) change {
+	a, b := filepath.Join(d.Dir(), "a"), filepath.Join(d.Dir(), "b")
+	switch op {
+	case OpRename:
+		return d.renaming(a, b, "a", "b")
+	case OpRemove:
+		return d.removing(a, "a")
+	}
+	return d.linking(a, b, "a", "b")
 }
 
 // A call of several steps takes no further step after the switch was thrown.
@@ -223,7 +277,7 @@ func TestLongCallsStopAtSwitch(t *testing.T) {
 func TestUnreadableNames(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
-	for _, name := range []string{"dir", "log", "old", "gone"} {
+	for _, name := range []string{"dir", "log", "old", "gone", "linked", "moved"} {
 		ok(t, os.Symlink(name, at(name)))
 	}
 	before := must[[]string](t)(d.List(d.Dir()))
@@ -235,6 +289,9 @@ func TestUnreadableNames(t *testing.T) {
 	must[int](t)(f.Write([]byte("x")))
 	ok(t, f.Close())
 	ok(t, d.Rename(at("old"), at("new")))
+	ok(t, d.Link(at("log"), at("linked")))
+	ok(t, d.Rename(at("dir"), at("moved")))
+	wantFile(t, d, at("moved/f"), "x")
 	ok(t, d.Remove(at("gone")))
 	_, err := d.Stat(at("gone"))
 	wantErr(t, err, os.ErrNotExist)
