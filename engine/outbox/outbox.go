@@ -198,7 +198,8 @@ func (o *Outbox) NotIntroduced(s *Owner, err error) {
 }
 
 // Queue queues c and sends nothing, so it may be called with the keeper's mu held. Unlike Submit it
-// does not refuse a call because the queue is full.
+// does not refuse a call because the queue is full. c has no terms and no hooks, which need that
+// mu: if the outbox is closed, they would run here.
 func (o *Outbox) Queue(c *Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -293,7 +294,7 @@ func (o *Outbox) queueEndLocked(c *Call) {
 	c.end = true
 	if err := o.mu.closed; err != nil {
 		c.stage, c.Err = stageDone, err
-		close(c.Done) // an end has no hooks
+		close(c.Done) // an end has no terms and no hooks, as in Queue
 		return
 	}
 	o.mu.queue.addEnd(c)
