@@ -271,10 +271,3 @@ func (k *Keeper) setIdentities(s *Session, identities []tree.Identity) (*outbox.
 	k.home.Queue(call)
 	return call, nil
 }
-
-// Remotes returns how many remote sessions are attached to this node.
-func (k *Keeper) Remotes() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.mu.remotes.byID)
-}

@@ -234,12 +234,3 @@ func (k *Keeper) renewLocked(c *class, i int) {
 	s.remote.renewed = s.remote.heard.Load()
 	c.list[i].due = c.due(s, k.tick)
 }
-
-// SilenceLeft returns how much more silence of its client a remote session survives, by the clock
-// of its class.
-func (s *Session) SilenceLeft() time.Duration {
-	s.keeper.mu.Lock()
-	defer s.keeper.mu.Unlock()
-	c := s.remote.class
-	return time.Duration(c.due(s, s.keeper.tick) - c.clock.Load())
-}

@@ -31,6 +31,14 @@ func (k *Keeper) Verify(table *session.Table) error {
 	if len(r.byID) != listed {
 		return fmt.Errorf("%d remote sessions are attached, %d are in the lists", len(r.byID), listed)
 	}
+	select {
+	case <-k.home.Ready:
+		return nil
+	default:
+	}
+	if listed > 0 {
+		return fmt.Errorf("%d remote sessions are attached, and this node has not registered", listed)
+	}
 	return nil
 }
 
