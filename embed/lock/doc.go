@@ -24,8 +24,9 @@
 //   - Its session or its node ends first: for example embed.ErrSessionClosed or embed.ErrClosed.
 //
 // An ended Hold never comes back, even if its session is Connected again later. A Hold ends on its
-// own node before anybody else can be granted the lock. The only exception is a deletion by hand:
-// there the node ends the Hold when it applies the deletion, and another node may apply it sooner.
+// own node before anybody else can be granted the lock. There are two exceptions. One is a machine
+// whose clocks stood still; see Hold.Token below. The other is a deletion by hand: the node ends
+// the Hold when it applies the deletion, and another node may apply it sooner.
 //
 // When a Hold ends, its owner must stop what the lock protects. Use these:
 //
