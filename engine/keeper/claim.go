@@ -78,19 +78,17 @@ var claimSteps = [...][]claimState{
 }
 
 // goToLocked moves the claim to its next state. A step that Claim does not draw is a defect of this
-// package. It must not take down the process, which belongs to the service: the claim takes the
-// step, but a claim that is over stays over.
+// package. It must not take down the process, which belongs to the service: the log says so, and
+// the claim takes the step, but a claim that is over stays over.
 func (c *Claim) goToLocked(next claimState) {
 	if !slices.Contains(claimSteps[c.state], next) {
-		if onDefect(fmt.Sprintf("claim in state %d goes to %d", c.state, next)); c.state == claimOver {
+		c.session.keeper.defectLocked(c.session, fmt.Sprintf("a claim in state %d goes to %d", c.state, next))
+		if c.state == claimOver {
 			return
 		}
 	}
 	c.state = next
 }
-
-// onDefect is called for a step that must not happen. The tests of this package make it panic.
-var onDefect = func(what string) {}
 
 // ephemerals returns the creates among ops that a claim stands for.
 func ephemerals(ops []tree.Op) (asked []tree.Op) {

@@ -61,6 +61,7 @@ type Keeper struct {
 		opening   map[*Session]*outbox.Call   // the calls that open them
 		closing   bool                        // new sessions are refused
 		closed    error
+		defect    bool // one was found
 	}
 }
 
@@ -119,6 +120,14 @@ func (k *Keeper) findLocked(id tree.SessionID) *Session {
 		return s
 	}
 	return k.mu.remotes.byID[id]
+}
+
+// defectLocked has the first defect of this package logged. The next may come by the thousand.
+func (k *Keeper) defectLocked(s *Session, what string) {
+	if !k.mu.defect {
+		k.mu.defect = true
+		k.node.Tell(slog.LevelError, "defect in Vivarium: please report it", "session", s.id, "cause", what)
+	}
 }
 
 // Signal wakes Loop. It does not block.

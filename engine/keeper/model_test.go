@@ -17,8 +17,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-func init() { onDefect = func(what string) { panic(what) } }
-
 // A naiveKeeper looks at every session on every question. Each session has a life and a proof of
 // its own.
 type naiveKeeper struct {

@@ -2,7 +2,9 @@ package keeper
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,7 @@ type keeperRig struct {
 	keeper *Keeper
 	log    *enginetest.Log
 	route  replication.ShardID // of every transaction
+	defect func(args ...any)   // told of a defect; nil panics
 }
 
 func newRigOf(clock clock.Clock, shards int) *keeperRig {
@@ -93,12 +96,45 @@ func (r *keeperRig) open(t *testing.T) *Session {
 
 func (r *keeperRig) Route([]tree.Op) (replication.ShardID, error)   { return r.route, nil }
 func (r *keeperRig) ShardsOf(tree.SessionID) []uint32               { return nil }
-func (r *keeperRig) Tell(slog.Level, string, ...any)                {}
 func (r *keeperRig) CheckDeadlines()                                { r.keeper.CheckDeadlines() }
 func (r *keeperRig) Proved(sent, drift time.Duration)               { r.keeper.Proved(sent, drift) }
 func (r *keeperRig) BeatInterval() time.Duration                    { return r.keeper.BeatInterval() }
 func (r *keeperRig) AppliedAtHome() tree.Zxid                       { return 0 }
 func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err }
+
+func (r *keeperRig) Tell(level slog.Level, message string, args ...any) {
+	switch {
+	case level < slog.LevelError:
+	case r.defect == nil:
+		panic(fmt.Sprintln(message, args))
+	default:
+		r.defect(args...)
+	}
+}
+
+// A claim that takes a step that it must not take does not end the process. The log says so once. A
+// claim that is over stays over.
+func TestDefectIsLoggedOnce(t *testing.T) {
+	withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
+		s := r.open(t)
+		var told []any
+		r.defect = func(args ...any) { told = append(told, args...) }
+		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
+		r.complete(t)
+		r.keeper.mu.Lock()
+		defer r.keeper.mu.Unlock()
+		if c.goToLocked(claimSubmitted); c.state != claimSubmitted {
+			t.Errorf("the claim is in state %d", c.state)
+		}
+		c.finishLocked(ErrReleased)
+		if c.goToLocked(claimHeld); c.state != claimOver {
+			t.Errorf("a claim that is over went to state %d", c.state)
+		}
+		if want := []any{"session", s.id, "cause", "a claim in state 1 goes to 0"}; !slices.Equal(told, want) {
+			t.Errorf("the log says %v, want %v", told, want)
+		}
+	})
+}
 
 // A call that is parked until its shard knows the session gets the reason why the session ended,
 // even if nothing of it could be sent.
