@@ -192,7 +192,7 @@ func (c *conn) converse() error {
 	if err != nil {
 		return err
 	}
-	if wire.FourLetterWord(head) {
+	if _, ok := words[string(head)]; ok {
 		return c.say(c.gate.word(string(head)))
 	}
 	frame, err := c.in.readFrame(c.gate.cfg.FrameSize)

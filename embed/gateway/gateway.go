@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -388,5 +387,5 @@ func (g *Gateway) connections() []*conn {
 
 // mayAnswer reports whether the configuration allows a word.
 func (g *Gateway) mayAnswer(word string) bool {
-	return slices.ContainsFunc(g.cfg.Words, func(w string) bool { return w == "*" || strings.EqualFold(w, word) })
+	return slices.Contains(g.cfg.Words, word) || slices.Contains(g.cfg.Words, "*")
 }

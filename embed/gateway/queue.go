@@ -2,6 +2,13 @@ package gateway
 
 import "time"
 
+// queued returns how many answers are in the queue.
+func (c *conn) queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue) - c.head
+}
+
 // awaitRoom waits until another request may be read. It returns false if the connection has ended.
 // A connection with no request in flight always has room for one.
 func (c *conn) awaitRoom() bool {

@@ -137,7 +137,7 @@ var statements = []statement{
 	{"10.3", "connect; old clients", "TestHandshakeOfOldClients internal/wire.TestOldClientsGetNoReadOnly TestGoldenConversation", ""},
 	{"10.4", "headers: xids, zxids", "TestXidsAreSentBack TestZxidsOfAnswers TestAnswers TestAuth TestGoldenUnknownOp", "a write that fails uses no zxid: see doc.go"},
 	{"10.5", "records", "internal/wire.TestRecordsFollowTheCatalogue internal/wire.FuzzRequest", ""},
-	{"10.6", "words come first, and half a connection is enough", "TestWords TestHandshakeMalformed internal/wire.TestFourLetterWords", ""},
+	{"10.6", "words come first, and half a connection is enough", "TestWords TestHandshakeMalformed TestNoWordIsAFrame", ""},
 	{"10.7", "malformed input", "TestHandshakeMalformed TestMalformedRequests TestGoldenUnknownOp FuzzConnection TestSoak", ""},
 
 	{"11.1", "the list of words that are answered", "TestWordsOnTheList", ""},

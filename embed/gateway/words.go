@@ -23,10 +23,12 @@ import (
 // A word is one of ZooKeeper's four-letter words. A connection that sends one gets its text and
 // ends.
 type word struct {
-	text   func(g *Gateway, b *strings.Builder)
-	always bool // answered even without a quorum
+	text   func(g *Gateway, b *strings.Builder) // nil if it is never answered here
+	always bool                                 // answered even without a quorum
 }
 
+// words are all of ZooKeeper's words. Read as the length of a frame, each would be beyond every
+// limit.
 var words = map[string]word{
 	"ruok": {(*Gateway).ruok, true},
 	"gtmk": {(*Gateway).gtmk, true},
@@ -44,6 +46,8 @@ var words = map[string]word{
 	"wchc": {(*Gateway).wchc, false},
 	"wchp": {(*Gateway).wchp, false},
 	"mntr": {(*Gateway).mntr, false},
+	"stmk": {},
+	"hash": {},
 }
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
@@ -162,12 +166,6 @@ func decimal(v float64) string {
 
 // znodes counts the root twice, as ZooKeeper does.
 func (g *Gateway) znodes() int { return g.node.Engine.Znodes() + 1 }
-
-func (c *conn) queued() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.queue) - c.head
-}
 
 // opNames are cons's names for the last request of a connection.
 var opNames = map[wire.Op]string{

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"regexp"
@@ -29,7 +30,7 @@ func TestWordsOnTheList(t *testing.T) {
 	if got := ask(t, g, "srvr"); !strings.HasPrefix(got, "Zookeeper version: ") {
 		t.Errorf("srvr: %q", got)
 	}
-	for _, word := range []string{"ruok", "mntr", "hash", "gtmk"} {
+	for _, word := range []string{"ruok", "mntr", "hash", "gtmk", "stmk"} {
 		if got := ask(t, g, word); got != word+" is not executed because it is not in the whitelist.\n" {
 			t.Errorf("%s: %q", word, got)
 		}
@@ -43,6 +44,19 @@ func TestWordsOnTheList(t *testing.T) {
 	}
 	if got := ask(t, g, "srvr"); !strings.Contains(got, "whitelist") {
 		t.Errorf("srvr: %q", got)
+	}
+}
+
+// 10.6: a connection that begins with a word cannot begin with a frame.
+func TestNoWordIsAFrame(t *testing.T) {
+	for name := range words {
+		if len(name) != 4 {
+			t.Fatalf("%q has not four letters", name)
+		}
+		most := Config{Listen: "127.0.0.1:0", FrameSize: int(binary.BigEndian.Uint32([]byte(name)))}
+		if err := most.Validate(); err == nil {
+			t.Errorf("a frame may be as long as %q says", name)
+		}
 	}
 }
 
@@ -181,7 +195,7 @@ func TestWordsOfAnEndedNode(t *testing.T) {
 		switch name {
 		case "isro":
 			want = "null"
-		case "conf", "envi", "gtmk": // their answers do not change
+		case "conf", "envi", "gtmk", "stmk", "hash": // their answers do not change
 			continue
 		}
 		if got := string(g.word(name)); got != want {

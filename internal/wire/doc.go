@@ -24,7 +24,7 @@
 //
 //	frame            length int32, then that many bytes, which are one of:
 //	connect request  ConnectRequest                   the first of a connection, unless that
-//	                                                  begins with a FourLetterWord
+//	                                                  begins with a four-letter word
 //	connect answer   ConnectResponse                  its answer
 //	request          xid int32, op int32              | the op's record
 //	reply            xid int32, zxid int64, err int32 | the op's record, if err is 0

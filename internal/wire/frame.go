@@ -56,14 +56,3 @@ func (c *coder) endFrame(start int) []byte {
 	binary.BigEndian.PutUint32(c.b[start:], uint32(len(c.b)-start-4))
 	return c.b
 }
-
-// FourLetterWord reports whether the first four bytes of a connection are one of ZooKeeper's words.
-// Read as the length of a frame, each of them would be beyond every limit.
-func FourLetterWord(head []byte) bool {
-	switch string(head) {
-	case "ruok", "srvr", "stat", "cons", "conf", "crst", "srst", "dump", "envi", "dirs", "isro",
-		"wchs", "wchc", "wchp", "mntr", "gtmk", "stmk", "hash":
-		return true
-	}
-	return false
-}

@@ -181,20 +181,6 @@ func TestFramesHaveALimit(t *testing.T) {
 	}
 }
 
-func TestFourLetterWords(t *testing.T) {
-	words := strings.Fields("ruok srvr stat cons conf crst srst dump envi dirs isro wchs wchc wchp mntr gtmk stmk hash")
-	for _, w := range words {
-		if !FourLetterWord([]byte(w)) {
-			t.Errorf("%s is none", w)
-		}
-	}
-	for _, w := range []string{"", "ruo", "ruoks", "RUOK", "quit", "\x00\x00\x00\x2d"} {
-		if FourLetterWord([]byte(w)) {
-			t.Errorf("%q is one", w)
-		}
-	}
-}
-
 // allocated returns how many bytes fn allocates. It takes the least of several runs, because other
 // goroutines allocate too.
 func allocated(fn func()) int {
