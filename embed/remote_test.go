@@ -66,7 +66,7 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 				if err := s.Err(); !errors.Is(err, engine.ErrFailed) {
 					t.Fatalf("its member died, it ended with %v", err)
 				}
-				next, err := at(to).Resume(ctx, s.ID(), s.Password(), timeout)
+				next, err := at(to).Reattach(ctx, s.ID(), s.Password(), timeout)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -93,8 +93,8 @@ func TestRemoteSession_OutlivesItsMember(t *testing.T) {
 					t.Errorf("%s is gone", path)
 				}
 			}
-			if _, err := at(3).Resume(ctx, lost.ID(), lost.Password(), timeout); err != engine.ErrSessionExpired {
-				t.Errorf("resumed: %v", err)
+			if _, err := at(3).Reattach(ctx, lost.ID(), lost.Password(), timeout); err != engine.ErrSessionExpired {
+				t.Errorf("reattached: %v", err)
 			}
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

@@ -189,8 +189,8 @@ func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...
 }
 
 // OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.
-// The session outlives this node: anyone who knows its id and password may Resume it, here or on
-// another node. The session ends unless Heard is called in time.
+// The session outlives this node: anyone who knows its id and password may Reattach it to this
+// node or another. The session ends unless Heard is called in time.
 func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
 }
@@ -203,16 +203,16 @@ func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 	return &Session{Session: k, engine: e}, nil
 }
 
-// Resume attaches a remote session to this node, even if it is attached here already. It sets the
+// Reattach attaches a remote session to this node, even if it is attached here already. It sets the
 // timeout, within the configured bounds, and the identities. The Session that it had before ends
-// with ErrSessionMoved. When Resume returns, all shards that the session uses know of the
+// with ErrSessionMoved. When Reattach returns, all shards that the session uses know of the
 // attachment.
 //
-// Resume returns ErrSessionExpired if the session does not exist, is an in-process session, or has
-// another password. While the outcome is unknown, it asks again: until ctx ends, or until the
+// Reattach returns ErrSessionExpired if the session does not exist, is an in-process session, or
+// has another password. While the outcome is unknown, it asks again: until ctx ends, or until the
 // request timeout if ctx has no deadline. After any error but ErrSessionExpired the session may be
 // attached here while no Session speaks for it. Then its client must try again.
-func (e *Engine) Resume(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
+func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	bounded, cancel := e.bounded(ctx)
 	defer cancel()
 	for {

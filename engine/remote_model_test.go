@@ -135,7 +135,7 @@ func (m *remoteModel) any() *modelClient {
 	return m.clients[m.rng.IntN(len(m.clients))]
 }
 
-// connect opens a client's session, or resumes it on some member.
+// connect opens a client's session, or reattaches it to some member.
 func (m *remoteModel) connect(c *modelClient) {
 	at := MemberID(1 + m.rng.IntN(3))
 	n := m.nodes[at]
@@ -152,7 +152,7 @@ func (m *remoteModel) connect(c *modelClient) {
 		if was == nil {
 			s, err = n.OpenRemote(ctx, c.timeout)
 		} else {
-			s, err = n.Resume(ctx, was.ID(), was.Password(), c.timeout)
+			s, err = n.Reattach(ctx, was.ID(), was.Password(), c.timeout)
 		}
 		now := time.Now()
 		m.tell(func() {

@@ -28,7 +28,7 @@ func TestMemberOfASession(t *testing.T) {
 			}
 		}
 		want(s.ID(), 1, nil)
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		want(s.ID(), 2, nil)
 		if _, err := await(m, func() (struct{}, error) { return struct{}{}, next.Close() }); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 				queued := s.Submit(t.Context(), []tree.Op{ephemeral("/queued")})
 				var next *Session
 				if to == 1 {
-					go func() { next, _ = m.nodes[1].Resume(t.Context(), s.ID(), s.Password(), 2*testTimeout) }()
+					go func() { next, _ = m.nodes[1].Reattach(t.Context(), s.ID(), s.Password(), 2*testTimeout) }()
 					synctest.Wait()
 					m.nodes[1].lead(3)
 					m.commit()
@@ -77,7 +77,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 						t.Fatalf("what was queued before: %v", err)
 					}
 				} else {
-					next = m.resume(2, s)
+					next = m.reattach(2, s)
 					if err := outcome(queued); err != outbox.ErrSessionMoved {
 						t.Fatalf("what was queued: %v", err)
 					}
@@ -113,7 +113,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 }
 
 // 5.1.6, E3.2: who learns that the session has expired. Nothing changes by asking.
-func TestResumeIsRefused(t *testing.T) {
+func TestReattachIsRefused(t *testing.T) {
 	withTeam(t, 1, func(t *testing.T, m *team) {
 		s := m.open(1)
 		own, err := await(m, func() (*Session, error) { return m.nodes[1].OpenSession(t.Context(), testTimeout) })
@@ -138,7 +138,7 @@ func TestResumeIsRefused(t *testing.T) {
 		} {
 			for at := range MemberID(2) {
 				_, err := await(m, func() (*Session, error) {
-					return m.nodes[at+1].Resume(t.Context(), c.id, c.password, testTimeout)
+					return m.nodes[at+1].Reattach(t.Context(), c.id, c.password, testTimeout)
 				})
 				if err != outbox.ErrSessionExpired {
 					t.Errorf("%s on member %d: %v", name, at+1, err)
@@ -160,7 +160,7 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 		s := m.open(1)
 		ops := []tree.Op{create("/late")}
 		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: ops})
-		next := m.resume(1, s)
+		next := m.reattach(1, s)
 		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
 		if err := callOutcome(w); err != outbox.ErrSessionMoved {
@@ -193,7 +193,7 @@ func TestRestartKeepsRemoteSessions(t *testing.T) {
 		started := time.Now()
 		m.wantThere(false, "/own")
 		m.run(testTimeout * 3 / 4)
-		back, away = m.resume(1, back), m.resume(2, away)
+		back, away = m.reattach(1, back), m.reattach(2, away)
 		for time.Since(started) < testTimeout {
 			m.wantThere(true, "/stays")
 			m.chat(keeper.RemoteTickMin, back, away)
@@ -212,7 +212,7 @@ func TestNodeAdoptsNobodyBeforeItsRegister(t *testing.T) {
 		m.mustCreate(s, "/e")
 		old := len(m.logs[command.HomeShard])
 		m.kill(1)
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		n := m.start(1)
 		m.deaf[n], m.mute[n] = true, true
 		for _, p := range m.logs[command.HomeShard][:old] {
@@ -243,7 +243,7 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 		m.run(testTimeout / 4)
 		m.elect(2)
 		m.run(testTimeout / 2)
-		moves = m.resume(2, moves)
+		moves = m.reattach(2, moves)
 		m.elect(3)
 		for time.Since(died) < testTimeout {
 			m.wantThere(true, "/stays")
@@ -251,8 +251,8 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 		}
 		m.chat(testTimeout, moves) // a leader change loses a step of silence
 		m.wantThere(false, "/stays")
-		if _, err := m.tryResume(3, stays); err != outbox.ErrSessionExpired {
-			t.Errorf("resumed: %v", err)
+		if _, err := m.tryReattach(3, stays); err != outbox.ErrSessionExpired {
+			t.Errorf("reattached: %v", err)
 		}
 		m.wantThere(true, "/moves")
 		m.start(1)
@@ -283,21 +283,21 @@ func TestEndOfANodeLeavesRemoteSessions(t *testing.T) {
 		if _, err := n.OpenRemote(t.Context(), testTimeout); err != outbox.ErrClosed {
 			t.Errorf("open: %v", err)
 		}
-		if _, err := n.Resume(t.Context(), s.ID(), s.Password(), testTimeout); err != outbox.ErrClosed {
-			t.Errorf("resume: %v", err)
+		if _, err := n.Reattach(t.Context(), s.ID(), s.Password(), testTimeout); err != outbox.ErrClosed {
+			t.Errorf("reattach: %v", err)
 		}
 		wantEnd(t, s, nil)
 		n.finish(outbox.ErrClosed, nil)
 		wantEnd(t, s, outbox.ErrClosed)
 		delete(m.nodes, 1)
 		m.run(testTimeout / 2)
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		m.chat(2*testTimeout, next)
 		m.wantThere(true, "/e")
 	})
 }
 
-// An opener that stops waiting leaves no session behind. A caller of Resume that stops waiting
+// An opener that stops waiting leaves no session behind. A caller of Reattach that stops waiting
 // leaves the session to its client.
 func TestImpatientCallers(t *testing.T) {
 	// Each alone: of two requests, one may wait for the other, and then it is certainly not
@@ -327,12 +327,12 @@ func TestImpatientCallers(t *testing.T) {
 			}
 		})
 	})
-	t.Run("resume", func(t *testing.T) {
+	t.Run("reattach", func(t *testing.T) {
 		withTeam(t, 1, func(t *testing.T, m *team) {
 			s := m.open(1)
 			m.mustCreate(s, "/e")
 			lose(t, m, func(ctx context.Context) error {
-				_, err := m.nodes[2].Resume(ctx, s.ID(), s.Password(), testTimeout)
+				_, err := m.nodes[2].Reattach(ctx, s.ID(), s.Password(), testTimeout)
 				return err
 			})
 			wantEnd(t, s, outbox.ErrSessionMoved)
@@ -356,10 +356,10 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 			paths = append(paths, m.nodes[1].on(id+1, 0))
 		}
 		m.mustCreate(s, paths...)
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		for id := range ShardID(3) {
 			if r, _ := tableOf(m.nodes[3].shards[id]).Get(s.ID()); r.Origin != 2 || r.Attached != next.Attached() {
-				t.Errorf("Resume has returned, and shard %d has %+v", id+1, r)
+				t.Errorf("Reattach has returned, and shard %d has %+v", id+1, r)
 			}
 		}
 		wantOwned(t, next, m, paths...)
@@ -368,9 +368,9 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 			m.mustCreate(next, path)
 			paths = append(paths, path)
 		}
-		again := m.resume(2, next)
+		again := m.reattach(2, next)
 		wantEnd(t, next, outbox.ErrSessionMoved)
-		back := m.resume(1, again)
+		back := m.reattach(1, again)
 		m.mustCreate(back, m.nodes[1].on(4, 2))
 		paths = append(paths, m.nodes[1].on(4, 2))
 		m.chat(2*testTimeout, back)
@@ -389,9 +389,9 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 	})
 }
 
-// A shard that does not answer keeps Resume waiting, but no longer than its ctx. The next Resume
-// finds the shard as it is.
-func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
+// A shard that does not answer keeps Reattach waiting, but no longer than its ctx. The next
+// Reattach finds the shard as it is.
+func TestReattachWaitsForTheShardsOfTheSession(t *testing.T) {
 	withTeam(t, 2, func(t *testing.T, m *team) {
 		s, path := m.open(1), m.nodes[1].on(2, 0)
 		m.mustCreate(s, path)
@@ -399,12 +399,12 @@ func TestResumeWaitsForTheShardsOfTheSession(t *testing.T) {
 		n.log.RefuseShard(2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := await(m, func() (*Session, error) { return n.Resume(ctx, s.ID(), s.Password(), testTimeout) }); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("resume: %v", err)
+		if _, err := await(m, func() (*Session, error) { return n.Reattach(ctx, s.ID(), s.Password(), testTimeout) }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("reattach: %v", err)
 		}
 		wantEnd(t, s, outbox.ErrSessionMoved)
 		n.log.RefuseShard(0)
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		m.mustCreate(next, n.on(2, 1))
 		m.wantThere(true, path, n.on(2, 1))
 	})
@@ -463,7 +463,7 @@ func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 			}
 			if fresh {
 				// A client that comes back has the identities of its new connection.
-				next := m.resume(2, s)
+				next := m.reattach(2, s)
 				if _, _, err := next.Get(dirs[1]); err != tree.ErrNoAuth {
 					t.Errorf("read after the move: %v", err)
 				}
@@ -487,7 +487,7 @@ func TestLateSetIdentitiesChangesNothing(t *testing.T) {
 		s := m.open(1)
 		n := m.nodes[1]
 		late := command.EncodeRequest(&command.Request{Kind: command.RequestSetIdentities, Session: s.ID(), Attached: s.Attached(), Identities: []tree.Identity{alice}})
-		next := m.resume(1, s)
+		next := m.reattach(1, s)
 		if _, err := n.outbox.Submit(&outbox.Call{Encoded: late, Done: make(chan struct{})}); err != nil {
 			t.Fatal(err)
 		}
@@ -520,7 +520,7 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 		if err := holdErr(c); err != keeper.ErrSuspended {
 			t.Errorf("hold: %v", err)
 		}
-		m.resume(2, s)
+		m.reattach(2, s)
 		if err := c.Err(); err != outbox.ErrSessionMoved {
 			t.Errorf("the claim ended with %v", err)
 		}
@@ -546,7 +546,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeSilence(step, d, 1)})
 		}
 		var back *Session
-		go func() { back, _ = n.Resume(t.Context(), anew.ID(), anew.Password(), testTimeout) }()
+		go func() { back, _ = n.Reattach(t.Context(), anew.ID(), anew.Password(), testTimeout) }()
 		var opening error
 		go func() { _, opening = n.OpenRemote(t.Context(), testTimeout) }()
 		list, swallowed := n.requests()
@@ -566,7 +566,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 		n.apply(swallowed...)
 		n.commit() // the Reattach that was asked for again
 		if back == nil || back.Err() != nil || opening != outbox.ErrUnknownOutcome {
-			t.Fatalf("resumed %v, opened %v", back, opening)
+			t.Fatalf("reattached %v, opened %v", back, opening)
 		}
 		n.checkRemotes()
 		if known := len(n.sessionsOf(enginetest.Member)); known != 3 {

@@ -26,7 +26,7 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 		former := m.nodes[1]
 		m.deaf[former], m.mute[former] = true, true
 		write := s.Submit(t.Context(), []tree.Op{create("/late")})
-		next := m.resume(2, s)
+		next := m.reattach(2, s)
 		wantEnd(t, s, nil) // it cannot know
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
@@ -63,10 +63,10 @@ func TestSilenceOfAFormerAttachmentClosesNothing(t *testing.T) {
 				var next *Session
 				if to != 1 {
 					m.deaf[former] = true
-					next = m.resume(2, s)
+					next = m.reattach(2, s)
 				}
 				if to == 1 { // the Reattach is ahead of the close
-					go func() { next, _ = former.Resume(t.Context(), s.ID(), s.Password(), testTimeout) }()
+					go func() { next, _ = former.Reattach(t.Context(), s.ID(), s.Password(), testTimeout) }()
 					synctest.Wait()
 				}
 				// The close is queued while the former attachment is all that this node knows.
@@ -103,8 +103,8 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 		m.commit()
 		m.wantThere(false, "/quiet")
 		m.wantThere(true, "/loud")
-		if _, err := m.tryResume(1, quiet); err != outbox.ErrSessionExpired {
-			t.Errorf("resumed: %v", err)
+		if _, err := m.tryReattach(1, quiet); err != outbox.ErrSessionExpired {
+			t.Errorf("reattached: %v", err)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		wantEnd(t, stays, nil)
 		m.gone = false
 		m.deaf[n], m.mute[n] = true, true
-		moves = m.resume(2, moves)
+		moves = m.reattach(2, moves)
 		m.run(testTimeout / 4)
 		m.deaf[n], m.mute[n] = false, false
 		n.lead(3)

@@ -163,18 +163,18 @@ func (m *team) open(at MemberID, who ...tree.Identity) *Session {
 	return s
 }
 
-func (m *team) tryResume(at MemberID, s *Session, who ...tree.Identity) (*Session, error) {
+func (m *team) tryReattach(at MemberID, s *Session, who ...tree.Identity) (*Session, error) {
 	m.t.Helper()
 	return await(m, func() (*Session, error) {
-		return m.nodes[at].Resume(m.t.Context(), s.ID(), s.Password(), testTimeout, who...)
+		return m.nodes[at].Reattach(m.t.Context(), s.ID(), s.Password(), testTimeout, who...)
 	})
 }
 
-func (m *team) resume(at MemberID, s *Session, who ...tree.Identity) *Session {
+func (m *team) reattach(at MemberID, s *Session, who ...tree.Identity) *Session {
 	m.t.Helper()
-	next, err := m.tryResume(at, s, who...)
+	next, err := m.tryReattach(at, s, who...)
 	if err != nil {
-		m.t.Fatalf("resume on %d: %v", at, err)
+		m.t.Fatalf("reattach on %d: %v", at, err)
 	}
 	return next
 }

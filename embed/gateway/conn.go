@@ -260,7 +260,7 @@ func (c *conn) handshake(frame []byte) error {
 		if err = c.gate.checkSeen(q.LastZxid); err == nil {
 			s, err = c.gate.open(ctx, timeout, c.identities)
 		}
-	} else if s, err = c.gate.resume(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {
+	} else if s, err = c.gate.reattach(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {
 		// By now this member has applied what the client saw before it came.
 		err = c.gate.checkSeen(q.LastZxid)
 	}

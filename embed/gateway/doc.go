@@ -42,8 +42,8 @@
 //     the same way. If the client never comes back, its session ends at most about eight timeouts
 //     after the client was last heard, or after eight commits if those take longer. Other sessions'
 //     timeouts do not matter.
-//   - A resume with a wrong password does not end the connection that has the session. After a
-//     successful resume, the session's former connection ends as soon as its member knows.
+//   - A wrong password does not end the connection that has the session. After the session was
+//     reattached, its former connection ends as soon as that connection's member knows.
 //   - The answer to closeSession has the newest zxid that this member has applied. That may be
 //     later than the zxid that ended the session.
 //   - If a session owns more than 10,000 ephemerals on a shard, the answer to its closeSession may

@@ -34,7 +34,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer door.Close() // the clients' sessions live on; clients can resume them at another member
+	defer door.Close() // the clients' sessions live on; clients can reattach them to another member
 
 	session, err := node.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {

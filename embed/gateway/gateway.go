@@ -245,7 +245,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
 
 // Close closes the port and all connections, and waits until all their goroutines have ended. The
-// clients' sessions live on until their timeouts, so clients can resume them on another member.
+// clients' sessions live on until their timeouts, so clients can reattach them to another member.
 // Close is idempotent.
 func (g *Gateway) Close() error {
 	g.shut()

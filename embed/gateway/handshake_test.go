@@ -46,7 +46,7 @@ func TestHandshakeOfOldClients(t *testing.T) {
 	}
 }
 
-// 5.1.6: zeros tell a client that its session cannot be resumed.
+// 5.1.6: zeros tell a client that its session cannot be reattached.
 func TestHandshakeOfAnExpiredSession(t *testing.T) {
 	g := start(t, Config{})
 	for _, q := range []wire.ConnectRequest{

@@ -40,7 +40,7 @@ func TestCloseOfASessionAttachedElsewhere(t *testing.T) {
 	conn := g.connections()[0]
 	// So the connection does not end before the request is read.
 	wait(t, "the baton", conn.baton.pickUp)
-	next := resume(t, g, c, 10_000)
+	next := reattach(t, g, c, 10_000)
 	c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
 	wait(t, "the request to be dealt with", func() bool {
 		conn.mu.Lock()

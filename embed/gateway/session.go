@@ -36,11 +36,11 @@ func (g *Gateway) open(ctx context.Context, timeout time.Duration, who []tree.Id
 	return g.node.Engine.OpenRemote(ctx, timeout, who...)
 }
 
-// resume attaches a client's session to this member. The member that had the session ends the
+// reattach attaches a client's session to this member. The member that had the session ends the
 // former connection. If the client is to be told "expired", the error is engine.ErrSessionExpired.
-func (g *Gateway) resume(ctx context.Context, id tree.SessionID, password []byte, timeout time.Duration, who []tree.Identity) (*engine.Session, error) {
+func (g *Gateway) reattach(ctx context.Context, id tree.SessionID, password []byte, timeout time.Duration, who []tree.Identity) (*engine.Session, error) {
 	if len(password) != 16 {
 		return nil, engine.ErrSessionExpired
 	}
-	return g.node.Engine.Resume(ctx, id, [16]byte(password), timeout, who...)
+	return g.node.Engine.Reattach(ctx, id, [16]byte(password), timeout, who...)
 }

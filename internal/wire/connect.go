@@ -1,6 +1,6 @@
 package wire
 
-// A ConnectRequest is a client's first frame. It opens a session, or resumes the one it names.
+// A ConnectRequest is a client's first frame. It opens a session, or reattaches the one it names.
 type ConnectRequest struct {
 	Protocol  int32 // ignored by servers
 	LastZxid  int64 // the newest zxid that the client has seen

@@ -259,7 +259,7 @@ func TestSecondServer(t *testing.T) {
 	mustDo(t, c, op(wire.OpExists, "/"))
 }
 
-// When a server goes away, the client resumes its session on the next one.
+// When a server goes away, the client reattaches its session to the next one.
 func TestMove(t *testing.T) {
 	addr := start(t)
 	first, second := newProxy(t, addr), newProxy(t, addr)

@@ -99,7 +99,7 @@ func (c *Client) round() (sock net.Conn, err error) {
 	return nil, err
 }
 
-// open connects to a server and opens or resumes the session.
+// open connects to a server and opens or reattaches the session.
 func (c *Client) open(server string) (net.Conn, error) {
 	patience := max(c.cfg.Timeout/time.Duration(len(c.cfg.Servers)), time.Millisecond)
 	deadline := time.Now().Add(patience)

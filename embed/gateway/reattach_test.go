@@ -14,8 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// resume opens a connection with the session of another one.
-func resume(t testing.TB, g *Gateway, of *client, timeout int32) *client {
+// reattach opens a connection with the session of another one.
+func reattach(t testing.TB, g *Gateway, of *client, timeout int32) *client {
 	t.Helper()
 	c := dial(t, g)
 	c.open(wire.ConnectRequest{Timeout: timeout, SessionID: of.SessionID, Password: of.Password})
@@ -30,10 +30,10 @@ func (c *client) wantExpired(what string) {
 	c.endsSilently()
 }
 
-// 5.3: a client that resumes its session, here or elsewhere, has its ephemerals, and a new timeout
-// if it asks for one. The session's former connection ends, and with it its watches and identities
-// (6.1, 3.21).
-func TestResume(t *testing.T) {
+// 5.3: a client that reattaches its session, here or elsewhere, has its ephemerals, and a new
+// timeout if it asks for one. The session's former connection ends, and with it its watches and
+// identities (6.1, 3.21).
+func TestReattach(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{})
 	gates := []*Gateway{startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})}
 	for i, name := range []string{"here", "elsewhere"} {
@@ -45,7 +45,7 @@ func TestResume(t *testing.T) {
 			c.must(watching(op(wire.OpGetData, path)))
 			c.must(with(op(wire.OpAddWatch, path), func(o *wire.Operation) { o.Mode = wire.WatchRecursive }))
 
-			next := resume(t, gates[i], c, 20_000)
+			next := reattach(t, gates[i], c, 20_000)
 			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 20_000 {
 				t.Errorf("%+v went on as %+v", c.ConnectResponse, next.ConnectResponse)
 			}
@@ -59,20 +59,20 @@ func TestResume(t *testing.T) {
 			next.must(op(wire.OpSetData, path))
 			next.wantTold("without a watch")
 
-			last := resume(t, gates[i], next, 1<<30)
+			last := reattach(t, gates[i], next, 1<<30)
 			if last.Timeout != 60_000 {
 				t.Errorf("a timeout of %d ms", last.Timeout)
 			}
 			last.must(op(wire.OpCloseSession, ""))
-			resume(t, gates[0], c, 20_000).wantExpired("a closed session")
+			reattach(t, gates[0], c, 20_000).wantExpired("a closed session")
 		})
 	}
 }
 
-// 5.1.6: without the right password a resume fails, and the session's owner does not notice.
-// (ZooKeeper ends the owner's connection, 5.3.1.) E3: an in-process session cannot be resumed at
+// 5.1.6: without the right password nobody reattaches, and the session's owner does not notice.
+// (ZooKeeper ends the owner's connection, 5.3.1.) E3: an in-process session cannot be reattached at
 // all.
-func TestResumeIsRefused(t *testing.T) {
+func TestReattachIsRefused(t *testing.T) {
 	n := startNode(t, nil)
 	g := startOn(t, n, Config{})
 	c := connect(t, g)
@@ -117,7 +117,7 @@ func TestAuthThatFailsKeepsTheSession(t *testing.T) {
 		t.Errorf("code %d", r.Err)
 	}
 	c.endsSilently()
-	resume(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
+	reattach(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
 }
 
 // If an auth's outcome is unknown, the connection ends without an answer. Nothing behind the auth
@@ -154,7 +154,7 @@ func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 // SingleImage: a client that comes back on another member still sees what it has read of any shard,
 // even of a shard that it never wrote to. Its zxid does not help, because zxids of different shards
 // do not compare.
-func TestResumeOnAMemberThatIsBehind(t *testing.T) {
+func TestReattachOnAMemberThatIsBehind(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
 	here, there := startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})
 	author, c := connect(t, here), connect(t, here)
