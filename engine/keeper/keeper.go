@@ -126,7 +126,7 @@ func (k *Keeper) findLocked(id tree.SessionID) *Session {
 func (k *Keeper) defectLocked(s *Session, what string) {
 	if !k.mu.defect {
 		k.mu.defect = true
-		k.node.Tell(slog.LevelError, "defect in Vivarium: please report it", "session", s.id, "cause", what)
+		k.node.Tell(slog.LevelWarn, "defect in Vivarium: please report it", "session", s.id, "cause", what)
 	}
 }
 

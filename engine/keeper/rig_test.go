@@ -104,7 +104,7 @@ func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err
 
 func (r *keeperRig) Tell(level slog.Level, message string, args ...any) {
 	switch {
-	case level < slog.LevelError:
+	case level < slog.LevelWarn:
 	case r.defect == nil:
 		panic(fmt.Sprintln(message, args))
 	default:
