@@ -54,15 +54,15 @@ func (e logged) apply(t *testing.T, table *Table, timeouts []time.Duration) {
 	}
 }
 
-// machine is a replica that applies the log late and measures silence after what it has applied.
-type machine struct {
+// A replica applies the log late and measures silence after what it has applied.
+type replica struct {
 	table   *Table
 	applied int
 	step    Step
 	since   time.Duration
 }
 
-func (m *machine) apply(t *testing.T, log []logged, timeouts []time.Duration, now time.Duration) {
+func (m *replica) apply(t *testing.T, log []logged, timeouts []time.Duration, now time.Duration) {
 	for ; m.applied < len(log); m.applied++ {
 		log[m.applied].apply(t, m.table, timeouts)
 		if s, _, _ := m.table.NextStep(speaker); s != m.step {
@@ -71,7 +71,7 @@ func (m *machine) apply(t *testing.T, log []logged, timeouts []time.Duration, no
 	}
 }
 
-// A1.1, A1.2, A1.3: every machine proposes what it measured, at any moment, sometimes twice, and
+// A1.1, A1.2, A1.3: every replica proposes what it measured, at any moment, sometimes twice, and
 // the proposals arrive at any time. No silence is ever above the time since the origin's newest
 // committed batch.
 func TestNeverEarly(t *testing.T) {
@@ -88,7 +88,7 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	timeouts := []time.Duration{40, 100, 110}
 	truth := NewTable()
-	machines := []*machine{{table: NewTable()}, {table: NewTable()}, {table: NewTable()}}
+	replicas := []*replica{{table: NewTable()}, {table: NewTable()}, {table: NewTable()}}
 	var log, flying []logged
 	var newest time.Duration // when the newest batch or Register was committed
 	origin := Origin{Member: speaker}
@@ -116,7 +116,7 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 				send(now, logged{start: origin.Start, seq: seq})
 			}
 		}
-		for _, m := range machines {
+		for _, m := range replicas {
 			if r.IntN(6) == 0 {
 				m.apply(t, log, timeouts, now)
 			}
@@ -205,7 +205,7 @@ func soonEnough(t *testing.T, seed uint64) {
 }
 
 // A2: while a life is Connected, the time since the newest committed batch is below the timeout. So
-// no machine can have expired the session.
+// no replica can have expired the session.
 func TestToldFirst(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -62,8 +62,8 @@
 // # Expiry
 //
 // No clock can be part of the replicated state, so silence is measured outside and recorded in the
-// log. When a machine has applied an entry after which NextStep names another Step than before, it
-// starts a stopwatch for that Step. The leader among the machines proposes Silence(step, measured
+// log. When a replica has applied an entry after which NextStep names another Step than before, it
+// starts a stopwatch for that Step. The leader among the replicas proposes Silence(step, measured
 // time) once the stopwatch shows what NextStep asks for. Sessions whose timeout the silence reaches
 // are due. From then on Usable answers ErrExpired for them, and the engine closes them in portions.
 // A session that owns more than a portion is closed in several portions, even if its owner closes
@@ -79,10 +79,10 @@
 //     batch. So each step was recorded once. What is recorded for it was measured for it, however
 //     often and by whichever member it was proposed. (Without the start, a step measured after
 //     batch 5 of one incarnation would count after batch 5 of the next.)
-//   - The interval of step 1 begins when some machine has applied the batch, so after c. The
-//     interval of step i+1 begins when some machine has applied step i. That is after step i was
+//   - The interval of step 1 begins when some replica has applied the batch, so after c. The
+//     interval of step i+1 begins when some replica has applied step i. That is after step i was
 //     proposed, so after the end of its interval. The k intervals follow one another without
-//     overlap, whichever machines measured them, and all lie after c.
+//     overlap, whichever replicas measured them, and all lie after c.
 //   - What is recorded for a step is no more than the length of its interval: Silence only ever
 //     reduces it.
 //
@@ -96,7 +96,7 @@
 // newest Reattach, and since the newest batch or Register of its origin.
 //
 // Soon enough: consider a session with timeout T whose origin has gone, while a quorum exists and a
-// leader whose machine applies. The session is due at c + T, plus one commit for each step, plus
+// leader whose replica applies. The session is due at c + T, plus one commit for each step, plus
 // what leader changes lose.
 //   - The time that passes and is not recorded runs from the end of one interval to the beginning
 //     of the next. It is the time that committing and applying the step takes. A punctual leader
@@ -106,12 +106,12 @@
 //     timeout up to T. No session joins without a batch of the origin. If the last session with the
 //     smallest timeout leaves, by its end or a Reattach, the step that is being measured is at most
 //     one more.
-//   - A new leader's stopwatch has run since its machine applied the newest step, and the leader
+//   - A new leader's stopwatch has run since its replica applied the newest step, and the leader
 //     records at most one step for the time until it leads. Two things are lost. One is the step
 //     that its predecessor measured and could not commit. The other is the time without a leader,
 //     as far as it exceeds one step. Steps are short because a leader change may lose one.
 //
-// A leader whose machine does not apply records nothing. If something that was committed a step ago
+// A leader whose replica does not apply records nothing. If something that was committed a step ago
 // is not applied, package engine transfers the leadership. That costs a step or two until it is
 // noticed, and a leader change, or several if the next leader is down or no better.
 //

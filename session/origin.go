@@ -181,7 +181,7 @@ type Step struct {
 	Step    uint64
 }
 
-// Silence records a step of an origin's silence: some machine waited for d after the step before
+// Silence records a step of an origin's silence: some replica waited for d after the step before
 // (or after the batch, for the first step), and the origin committed nothing. The step counts, and
 // Silence returns true, only if s is the step that NextStep names now. Repeats, late arrivals and
 // second measurements change nothing.
@@ -206,7 +206,7 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 // lands exactly on that timeout. If the origin has no live session, there is nothing to measure and
 // ok is false.
 //
-// The leader measures from the moment when its own machine applied, or loaded, the entry after
+// The leader measures from the moment when its own replica applied, or loaded, the entry after
 // which this was the next step. It gives Silence what it measured: no less than d, ideally no more.
 func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 	o, found := t.origins[m]
