@@ -153,10 +153,10 @@ func TestClock_TheCtxOfDoAndRunComparesTheClock(t *testing.T) {
 		if !errors.Is(err, embed.ErrSuspended) {
 			t.Errorf("lock.Do returned %v", err)
 		}
-		turns := 0
+		calls := 0
 		enough := errors.New("enough")
 		err = election.Run(bounded(t), n, "/election", nil, func(ctx context.Context, _ lock.Token) error {
-			if turns++; turns == 2 {
+			if calls++; calls == 2 {
 				return enough
 			}
 			w.jump(-time.Hour)

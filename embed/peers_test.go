@@ -37,9 +37,9 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
 	var mu sync.Mutex
-	var turns []*election.Leadership
+	var leaderships []*election.Leadership
 	leaders := func() (now []*election.Leadership) {
-		for _, l := range turns {
+		for _, l := range leaderships {
 			if l.Err() == nil {
 				now = append(now, l)
 			}
@@ -64,10 +64,10 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 				if now := leaders(); len(now) > 0 && l.Err() == nil {
 					t.Errorf("%v leads beside %v", l.Token(), now[0].Token())
 				}
-				if last := len(turns) - 1; last >= 0 && l.Token().Compare(turns[last].Token()) <= 0 {
-					t.Errorf("token %v after %v", l.Token(), turns[last].Token())
+				if last := len(leaderships) - 1; last >= 0 && l.Token().Compare(leaderships[last].Token()) <= 0 {
+					t.Errorf("token %v after %v", l.Token(), leaderships[last].Token())
 				}
-				turns = append(turns, l)
+				leaderships = append(leaderships, l)
 				mu.Unlock()
 				select {
 				case <-l.Done():
@@ -79,7 +79,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	led := func() int {
 		mu.Lock()
 		defer mu.Unlock()
-		return len(turns)
+		return len(leaderships)
 	}
 	of := map[embed.SessionID]embed.MemberID{sessions[0].ID(): 1, sessions[1].ID(): 1, sessions[2].ID(): 2}
 	for round := range 12 {
@@ -109,7 +109,7 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 		write(t, ens.Node(id), fmt.Sprint("/after-", id))
 	}
 	if n := led(); n != stays {
-		t.Errorf("%d turns, and %d after nothing had happened", stays, n)
+		t.Errorf("%d leaderships, and %d after nothing had happened", stays, n)
 	}
 	for _, s := range sessions {
 		must(t, s.Err())

@@ -219,11 +219,11 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 		m.gone = true // no member has a quorum, so no silence is counted
 		n.lead(0)
 		_, changed := stays.State()
-		var turns atomic.Int64
-		stays.OnStateChange(func() { turns.Add(1) })
+		var changes atomic.Int64
+		stays.OnStateChange(func() { changes.Add(1) })
 		wantTurn := func(state session.State) {
 			t.Helper()
-			if turns.Swap(0) == 0 || stays.CurrentState() != state {
+			if changes.Swap(0) == 0 || stays.CurrentState() != state {
 				t.Errorf("no change was reported, or the state is %v, not %v", stays.CurrentState(), state)
 			}
 		}

@@ -19,19 +19,19 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	ens := one(t)
 	enough := errors.New("enough")
 	var last lock.Token
-	turns := 0
+	calls := 0
 	err := election.Run(bounded(t), ens.Node(1), path, []byte("v"), func(ctx context.Context, token lock.Token) error {
 		if token.Compare(last) <= 0 || ctx.Err() != nil {
-			t.Errorf("call %d: token %v after %v, ctx %v", turns, token, last, ctx.Err())
+			t.Errorf("call %d: token %v after %v, ctx %v", calls, token, last, ctx.Err())
 		}
 		last = token
-		if turns++; turns == 4 {
+		if calls++; calls == 4 {
 			return enough
 		}
 		return nil
 	})
-	if !errors.Is(err, enough) || turns != 4 {
-		t.Errorf("Run returned %v after %d calls", err, turns)
+	if !errors.Is(err, enough) || calls != 4 {
+		t.Errorf("Run returned %v after %d calls", err, calls)
 	}
 	if names := candidates(t, ens.Session(1, embed.SessionOptions{})); len(names) > 0 {
 		t.Errorf("left in the queue: %v", names)
@@ -43,11 +43,11 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	ctx, cancel := context.WithCancel(bounded(t))
-	turns, over := make(chan int), make(chan struct{})
+	calls, over := make(chan int), make(chan struct{})
 	for i := range 3 {
 		go election.Run(ctx, ens.Node(1), path, nil, func(ctx context.Context, _ lock.Token) error {
 			select {
-			case turns <- i:
+			case calls <- i:
 				<-over
 			case <-ctx.Done():
 			}
@@ -56,7 +56,7 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	}
 	var order []int
 	for range 12 {
-		order = append(order, <-turns)
+		order = append(order, <-calls)
 		// Otherwise a late one would miss it.
 		ens.Until("all to stand", func() bool { return len(candidates(t, s)) == 3 })
 		over <- struct{}{}
@@ -77,7 +77,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	enough := errors.New("enough")
 	owners := make(map[embed.SessionID]bool)
-	turns := 0
+	calls := 0
 	err := election.Run(bounded(t), ens.Node(1), path, nil, func(ctx context.Context, token lock.Token) error {
 		l, err := election.New(s, path).Leader(ctx)
 		must(t, err)
@@ -85,7 +85,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 			t.Errorf("fn has token %v, the leader's is %v", token, l.Token)
 		}
 		owners[l.Owner] = true
-		if turns++; turns == 3 {
+		if calls++; calls == 3 {
 			return enough
 		}
 		// This ends ctx.

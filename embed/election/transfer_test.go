@@ -58,11 +58,11 @@ func offerPath(to string) string {
 	return path + "/transfer-" + strings.Replace(to[len(path)+1:], "latch-", "", 1) + "-"
 }
 
-func grow(t testing.TB, turns ...*election.Leadership) {
+func grow(t testing.TB, leaderships ...*election.Leadership) {
 	t.Helper()
-	for i := range turns[1:] {
-		if turns[i+1].Token().Compare(turns[i].Token()) <= 0 {
-			t.Errorf("token %v after %v", turns[i+1].Token(), turns[i].Token())
+	for i := range leaderships[1:] {
+		if leaderships[i+1].Token().Compare(leaderships[i].Token()) <= 0 {
+			t.Errorf("token %v after %v", leaderships[i+1].Token(), leaderships[i].Token())
 		}
 	}
 }
@@ -130,20 +130,20 @@ func TestLeadership_TransferToAnOlderCandidate(t *testing.T) {
 		must(t, l.Transfer(bounded(t), to.Path()))
 		return leads(t, out)
 	}
-	turns := []*election.Leadership{a, to(a, younger, d)}
+	leaderships := []*election.Leadership{a, to(a, younger, d)}
 	// A candidate that is older than the leader's leadership and its znode.
-	turns = append(turns, to(turns[1], older, b))
-	turns = append(turns, to(turns[2], older2, e)) // and one that came between
+	leaderships = append(leaderships, to(leaderships[1], older, b))
+	leaderships = append(leaderships, to(leaderships[2], older2, e)) // and one that came between
 	_, f := enters(t, s, "f", 7)
 	_, g := enters(t, s, "g", 9) // later than f, but ahead of it
-	must(t, turns[3].Resign())
-	turns = append(turns, leads(t, g))
-	must(t, turns[4].Resign())
-	turns = append(turns, leads(t, f))
-	must(t, turns[5].Resign())
-	turns = append(turns, leads(t, c)) // in order of arrival, before all but b
-	grow(t, turns...)
-	must(t, turns[6].Resign())
+	must(t, leaderships[3].Resign())
+	leaderships = append(leaderships, leads(t, g))
+	must(t, leaderships[4].Resign())
+	leaderships = append(leaderships, leads(t, f))
+	must(t, leaderships[5].Resign())
+	leaderships = append(leaderships, leads(t, c)) // in order of arrival, before all but b
+	grow(t, leaderships...)
+	must(t, leaderships[6].Resign())
 }
 
 // The candidate has gone, or is not one of this election, or does not wait. The leadership

@@ -30,10 +30,10 @@ func TestCloseBesideAnIntroduction(t *testing.T) {
 				if introduce, err := there.Submit(call); !introduce || err != nil {
 					t.Fatalf("the call is not parked: %v", err)
 				}
-				admitted := make(chan error, 1)
-				go func() { admitted <- s.introduceOnce(s.Context(), there, nil) }()
+				introduced := make(chan error, 1)
+				go func() { introduced <- s.introduceOnce(s.Context(), there, nil) }()
 				r.complete(t)
-				if err := <-admitted; err != nil {
+				if err := <-introduced; err != nil {
 					t.Fatal(err)
 				}
 
