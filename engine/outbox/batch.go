@@ -25,9 +25,12 @@ const (
 	remoteWaitMax   = 5 * time.Millisecond
 )
 
+// RegisterSeq stands for the seq of a Register, which comes before all batches of its stream.
+const RegisterSeq = 0
+
 // A Batch is what one log entry carries. When a batch is sent again, its bytes are the same.
 type Batch struct {
-	seq      uint64    // zero for Register
+	seq      uint64    // or RegisterSeq
 	home     tree.Zxid // what this node had applied of the home shard
 	cmd      []byte
 	calls    []*Call
@@ -198,7 +201,7 @@ func (o *Outbox) unsealLocked(b *Batch) {
 func (o *Outbox) send(b *Batch, first bool) error {
 	if first {
 		wall := o.clock.Wall().UnixMilli()
-		if b.seq == 0 {
+		if b.seq == RegisterSeq {
 			b.cmd = command.EncodeRegister(o.Origin, wall, o.rules)
 		} else {
 			b.cmd = command.EncodeBatch(o.Origin.Member, o.Origin.Start, b.seq, wall, b.home, len(b.calls), b.requests())
@@ -291,7 +294,7 @@ func (o *Outbox) retire(b *Batch) {
 	if len(o.mu.inflight) > 0 && o.mu.inflight[0] == b {
 		o.mu.inflight = o.mu.inflight[1:]
 	}
-	if b.seq == 0 && o.mu.registration == registering {
+	if b.seq == RegisterSeq && o.mu.registration == registering {
 		o.mu.registration = registered
 		close(o.Ready)
 	}
@@ -302,7 +305,7 @@ func (o *Outbox) retire(b *Batch) {
 		o.mu.waitUntil = time.Now().Add(min(o.mu.commitTime/remoteWaitParts, remoteWaitMax))
 	}
 	// Loop must also look again when a wait ends.
-	more := o.mu.queue.len() > 0 || b.seq == 0 || !o.mu.waitUntil.IsZero()
+	more := o.mu.queue.len() > 0 || b.seq == RegisterSeq || !o.mu.waitUntil.IsZero()
 	o.mu.Unlock()
 	if more {
 		o.Signal()

@@ -27,7 +27,8 @@ type Raft interface {
 	Leader(replication.ShardID) replication.Leader
 }
 
-// A Proposal is a command on its way. Dropped reports whether it was certainly lost.
+// A Proposal is a command on its way. Dropped reports whether it was certainly lost. It is an
+// alias, so that package enginetest has a Raft without importing this package, whose tests use it.
 type Proposal = interface{ Dropped() bool }
 
 // A registration says how far the stream has come with its Register command. Until Register is
@@ -161,16 +162,14 @@ func (o *Outbox) refusalLocked(c *Call, parked bool) error {
 // Introduced records that the shard knows a session, and queues the session's parked calls in their
 // order.
 //
-// It returns false and changes nothing if the session has ended. The keeper may already have looked
-// which shards know the session, and would send no end to this one. The parked calls wait for
-// NotIntroduced.
+// It returns false and changes nothing if the session has ended. By then it may be decided which
+// shards get its end, and this one is not among them. The parked calls wait for NotIntroduced.
 func (o *Outbox) Introduced(s *Owner) bool {
 	o.mu.Lock()
 	known := &s.shards[o.Shard-1].known
 	known.Store(true)
-	// Known is set before Err is read. The keeper does the reverse when a session ends: it sets
-	// Err, and then reads Known to see where to send the end (queueCloseLocked). So one of the two
-	// sees the other.
+	// Known is set before Err is read. Whoever ends a session does the reverse: it calls End, and
+	// then reads Known to see where to send the end. So one of the two sees the other.
 	if s.Err() != nil {
 		known.Store(false)
 		o.mu.Unlock()

@@ -28,7 +28,7 @@ func (a *acceptor) apply(c command.Command) session.Verdict {
 	own := c.Origin.Member == a.outbox.Origin.Member && c.Origin.Start == a.outbox.Origin.Start
 	if c.Kind == command.KindRegister {
 		if _, err := a.table.Register(c.Origin); err == nil && own {
-			a.outbox.BatchApplied(a.outbox.Oldest(0))
+			a.outbox.BatchApplied(a.outbox.Oldest(RegisterSeq))
 		}
 		return session.Accepted
 	}

@@ -76,7 +76,7 @@ func (r *Replica) isOwn(o session.Origin) bool {
 func (r *Replica) applyRegister(c *command.Command) {
 	own := r.isOwn(c.Origin)
 	if o, ok := r.mu.table.Origin(c.Origin.Member); ok && o.Start == c.Origin.Start && o.Directory == c.Origin.Directory {
-		if own && r.Outbox.Oldest(0) != nil { // and this process has not seen its Register applied
+		if own && r.Outbox.Oldest(outbox.RegisterSeq) != nil { // and this process has not seen its Register applied
 			r.node.Fail(fmt.Errorf("start %d of member %d has registered before, so this directory is a copy from another time; %s", o.Start, o.Member, replication.WayOut))
 		}
 		return
@@ -95,7 +95,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 		if r.Shard == command.HomeShard {
 			r.node.Adopt(r.mu.table)
 		}
-		r.Outbox.BatchApplied(r.Outbox.Oldest(0))
+		r.Outbox.BatchApplied(r.Outbox.Oldest(outbox.RegisterSeq))
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *Replica) applyBatch(c *command.Command) {
 	own := r.isOwn(o)
 	switch v := r.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
 	case session.Accepted:
-	case session.Repeat:
+	case session.Repeat: // it was sent twice, and its first copy was applied
 		return
 	case session.Gap:
 		if own {
