@@ -195,8 +195,8 @@ func (s *Session) txn(ops []Op) (*inside.Txn, error) {
 }
 
 // Submit is Multi without waiting. The transactions of a session on one shard are applied in the
-// order of their Submit calls. ctx bounds admission only: the Pending gets the true outcome. When
-// Submit returns, the caller may reuse the operations' data.
+// order of their Submit calls. If ctx has ended, nothing is sent; later its end changes nothing.
+// When Submit returns, the caller may reuse the operations' data.
 func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 	t, err := s.txn(ops)
 	if len(ops) == 0 {

@@ -24,8 +24,8 @@ type Claim struct {
 }
 
 // New submits a transaction, as Session.Submit does, and claims the ephemerals that it creates.
-// There must be at least one: embed.ErrInvalidMode. New does not wait; Created does. ctx bounds
-// admission only.
+// There must be at least one: embed.ErrInvalidMode. If ctx has ended, nothing is sent. New does not
+// wait; Created does.
 func New(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Claim, error) {
 	t := (*inside.Session)(s).NewTxn(len(ops))
 	for i := range ops {

@@ -100,7 +100,7 @@ func ephemerals(ops []tree.Op) (asked []tree.Op) {
 	return asked
 }
 
-// Claim submits a transaction that creates ephemerals. ctx bounds admission only.
+// Claim submits a transaction that creates ephemerals, unless ctx has ended.
 func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	at, err := s.keeper.node.Route(ops)
 	c := &Claim{session: s, outbox: s.keeper.outboxes[at-1], asked: ephemerals(ops), done: make(chan struct{}), call: s.newTxn(ops, with)}

@@ -213,8 +213,8 @@ func waitClosed(ctx context.Context, closing []closeCall) error {
 	return nil
 }
 
-// Submit queues ops as one transaction. ctx bounds admission only; the Pending gets the true
-// outcome. Transactions of a session are applied in the order of their Submit calls.
+// Submit queues ops as one transaction, unless ctx has ended. The Pending gets the outcome.
+// Transactions of a session are applied in the order of their Submit calls.
 func (s *Session) Submit(ctx context.Context, ops []tree.Op) Pending {
 	return s.submit(ctx, ops, nil, nil)
 }

@@ -62,13 +62,13 @@ func (t *Txn) add(o *Op) error {
 	return err
 }
 
-// Submit sends the transaction. ctx bounds admission only.
+// Submit sends the transaction, unless ctx has ended.
 func (t *Txn) Submit(ctx context.Context) engine.Pending {
 	return t.session.Session.SubmitWith(ctx, t.ops, t.with)
 }
 
 // Claim sends the transaction, and claims the ephemerals that it creates. There must be at least
-// one. ctx bounds admission only.
+// one. Claim sends nothing if ctx has ended.
 func (t *Txn) Claim(ctx context.Context) (*engine.Claim, error) {
 	if !slices.ContainsFunc(t.ops, createsEphemeral) {
 		t.with.Undo()
