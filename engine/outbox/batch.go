@@ -206,8 +206,9 @@ func (o *Outbox) send(b *Batch, first bool) error {
 		} else {
 			b.cmd = command.EncodeBatch(o.Origin.Member, o.Origin.Start, b.seq, wall, b.home, len(b.calls), b.requests())
 		}
-		b.drift = o.clock.Drift()
-		b.sent = o.clock.Boot() // after drift: time that is lost in between must show as a jump
+		// In any order: time that is lost before Propose counts for nothing, because the ensemble
+		// hears of this node after it.
+		b.sent, b.drift = o.clock.Boot(), o.clock.Drift()
 		b.patience = min(max(4*o.commitTime(), resendFirstMin), resendMax)
 	}
 	now := time.Now()
