@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -26,6 +27,30 @@ func TestMoreThanAPortionWakesTheExpirer(t *testing.T) {
 	r.apply(command.EncodeRegister(o, 1, command.Rules{})) // the sessions of the former start are due
 	if left := r.mu.table.DueLen(); left != 1 || len(r.expirer.wake) != 1 {
 		t.Errorf("%d sessions are due, and the expirer is woken %d times", left, len(r.expirer.wake))
+	}
+}
+
+// The end of a session at home wakes the purger. Without that the other shards would keep the
+// session's znodes until the purger looks by itself, an hour later.
+func TestEndOfASessionWakesThePurger(t *testing.T) {
+	r := newRig(t)
+	silent := slog.New(slog.DiscardHandler)
+	other := New(Options{Shard: 2, Log: silent})
+	wake := NewPurger([]*Replica{r.Replica, other}, r.log, enginetest.Member, silent).shards[2].wake
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
+	seq := uint64(0)
+	batch := func(q command.Request) {
+		seq++
+		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
+	}
+	batch(command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
+	if len(wake) > 0 {
+		t.Fatal("it was woken before a session has ended")
+	}
+	batch(command.Request{Kind: command.RequestClose, Session: r.mu.table.Sessions(2)[0].ID})
+	if len(wake) != 1 {
+		t.Error("it sleeps on")
 	}
 }
 
