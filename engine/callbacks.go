@@ -51,11 +51,10 @@ func (c callbacks) Committed(id replication.ShardID) uint64 {
 // Transfer tries another member each time, because one of them may be down. A member that lags
 // itself passes the leadership on in the same way.
 func (c callbacks) Transfer(id replication.ShardID, nth int) {
-	others := c.engine.others()
-	if len(others) == 0 {
+	next := c.engine.other(nth)
+	if next == 0 {
 		return
 	}
-	next := others[nth%len(others)]
 	err := c.engine.TransferLeadership(id, next)
 	c.engine.log.Warn("applying lags behind the log: transferring the leadership", "shard", id, "to", next, "cause", err)
 }

@@ -102,3 +102,12 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 func (e *Engine) others() []MemberID {
 	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
 }
+
+// other returns another member. Successive values of nth go through all of them. It returns zero if
+// there is none.
+func (e *Engine) other(nth int) MemberID {
+	if all := e.others(); len(all) > 0 {
+		return all[nth%len(all)]
+	}
+	return 0
+}

@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+)
+
+// A leader that steps aside tries all other members in turn, and never itself.
+func TestOtherMembersInTurn(t *testing.T) {
+	for _, c := range []struct {
+		members []MemberID
+		want    []MemberID
+	}{
+		{[]MemberID{2}, []MemberID{0, 0, 0, 0}},
+		{[]MemberID{5, 2}, []MemberID{5, 5, 5, 5}},
+		{[]MemberID{7, 3, 2, 1}, []MemberID{1, 3, 7, 1}},
+	} {
+		e := &Engine{cfg: Config{Member: 2, Members: make(map[MemberID]string)}}
+		for _, id := range c.members {
+			e.cfg.Members[id] = ""
+		}
+		var got []MemberID
+		for nth := range c.want {
+			got = append(got, e.other(nth))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %v it tries %v, want %v", c.members, got, c.want)
+		}
+	}
+}
