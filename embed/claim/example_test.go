@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
@@ -59,6 +60,17 @@ func waitFor(ctx context.Context, session *embed.Session, c *claim.Claim, path s
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// A contender was lost, but may still have a write on its way to another shard. Its znode had a TTL,
+// so it lingers and keeps others out meanwhile. Its heir takes the place in one transaction. Until
+// the heir holds, it lingers as well: nobody may come before that write.
+func ExampleOpInherit() {
+	inherit := func(ctx context.Context, heir *embed.Session, lingering string) (*claim.Claim, error) {
+		return claim.New(ctx, heir, claim.OpInherit(lingering),
+			embed.OpCreateWith("/queue/c-", nil, embed.CreateOptions{Mode: embed.EphemeralSequential, TTL: time.Minute}))
+	}
+	_ = inherit
 }
 
 // A lock made of claims: contenders queue, each watches only the contender ahead, and the first
