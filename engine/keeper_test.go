@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -596,4 +597,12 @@ func TestEndedSessionSaysSoToWhoAsksLate(t *testing.T) {
 			t.Errorf("the context ended with %v", err)
 		}
 	})
+}
+
+// What a Session adds to the keeper's, which TestIdleSessionIsSmall measures. A node may have
+// 100,000 of them.
+func TestSessionAddsLittle(t *testing.T) {
+	if size := reflect.TypeFor[Session]().Size(); size > 24 {
+		t.Errorf("a Session adds %d bytes, want at most 24", size)
+	}
 }
