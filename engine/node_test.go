@@ -103,7 +103,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)
 		e.loops.Wait()
-		if err := e.release(); err != nil {
+		if err := e.undoOpen(); err != nil {
 			t.Error(err)
 		}
 	})

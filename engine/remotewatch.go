@@ -38,7 +38,7 @@ func (w *RemoteWatches) view(path string) tree.View { return w.reader().view(pat
 
 func (w *RemoteWatches) reader() reader { return reader{engine: w.engine, who: *w.who.Load()} }
 
-// A Still shows all shards as they are at one moment, with some identities, until Release. It can
+// A Still shows all shards as they are at one moment, with some identities, until Close. It can
 // be read at leisure, and nothing waits for its reader.
 type Still struct{ reader }
 
@@ -53,13 +53,13 @@ func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 		return false
 	})
 	if err = w.over(err); err != nil {
-		s.Release()
+		s.Close()
 	}
 	return s, place, err
 }
 
-// Release ends a Still. It must not be read any more.
-func (s Still) Release() {
+// Close ends a Still. It must not be read any more.
+func (s Still) Close() {
 	for _, p := range s.pins {
 		p.Release()
 	}

@@ -46,7 +46,7 @@ func Start(cfg Config) (*Engine, error) {
 		stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(),
 	}
 	if err := e.open(); err != nil {
-		e.release()
+		e.undoOpen()
 		return nil, err
 	}
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
@@ -57,7 +57,7 @@ func Start(cfg Config) (*Engine, error) {
 }
 
 // open acquires what the node needs, in the order in which it can be refused. After an error,
-// release gives back what was acquired.
+// undoOpen gives back what was acquired.
 func (e *Engine) open() error {
 	listener, err := e.listen()
 	if err != nil {

@@ -65,7 +65,7 @@ func (e *Engine) Close() error {
 		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)
 		e.disk.Patience(0)
-		e.left = e.release()
+		e.left = e.undoOpen()
 	})
 	return e.left
 }
@@ -73,11 +73,11 @@ func (e *Engine) Close() error {
 // errHung is why Close gives up the node's directory: a call on it does not return.
 var errHung = errors.New("could not be closed in time")
 
-// release gives back what open acquired. The directory goes last, when nothing of this node can
+// undoOpen gives back what open acquired. The directory goes last, when nothing of this node can
 // reach it any more.
-func (e *Engine) release() error {
+func (e *Engine) undoOpen() error {
 	ended := make(chan error, 1)
-	go func() { ended <- e.releaseAll() }()
+	go func() { ended <- e.closeAll() }()
 	patience := time.NewTimer(2 * e.cfg.closeTimeout())
 	defer patience.Stop()
 	var err error
@@ -96,8 +96,8 @@ func (e *Engine) release() error {
 	return errors.Join(err, e.unlock())
 }
 
-// releaseAll closes everything except the directory, in reverse order of opening.
-func (e *Engine) releaseAll() error {
+// closeAll closes everything except the directory, in reverse order of opening.
+func (e *Engine) closeAll() error {
 	var errs []error
 	if h := e.host.Load(); h != nil {
 		errs = append(errs, h.Close(e.cfg.closeTimeout()))

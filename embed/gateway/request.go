@@ -180,7 +180,7 @@ func (c *conn) answerRead(a *answer, read func(from source) error) error {
 	if err != nil {
 		return err
 	}
-	defer still.Release()
+	defer still.Close()
 	if err := a.complete(read(still)); err != nil {
 		return err
 	}

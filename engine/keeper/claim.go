@@ -45,15 +45,15 @@ type Claim struct {
 	results []tree.Result
 
 	// Guarded by the keeper's mu.
-	state    claimState
-	paths    []string // of the znodes, once they are created
-	czxid    tree.Zxid
-	wasHeld  bool    // it is held, or was
-	again    bool    // the newest Hold allowed others after it
-	tenure   *Tenure // the current one
-	err      error   // why the claim is over
-	done     chan struct{}
-	releases []*outbox.Call // the calls that end its znodes
+	state   claimState
+	paths   []string // of the znodes, once they are created
+	czxid   tree.Zxid
+	wasHeld bool    // it is held, or was
+	again   bool    // the newest Hold allowed others after it
+	tenure  *Tenure // the current one
+	err     error   // why the claim is over
+	done    chan struct{}
+	ends    []*outbox.Call // the calls that end its znodes
 }
 
 // A claimState is where a claim is in its life.
@@ -259,7 +259,7 @@ func (c *Claim) Release() error {
 	}
 	k.mu.Lock()
 	c.endLocked(ErrReleased, false, c.outbox.QueueRelease)
-	deletions, held := c.releases, c.wasHeld
+	deletions, held := c.ends, c.wasHeld
 	k.mu.Unlock()
 	if len(deletions) == 0 {
 		return nil
@@ -407,7 +407,7 @@ func (c *Claim) removeLocked(paths []string, czxid tree.Zxid, lost bool, queue f
 		if lost {
 			s.keeper.noteLossLocked(s, call)
 		}
-		c.releases = append(c.releases, call)
+		c.ends = append(c.ends, call)
 		queue(call)
 	}
 }
