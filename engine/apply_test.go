@@ -445,7 +445,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		}
 		n.outbox.Beat()
 		n.commit()
-		if err := holdErr(c); err != outbox.ErrSessionExpired {
+		if err := holdErr(c); err != session.ErrExpired {
 			t.Errorf("Hold: %v", err)
 		}
 	})
@@ -460,7 +460,7 @@ func TestDueSessionIsGrantedNothing(t *testing.T) {
 		}
 		n.outbox.Beat()
 		n.commit()
-		if err := holdErr(c); err != outbox.ErrSessionExpired {
+		if err := holdErr(c); err != session.ErrExpired {
 			t.Errorf("Hold after an install: %v", err)
 		}
 	})
@@ -476,10 +476,10 @@ func TestEndOfASessionIsTheOutcomeOfWhatItSent(t *testing.T) {
 		n.log.Drain() // and they are lost
 		n.silence()
 		n.lead(0)
-		if err := outcome(p); err != outbox.ErrSessionExpired {
+		if err := outcome(p); err != session.ErrExpired {
 			t.Errorf("outcome %v", err)
 		}
-		if _, err := c.Created(t.Context()); err != outbox.ErrSessionExpired {
+		if _, err := c.Created(t.Context()); err != session.ErrExpired {
 			t.Errorf("outcome of the claim %v", err)
 		}
 	})

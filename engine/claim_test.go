@@ -412,7 +412,7 @@ func TestClaimOnAnEndedSessionEndsAtOnce(t *testing.T) {
 		go s.Close()
 		n.commit()
 		c := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
-		if !testkit.Closed(c.Done()) || !errors.Is(c.Err(), outbox.ErrSessionClosed) || !errors.Is(holdErr(c), outbox.ErrSessionClosed) {
+		if !testkit.Closed(c.Done()) || !errors.Is(c.Err(), session.ErrClosed) || !errors.Is(holdErr(c), session.ErrClosed) {
 			t.Fatal(c.Err())
 		}
 		n.wantRequests()
@@ -430,7 +430,7 @@ func TestClaimOfASessionThatEndedMeanwhileLeavesNothing(t *testing.T) {
 		synctest.Wait()
 		n.apply(create...)
 		n.commit()
-		if n.exists("/q") || !errors.Is(c.Err(), outbox.ErrSessionClosed) {
+		if n.exists("/q") || !errors.Is(c.Err(), session.ErrClosed) {
 			t.Fatalf("the claim ended with %v", c.Err())
 		}
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 )
 
 // Errors of the engine.
@@ -22,9 +23,9 @@ var (
 var (
 	ErrUnavailable    = outbox.ErrUnavailable
 	ErrUnknownOutcome = outbox.ErrUnknownOutcome
-	ErrSessionExpired = outbox.ErrSessionExpired
-	ErrSessionClosed  = outbox.ErrSessionClosed
-	ErrSessionMoved   = outbox.ErrSessionMoved
+	ErrSessionExpired = session.ErrExpired
+	ErrSessionClosed  = session.ErrClosed
+	ErrSessionMoved   = session.ErrMoved
 	ErrClosed         = outbox.ErrClosed
 	ErrSuspended      = keeper.ErrSuspended
 	ErrDeleted        = keeper.ErrDeleted

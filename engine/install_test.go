@@ -351,13 +351,13 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		if err := deleted.Err(); !errors.Is(err, keeper.ErrDeleted) || !testkit.Closed(deleted.Done()) {
 			t.Errorf("a claim whose znode is another: %v", err)
 		}
-		if err := lost.Err(); !errors.Is(err, outbox.ErrSessionExpired) || !errors.Is(gone.Err(), outbox.ErrSessionExpired) {
+		if err := lost.Err(); !errors.Is(err, session.ErrExpired) || !errors.Is(gone.Err(), session.ErrExpired) {
 			t.Errorf("session %v, its claim %v", gone.Err(), err)
 		}
-		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), outbox.ErrSessionExpired) {
+		if e, ok := <-w.Events(); ok || !errors.Is(w.Err(), session.ErrExpired) {
 			t.Errorf("its watch: %v, %v", e, w.Err())
 		}
-		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionExpired) {
+		if err := outcome(queued); !errors.Is(err, session.ErrExpired) {
 			t.Errorf("its queued request: %v", err)
 		}
 		n.wantState(s, session.Connected)
@@ -382,13 +382,13 @@ func TestInstallProvesNothingForASessionThatExpiredInTheGap(t *testing.T) {
 		proved := false
 		own.OnStateChange(func() { // when it is Connected again
 			proved = true
-			if err := s.Live(); err != outbox.ErrSessionExpired {
+			if err := s.Live(); err != session.ErrExpired {
 				t.Errorf("the ended session got %v", err)
 			}
 		})
 		ahead.install()
 		own.OnStateChange(nil)
-		if err := holdErr(waiting); !errors.Is(err, outbox.ErrSessionExpired) {
+		if err := holdErr(waiting); !errors.Is(err, session.ErrExpired) {
 			t.Errorf("hold: %v", err)
 		}
 		if !proved {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -55,13 +54,13 @@ func TestFirstQuestionAfterAPauseIsAnsweredByTheClock(t *testing.T) {
 // A3.1: the same for the session itself, which ends a timeout later.
 func TestFirstQuestionAfterALongPauseIsToldTheEnd(t *testing.T) {
 	for name, ended := range map[string]func(s *Session) bool{
-		"err":     func(s *Session) bool { return errors.Is(s.Err(), outbox.ErrSessionExpired) },
+		"err":     func(s *Session) bool { return errors.Is(s.Err(), session.ErrExpired) },
 		"state":   func(s *Session) bool { state, _ := s.State(); return state == session.Expired },
 		"done":    func(s *Session) bool { return testkit.Closed(s.Done()) },
-		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), outbox.ErrSessionExpired) },
+		"context": func(s *Session) bool { return errors.Is(cause(s.Context()), session.ErrExpired) },
 		"submit": func(s *Session) bool {
 			_, err := s.Submit(context.Background(), []tree.Op{create("/x")}).Result()
-			return errors.Is(err, outbox.ErrSessionExpired)
+			return errors.Is(err, session.ErrExpired)
 		},
 	} {
 		for how, stop := range stops {

@@ -116,10 +116,10 @@ func TestSessionThatStaysSuspendedExpiresHereAndIsClosedInTheLog(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		enginetest.Pass(time.Nanosecond)
 		n.wantState(s, session.Expired)
-		if !errors.Is(s.Err(), outbox.ErrSessionExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), outbox.ErrSessionExpired) {
+		if !errors.Is(s.Err(), session.ErrExpired) || !testkit.Closed(s.Done()) || !errors.Is(cause(s.Context()), session.ErrExpired) {
 			t.Fatalf("ended with %v", s.Err())
 		}
-		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionExpired) {
+		if err := outcome(queued); !errors.Is(err, session.ErrExpired) {
 			t.Fatalf("a queued request of it: %v", err)
 		}
 		n.lead(enginetest.Other)
@@ -244,7 +244,7 @@ func TestLogEndsASessionThatCountsAsSafe(t *testing.T) {
 			n.applyCommand(command.Command{Kind: command.KindSilence, Step: step, Silence: d})
 		}
 		n.wantState(s, session.Expired)
-		if !errors.Is(c.Err(), outbox.ErrSessionExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
+		if !errors.Is(c.Err(), session.ErrExpired) || !testkit.Closed(c.Done()) || n.exists("/q") {
 			t.Fatalf("the claim: %v", c.Err())
 		}
 		if !slices.Equal(expired, []tree.SessionID{s.ID()}) {
@@ -433,13 +433,13 @@ func TestCloseCancelsQueuedRequestsAndDeletesEphemerals(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		synctest.Wait()
-		if err := outcome(queued); !errors.Is(err, outbox.ErrSessionClosed) {
+		if err := outcome(queued); !errors.Is(err, session.ErrClosed) {
 			t.Fatalf("a queued request: %v", err)
 		}
-		if !errors.Is(c.Err(), outbox.ErrSessionClosed) || !errors.Is(s.Err(), outbox.ErrSessionClosed) {
+		if !errors.Is(c.Err(), session.ErrClosed) || !errors.Is(s.Err(), session.ErrClosed) {
 			t.Fatalf("session %v, claim %v", s.Err(), c.Err())
 		}
-		if _, err := s.Submit(t.Context(), nil).Result(); !errors.Is(err, outbox.ErrSessionClosed) {
+		if _, err := s.Submit(t.Context(), nil).Result(); !errors.Is(err, session.ErrClosed) {
 			t.Fatalf("a request after Close: %v", err)
 		}
 		n.apply(first...)
@@ -495,11 +495,11 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 		end func(n *node, s *Session)
 		why error
 	}{
-		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, outbox.ErrSessionClosed},
-		"expired": {func(n *node, s *Session) { n.lead(0); enginetest.Pass(testDeadline + testTimeout) }, outbox.ErrSessionExpired},
+		"close":   {func(n *node, s *Session) { go s.Close(); n.commit() }, session.ErrClosed},
+		"expired": {func(n *node, s *Session) { n.lead(0); enginetest.Pass(testDeadline + testTimeout) }, session.ErrExpired},
 		"log": {func(n *node, s *Session) {
 			n.expire(s.ID())
-		}, outbox.ErrSessionExpired},
+		}, session.ErrExpired},
 		"node": {func(n *node, s *Session) { n.finish(ErrFailed, enginetest.ErrRefused) }, ErrFailed},
 	}
 	for name, c := range ends {

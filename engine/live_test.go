@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -35,7 +35,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 					t.Fatal(err)
 				}
 				n.fake.Pause(2 * testTimeout) // anyone who compares the clock ends late
-				if err := read(gone); err != outbox.ErrSessionClosed {
+				if err := read(gone); err != session.ErrClosed {
 					t.Errorf("the read returned %v", err)
 				}
 				if late.Live() != nil {
@@ -44,7 +44,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				if _, err := n.WatchRemotely(0).Arm("/", watch.Data, func() bool { return read(gone) == nil }); err != nil {
 					t.Fatal(err)
 				}
-				if late.Err() != outbox.ErrSessionExpired || w.Err() != outbox.ErrSessionExpired {
+				if late.Err() != session.ErrExpired || w.Err() != session.ErrExpired {
 					t.Errorf("the clock was not compared after all: %v, %v", late.Err(), w.Err())
 				}
 			})
@@ -78,7 +78,7 @@ func TestReadsDoNotWaitForTheKeeper(t *testing.T) {
 	go func() {
 		defer close(done)
 		for name, read := range readsOf {
-			if err := read(gone); err != outbox.ErrSessionClosed {
+			if err := read(gone); err != session.ErrClosed {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

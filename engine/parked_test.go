@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -24,7 +25,7 @@ func TestParkedCallIsToldWhyASessionOfManyContextsEnded(t *testing.T) {
 		synctest.Wait()
 		go s.Close()
 		synctest.Wait()
-		if err := outcome(p); err != outbox.ErrSessionClosed {
+		if err := outcome(p); err != session.ErrClosed {
 			t.Errorf("the outcome is %v", err)
 		}
 	})
@@ -61,7 +62,7 @@ func TestEndOfASessionThatIsJustKnownIsNoSuccess(t *testing.T) {
 		if len(introduce) != 1 {
 			t.Fatalf("%d proposals are on their way", len(introduce))
 		}
-		end := outbox.ErrSessionExpired // as endLocked does, without its last line
+		end := session.ErrExpired // as endLocked does, without its last line
 		s.Owner.End(end)
 		n.apply(introduce...)
 		if err := outcome(p); err != end || n.exists(path) {

@@ -56,7 +56,7 @@ func TestRequestsThatAnotherShardEndsHaveNoOutcomeAtHome(t *testing.T) {
 		if err := outcome(home); !errors.Is(err, outbox.ErrUnknownOutcome) {
 			t.Errorf("a request that may still be applied got %v", err)
 		}
-		if err := outcome(there); err != outbox.ErrSessionExpired {
+		if err := outcome(there); err != session.ErrExpired {
 			t.Errorf("a request after the end got %v", err)
 		}
 		n.apply(ps...)
@@ -203,7 +203,7 @@ func TestLateIntroduceFindsThatTheSessionHasEnded(t *testing.T) {
 		}
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
 		n.apply(introduce[0], introduce[0])
-		if err := <-create; err != outbox.ErrSessionExpired {
+		if err := <-create; err != session.ErrExpired {
 			t.Errorf("the create returned %v", err)
 		}
 		n.applyOn(2, told(s, zxidOf(n.shard)+1))
@@ -240,7 +240,7 @@ func TestRegisterForgetsNoEnd(t *testing.T) {
 		n.commit() // introduce
 		select {
 		case err := <-create:
-			if err != outbox.ErrSessionExpired {
+			if err != session.ErrExpired {
 				t.Errorf("the create returned %v", err)
 			}
 		default:
@@ -304,7 +304,7 @@ func TestCreateThatWaitsForItsShardIsToldOfTheSessionsEnd(t *testing.T) {
 					n.run(2 * testTimeout)
 					select {
 					case err := <-create:
-						if err != outbox.ErrSessionClosed && err != outbox.ErrSessionExpired {
+						if err != session.ErrClosed && err != session.ErrExpired {
 							t.Errorf("the create returned %v", err)
 						}
 					default:

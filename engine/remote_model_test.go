@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -238,7 +239,7 @@ func (m *remoteModel) drain() {
 	m.live(3 * time.Second)
 	for _, c := range m.clients {
 		for tries := 0; !c.silent && (c.s.Err() != nil || c.busy); tries++ {
-			if c.resolved == outbox.ErrSessionExpired || tries > 10 {
+			if c.resolved == session.ErrExpired || tries > 10 {
 				c.silent = true // it was too late
 				m.seen["expired"]++
 				break

@@ -35,7 +35,7 @@ func TestMemberOfASession(t *testing.T) {
 		}
 		want(s.ID(), 0, ErrNoSession)
 		want(12345, 0, ErrNoSession)
-		if _, err := next.Member(t.Context(), other.ID()); err != outbox.ErrSessionClosed {
+		if _, err := next.Member(t.Context(), other.ID()); err != session.ErrClosed {
 			t.Errorf("a session that has ended asks: %v", err)
 		}
 	})
@@ -78,22 +78,22 @@ func TestRemoteSessionMoves(t *testing.T) {
 					}
 				} else {
 					next = m.reattach(2, s)
-					if err := outcome(queued); err != outbox.ErrSessionMoved {
+					if err := outcome(queued); err != session.ErrMoved {
 						t.Fatalf("what was queued: %v", err)
 					}
 					m.nodes[1].lead(3)
 					m.commit()
 					m.wantThere(false, "/queued")
 				}
-				wantEnd(t, s, outbox.ErrSessionMoved)
-				if w.Err() != outbox.ErrSessionMoved {
+				wantEnd(t, s, session.ErrMoved)
+				if w.Err() != session.ErrMoved {
 					t.Errorf("its watch ended with %v", w.Err())
 				}
 				wantEnd(t, next, nil)
 				if next.ID() != s.ID() || next.Password() != s.Password() || next == s {
 					t.Errorf("session %d went on as %d", s.ID(), next.ID())
 				}
-				if _, err := s.Submit(t.Context(), []tree.Op{create("/late")}).Result(); err != outbox.ErrSessionMoved {
+				if _, err := s.Submit(t.Context(), []tree.Op{create("/late")}).Result(); err != session.ErrMoved {
 					t.Errorf("a late write: %v", err)
 				}
 				if err := s.Close(); err != nil {
@@ -106,7 +106,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.wantThere(false, "/e", "/new")
-				wantEnd(t, next, outbox.ErrSessionClosed)
+				wantEnd(t, next, session.ErrClosed)
 			})
 		})
 	}
@@ -140,7 +140,7 @@ func TestReattachIsRefused(t *testing.T) {
 				_, err := await(m, func() (*Session, error) {
 					return m.nodes[at+1].Reattach(t.Context(), c.id, c.password, testTimeout)
 				})
-				if err != outbox.ErrSessionExpired {
+				if err != session.ErrExpired {
 					t.Errorf("%s on member %d: %v", name, at+1, err)
 				}
 			}
@@ -163,7 +163,7 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 		next := m.reattach(1, s)
 		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
-		if err := callOutcome(w); err != outbox.ErrSessionMoved {
+		if err := callOutcome(w); err != session.ErrMoved {
 			t.Errorf("its outcome is %v", err)
 		}
 		m.wantThere(false, "/late")
@@ -251,7 +251,7 @@ func TestClientsOfADeadMemberMove(t *testing.T) {
 		}
 		m.chat(testTimeout, moves) // a leader change loses a step of silence
 		m.wantThere(false, "/stays")
-		if _, err := m.tryReattach(3, stays); err != outbox.ErrSessionExpired {
+		if _, err := m.tryReattach(3, stays); err != session.ErrExpired {
 			t.Errorf("reattached: %v", err)
 		}
 		m.wantThere(true, "/moves")
@@ -335,7 +335,7 @@ func TestImpatientCallers(t *testing.T) {
 				_, err := m.nodes[2].Reattach(ctx, s.ID(), s.Password(), testTimeout)
 				return err
 			})
-			wantEnd(t, s, outbox.ErrSessionMoved)
+			wantEnd(t, s, session.ErrMoved)
 			if all := tableOf(m.nodes[2].shard).Sessions(2); len(all) != 1 || all[0].ID != s.ID() {
 				t.Errorf("member 2 has %+v", all)
 			}
@@ -369,7 +369,7 @@ func TestRemoteSessionMovesOnAllItsShards(t *testing.T) {
 			paths = append(paths, path)
 		}
 		again := m.reattach(2, next)
-		wantEnd(t, next, outbox.ErrSessionMoved)
+		wantEnd(t, next, session.ErrMoved)
 		back := m.reattach(1, again)
 		m.mustCreate(back, m.nodes[1].on(4, 2))
 		paths = append(paths, m.nodes[1].on(4, 2))
@@ -402,7 +402,7 @@ func TestReattachWaitsForTheShardsOfTheSession(t *testing.T) {
 		if _, err := await(m, func() (*Session, error) { return n.Reattach(ctx, s.ID(), s.Password(), testTimeout) }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("reattach: %v", err)
 		}
-		wantEnd(t, s, outbox.ErrSessionMoved)
+		wantEnd(t, s, session.ErrMoved)
 		n.log.RefuseShard(0)
 		next := m.reattach(2, s)
 		m.mustCreate(next, n.on(2, 1))
@@ -472,7 +472,7 @@ func TestSetIdentitiesIsInTheOrderOfTheStream(t *testing.T) {
 				}); keeper.Single(err) != tree.ErrNoAuth {
 					t.Errorf("write after the move: %v", err)
 				}
-				if err := s.SetIdentities(t.Context(), alice); err != outbox.ErrSessionMoved {
+				if err := s.SetIdentities(t.Context(), alice); err != session.ErrMoved {
 					t.Errorf("identify of the former connection: %v", err)
 				}
 			}
@@ -521,7 +521,7 @@ func TestRemoteSessionHoldsNothingHere(t *testing.T) {
 			t.Errorf("hold: %v", err)
 		}
 		m.reattach(2, s)
-		if err := c.Err(); err != outbox.ErrSessionMoved {
+		if err := c.Err(); err != session.ErrMoved {
 			t.Errorf("the claim ended with %v", err)
 		}
 		m.wantThere(true, "/c")
@@ -560,8 +560,8 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			ahead.install()
 		}
 		wantEnd(t, stays, nil)
-		wantEnd(t, anew, outbox.ErrSessionMoved)
-		wantEnd(t, gone, outbox.ErrSessionExpired)
+		wantEnd(t, anew, session.ErrMoved)
+		wantEnd(t, gone, session.ErrExpired)
 		n.checkRemotes()
 		n.apply(swallowed...)
 		n.commit() // the Reattach that was asked for again
@@ -576,7 +576,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 			back.Heard()
 			n.run(testTimeout / 10)
 		}
-		wantEnd(t, stays, outbox.ErrSessionExpired)
+		wantEnd(t, stays, session.ErrExpired)
 		if all := n.sessionsOf(enginetest.Member); !slices.Equal(all, []tree.SessionID{back.ID()}) || n.exists("/stays") || !n.exists("/anew") {
 			t.Errorf("left are %v", all)
 		}

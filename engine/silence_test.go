@@ -36,10 +36,10 @@ func TestFormerMemberOfARemoteSessionIsLate(t *testing.T) {
 		m.deaf[former] = false
 		m.commit()
 		m.run(time.Second)
-		if err := outcome(write); err != outbox.ErrSessionMoved {
+		if err := outcome(write); err != session.ErrMoved {
 			t.Errorf("the late write: %v", err)
 		}
-		if err := <-closed; err != outbox.ErrSessionMoved {
+		if err := <-closed; err != session.ErrMoved {
 			t.Errorf("the late close: %v", err)
 		}
 		m.wantThere(true, "/e")
@@ -99,11 +99,11 @@ func TestRemoteSessionIsClosedForItsSilence(t *testing.T) {
 		if took := time.Since(heard); took < testTimeout || took > testTimeout+3*keeper.RemoteTickMin {
 			t.Fatalf("closed after %v, timeout %v", took, testTimeout)
 		}
-		wantEnd(t, quiet, outbox.ErrSessionExpired)
+		wantEnd(t, quiet, session.ErrExpired)
 		m.commit()
 		m.wantThere(false, "/quiet")
 		m.wantThere(true, "/loud")
-		if _, err := m.tryReattach(1, quiet); err != outbox.ErrSessionExpired {
+		if _, err := m.tryReattach(1, quiet); err != session.ErrExpired {
 			t.Errorf("reattached: %v", err)
 		}
 	})
@@ -118,7 +118,7 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 		silent.Busy(false)
 		m.run(3*testTimeout + testTimeout/2)
 		wantEnd(t, s, nil)
-		wantEnd(t, silent, outbox.ErrSessionExpired)
+		wantEnd(t, silent, session.ErrExpired)
 		s.Busy(false)
 		s.Heard() // what it has said meanwhile
 		for range 20 {
@@ -128,7 +128,7 @@ func TestBusySessionIsNotSilent(t *testing.T) {
 		}
 		wantEnd(t, s, nil)
 		m.run(testTimeout / 10)
-		wantEnd(t, s, outbox.ErrSessionExpired)
+		wantEnd(t, s, session.ErrExpired)
 	})
 }
 
@@ -144,7 +144,7 @@ func TestSessionIsNotSilentForHavingBeenBusy(t *testing.T) {
 		m.run(testTimeout - keeper.RemoteTickMin)
 		wantEnd(t, s, nil)
 		m.run(3 * keeper.RemoteTickMin)
-		wantEnd(t, s, outbox.ErrSessionExpired)
+		wantEnd(t, s, session.ErrExpired)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestStoppedNodeJudgesNobodyByItsOwnPause(t *testing.T) {
 					wantEnd(t, s, nil)
 					m.wantThere(true, "/e")
 					m.chat(testTimeout+time.Second, s)
-					wantEnd(t, silent, outbox.ErrSessionExpired)
+					wantEnd(t, silent, session.ErrExpired)
 				})
 			})
 		}
@@ -250,7 +250,7 @@ func TestNodeThatIsCutOffClosesNoRemoteSession(t *testing.T) {
 			m.chat(keeper.RemoteTickMin, moves)
 		}
 		m.chat(testTimeout/2, moves)
-		wantEnd(t, stays, outbox.ErrSessionExpired)
+		wantEnd(t, stays, session.ErrExpired)
 		wantTurn(session.Expired)
 		m.wantThere(false, "/stays")
 		m.wantThere(true, "/moves")
@@ -276,7 +276,7 @@ func TestCutOffAgainAndAgainKeepsNobody(t *testing.T) {
 			n.lead(3)
 			m.chat(testTimeout/4, stays)
 		}
-		wantEnd(t, gone, outbox.ErrSessionExpired)
+		wantEnd(t, gone, session.ErrExpired)
 		if cycles < 3 {
 			t.Errorf("it ended after %d interruptions", cycles)
 		}
@@ -327,7 +327,7 @@ func TestSilenceIsToldAsExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.run(2 * testTimeout)
-		wantEnd(t, quiet, outbox.ErrSessionExpired)
+		wantEnd(t, quiet, session.ErrExpired)
 		for id := range m.nodes {
 			if !slices.Equal(told[id], []tree.SessionID{quiet.ID()}) {
 				t.Errorf("member %d reported %d as expired, want %d", id, told[id], quiet.ID())
@@ -447,7 +447,7 @@ func TestTimeoutsOfFewTicksAreExact(t *testing.T) {
 					n.wantState(s, session.Connected)
 				}
 				n.run(timeout + 3*keeper.RemoteTickMin)
-				wantEnd(t, s, outbox.ErrSessionExpired)
+				wantEnd(t, s, session.ErrExpired)
 			})
 		})
 	}
@@ -467,7 +467,7 @@ func TestOutageIsNobodysSilence(t *testing.T) {
 				n.run(testTimeout - time.Second - 2*keeper.RemoteTickMin)
 				wantEnd(t, s, nil)
 				n.run(time.Second + 4*keeper.RemoteTickMin)
-				wantEnd(t, s, outbox.ErrSessionExpired)
+				wantEnd(t, s, session.ErrExpired)
 			})
 		})
 	}

@@ -2,7 +2,19 @@ package session
 
 import "errors"
 
-// The errors of this package, for errors.Is. Errors that wrap them name the values.
+// How a session ends for its owner.
+var (
+	// ErrExpired: the session was silent for its timeout. It is also the answer for a session that
+	// is unknown, due or closing, whatever ended it.
+	ErrExpired = errors.New("session expired")
+	// ErrClosed: the owner closed the session.
+	ErrClosed = errors.New("session closed")
+	// ErrMoved: the remote client has reattached the session through another connection, here or at
+	// another member. The session goes on there.
+	ErrMoved = errors.New("session moved to another connection")
+)
+
+// What a Table refuses, for errors.Is. Errors that wrap them name the values.
 var (
 	// ErrOlderStart refuses a Register whose start is not greater than the registered one. It comes
 	// from an older copy of the directory, or is a late copy of an earlier Register.
@@ -22,8 +34,6 @@ var (
 	ErrInvalidTimeout = errors.New("session timeout is not positive")
 	// ErrInvalidID refuses the session id zero, which means "none".
 	ErrInvalidID = errors.New("session id is zero")
-	// ErrExpired is the answer for a session that is unknown, due or closing.
-	ErrExpired = errors.New("session expired")
 	// ErrAttachedElsewhere is the answer for a session that another origin speaks for, or the same
 	// origin after another attachment.
 	ErrAttachedElsewhere = errors.New("session is attached elsewhere")

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -155,7 +154,7 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 		if state, _ := s.life.Look(now); state == session.Expired {
 			// It expires here before the log says so. This node keeps proving all its sessions
 			// alive, so it must close this one itself: otherwise its claims would stay for ever.
-			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
+			k.endLocked(s, session.Expired, session.ErrExpired)
 			k.queueCloseLocked(s, true)
 			expired, ends = append(expired, s), true
 		}

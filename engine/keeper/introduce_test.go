@@ -7,7 +7,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -43,13 +42,13 @@ func TestCloseBesideAnIntroduction(t *testing.T) {
 					t.Error("a live session is not introduced")
 				}
 				k.mu.Lock()
-				k.endLocked(s, session.Closed, outbox.ErrSessionClosed)
+				k.endLocked(s, session.Closed, session.ErrClosed)
 				closing := k.queueCloseLocked(s, false)
 				k.mu.Unlock()
 				if c.closeFirst && there.Introduced(s.Owner) {
 					t.Error("a session that has ended is introduced")
 				}
-				k.cancelQueued(outbox.ErrSessionClosed, s)
+				k.cancelQueued(session.ErrClosed, s)
 				k.pumpAll()
 
 				var got []command.RequestKind

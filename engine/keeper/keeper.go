@@ -150,7 +150,7 @@ func (k *Keeper) closeLocked(s *Session) {
 	for _, c := range k.mu.unknown {
 		lost = lost || c.session == s && c.lingersLocked()
 	}
-	k.endLocked(s, session.Closed, outbox.ErrSessionClosed)
+	k.endLocked(s, session.Closed, session.ErrClosed)
 	s.closing = k.queueCloseLocked(s, lost)
 }
 
@@ -231,7 +231,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 		return
 	}
 	s.end = why
-	if why == outbox.ErrSessionExpired {
+	if why == session.ErrExpired {
 		k.node.Tell(s.expiryLevel(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}
 	if state == session.Expired {
@@ -262,7 +262,7 @@ func (k *Keeper) dropCalls(expired []*Session) {
 	if len(expired) == 0 {
 		return
 	}
-	k.cancelQueued(outbox.ErrSessionExpired, expired...)
+	k.cancelQueued(session.ErrExpired, expired...)
 	k.abandonSent(expired...)
 }
 
@@ -283,7 +283,7 @@ func (k *Keeper) endAll(why error, ids []tree.SessionID) (gone []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	state := session.Closed
-	if why == outbox.ErrSessionExpired {
+	if why == session.ErrExpired {
 		state = session.Expired
 	}
 	for _, id := range ids {
@@ -334,7 +334,7 @@ func (k *Keeper) CloseAll(ctx context.Context) error {
 		k.closeLocked(s)
 	}
 	k.mu.Unlock()
-	k.cancelQueued(outbox.ErrSessionClosed, open...)
+	k.cancelQueued(session.ErrClosed, open...)
 	k.pumpAll()
 	for s, call := range opening {
 		if k.home.Wait(ctx, call, 0) == nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -160,7 +159,7 @@ func (m *keeperModel) open() {
 
 func (m *keeperModel) end() {
 	id := m.any()
-	m.keeper.Ended(command.HomeShard, outbox.ErrSessionClosed, id)
+	m.keeper.Ended(command.HomeShard, session.ErrClosed, id)
 	m.forget(id)
 }
 
@@ -202,7 +201,7 @@ func (m *keeperModel) compare() {
 			m.t.Fatalf("the claim of session %d is held: %v, want %v (%v)", id, held, naive.held, c.Err())
 		}
 		if want == session.Expired {
-			if !errors.Is(m.sessions[id].Err(), outbox.ErrSessionExpired) {
+			if !errors.Is(m.sessions[id].Err(), session.ErrExpired) {
 				m.t.Fatalf("session %d ended with %v", id, m.sessions[id].Err())
 			}
 			m.forget(id)

@@ -43,7 +43,7 @@ func (k *Keeper) Reconcile(at replication.ShardID, old, next *tree.Tree, table *
 	o := k.outboxes[at-1]
 	gone, moved := k.reconcileLocked(o, old, next, table)
 	k.dropCalls(gone)
-	k.cancelQueued(outbox.ErrSessionMoved, moved...)
+	k.cancelQueued(session.ErrMoved, moved...)
 	if o == k.home && registered {
 		k.Adopt(table)
 	}
@@ -79,7 +79,7 @@ func (k *Keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session)
 	me := k.home.Origin.Member
 	for id, s := range k.mu.sessions {
 		if table.Usable(id, me) != nil {
-			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
+			k.endLocked(s, session.Expired, session.ErrExpired)
 			gone = append(gone, s)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // # Remote sessions
 //
 // A remote session is attached, by a transaction, to the member that its client is connected to:
-// see package session. Each attachment is a Session of its own here. It ends with ErrSessionMoved
+// see package session. Each attachment is a Session of its own here. It ends with session.ErrMoved
 // when the log attaches the session elsewhere or anew. What was queued for it is never sent. What
 // was sent is applied before the new attachment, or refused.
 //
@@ -145,11 +145,11 @@ func (k *Keeper) Left(id tree.SessionID) {
 	k.mu.Lock()
 	s := k.mu.remotes.byID[id]
 	if s != nil {
-		k.endLocked(s, session.Closed, outbox.ErrSessionMoved)
+		k.endLocked(s, session.Closed, session.ErrMoved)
 	}
 	k.mu.Unlock()
 	if s != nil && !s.remote.orphan { // otherwise every client that returns after a start would cost a scan of the queues
-		k.cancelQueued(outbox.ErrSessionMoved, s)
+		k.cancelQueued(session.ErrMoved, s)
 	}
 }
 
@@ -160,10 +160,10 @@ func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
 		case err == nil:
 		case errors.Is(err, session.ErrAttachedElsewhere):
-			k.endLocked(s, session.Closed, outbox.ErrSessionMoved)
+			k.endLocked(s, session.Closed, session.ErrMoved)
 			moved = append(moved, s)
 		default:
-			k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
+			k.endLocked(s, session.Expired, session.ErrExpired)
 			gone = append(gone, s)
 		}
 	}
@@ -171,7 +171,7 @@ func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Se
 }
 
 // Reattach attaches a remote session to this node, and introduces it anew to the shards that it
-// uses. After any error except ErrSessionExpired, the session may be attached here without a
+// uses. After any error except session.ErrExpired, the session may be attached here without a
 // connection that serves it.
 func (k *Keeper) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, identities []tree.Identity) (*Session, error) {
 	if err := k.closedErr(); err != nil {

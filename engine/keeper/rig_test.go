@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -145,7 +146,7 @@ func TestParkedCallIsToldWhyItsSessionEnded(t *testing.T) {
 		r.route = 2
 		p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindDelete, Path: "/a"}})
 		synctest.Wait()
-		s.cancel(outbox.ErrSessionClosed) // like endLocked, before it has closed done
+		s.cancel(session.ErrClosed) // like endLocked, before it has closed done
 		synctest.Wait()
 		if !p.Known() {
 			t.Fatal("the parked call still waits")

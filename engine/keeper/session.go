@@ -179,7 +179,7 @@ func (k *Keeper) stateLocked(s *Session) session.State {
 // remote session has on other shards than the home shard go soon after.
 //
 // If a remote session turns out to be attached elsewhere, it lives on there, and Close returns
-// ErrSessionMoved.
+// session.ErrMoved.
 func (s *Session) Close() error {
 	k := s.keeper
 	k.lookAndLock() // claims that were lost before are not given up
@@ -191,7 +191,7 @@ func (s *Session) Close() error {
 	if closing == nil {
 		return nil // it ended before this call
 	}
-	k.cancelQueued(outbox.ErrSessionClosed, s)
+	k.cancelQueued(session.ErrClosed, s)
 	k.pumpAll()
 	ctx, cancel := context.WithTimeout(context.Background(), s.keeper.options.RequestTimeout)
 	defer cancel()
@@ -206,7 +206,7 @@ func (s *Session) Close() error {
 func waitClosed(ctx context.Context, closing []closeCall) error {
 	for _, end := range closing {
 		// The ensemble may have expired the session first, and so closed it.
-		if err := end.outbox.Wait(ctx, end.call, 0); err != nil && err != outbox.ErrSessionExpired {
+		if err := end.outbox.Wait(ctx, end.call, 0); err != nil && err != session.ErrExpired {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -192,7 +191,7 @@ func (k *Keeper) silentLocked(c *class) (gone []*Session) {
 		if c.list[i].due = c.due(s, k.tick); c.list[i].due > now {
 			continue
 		}
-		k.endLocked(s, session.Expired, outbox.ErrSessionExpired)
+		k.endLocked(s, session.Expired, session.ErrExpired)
 		k.queueCloseLocked(s, true)
 		gone = append(gone, s)
 		i-- // another session is in its place now

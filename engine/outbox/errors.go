@@ -7,7 +7,8 @@ import (
 
 // The errors of a call. A call ends in one of three ways: it was applied, it certainly was not and
 // will not be, or its outcome is unknown. A call that was applied has no error, or an answer about
-// the data such as tree.ErrNoNode.
+// the data such as tree.ErrNoNode. If its session has ended, the error says how: see package
+// session.
 var (
 	// ErrUnavailable: the request was never handed to Raft. It will not be applied, so it is safe
 	// to try again.
@@ -15,14 +16,6 @@ var (
 	// ErrUnknownOutcome: the request was handed to Raft, but its caller stopped waiting before the
 	// outcome was known. It may still be applied later, at most once.
 	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
-	// ErrSessionExpired: the session was silent for its timeout. A request that reaches a shard
-	// after its session's end gets this error too, whatever ended the session.
-	ErrSessionExpired = errors.New("session expired")
-	// ErrSessionClosed: the owner closed the session.
-	ErrSessionClosed = errors.New("session closed")
-	// ErrSessionMoved: the remote client has reattached the session through another connection,
-	// here or at another member. The session goes on there.
-	ErrSessionMoved = errors.New("session moved to another connection")
 	// ErrClosed: the node was closed, and the request was not applied.
 	ErrClosed = errors.New("node closed")
 )

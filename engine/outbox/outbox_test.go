@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -37,7 +38,7 @@ func TestThenIsCalledOnce(t *testing.T) {
 		send("/applied")
 		sent := r.want("1: /applied")
 		r.Cancel(send("/cancelled"), errTestEnd)
-		r.Abandon(send("/dropped"), ErrSessionMoved)
+		r.Abandon(send("/dropped"), session.ErrMoved)
 		send("/given up")
 		r.apply(sent...)
 		r.want("2: /given up")
@@ -309,7 +310,7 @@ func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 
 		send("/3")
 		ended := send("/4")
-		r.CancelQueued(ErrSessionExpired, NewOwner(1, false))
+		r.CancelQueued(session.ErrExpired, NewOwner(1, false))
 		send("/5")
 		r.Cancel(ended, errTestEnd)
 		if introductions != 2 {
@@ -329,13 +330,13 @@ func TestCallsAreParkedUntilIntroduced(t *testing.T) {
 		if err := outcomeOf(send("/too many")); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("with %d parked calls: %v", len(all), err)
 		}
-		r.CancelQueued(ErrSessionExpired, s)
-		r.wantOutcome(all[0], ErrSessionExpired)
+		r.CancelQueued(session.ErrExpired, s)
+		r.wantOutcome(all[0], session.ErrExpired)
 		if n, kept := len(r.mu.queue.parked[s]), r.mu.queue.parkedLen; n > compactMin || kept != n {
 			t.Errorf("%d cancelled calls are still parked, parkedLen is %d", n, kept)
 		}
 		r.NotIntroduced(s, enginetest.ErrRefused)
-		r.wantOutcome(all[0], ErrSessionExpired)
+		r.wantOutcome(all[0], session.ErrExpired)
 		r.send("/room again")
 		r.want("4: /room again")
 	})

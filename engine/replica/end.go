@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -44,7 +44,7 @@ func (r *Replica) expireDue(wall int64) {
 	due := r.mu.table.Due()
 	// The node hears of all due sessions now, not only of this portion. Those that wait for a later
 	// portion have ended too and must be granted nothing.
-	r.node.Ended(r.Shard, outbox.ErrSessionExpired, due...)
+	r.node.Ended(r.Shard, session.ErrExpired, due...)
 	r.mu.portions++
 	for gone := 0; len(due) > 0 && gone < r.Portion; {
 		gone += r.endDue(due[0], wall, r.mu.table.Lost(due[0]))
@@ -59,9 +59,9 @@ func (r *Replica) expireDue(wall int64) {
 
 // endDue ends a due session, or a portion of it, and returns how much it removed.
 func (r *Replica) endDue(id tree.SessionID, wall int64, lost bool) int {
-	why := outbox.ErrSessionClosed
+	why := session.ErrClosed
 	if lost {
-		why = outbox.ErrSessionExpired
+		why = session.ErrExpired
 	}
 	if r.Shard == command.HomeShard && r.mu.table.IsEnding(id) || r.mu.table.Owns(id) > r.Portion {
 		r.node.Ended(r.Shard, why, id) // not Expired: endOnRequest has called it, or the last portion will
@@ -75,7 +75,7 @@ func (r *Replica) endDue(id tree.SessionID, wall int64, lost bool) int {
 // expired.
 func (r *Replica) tellEnded(id tree.SessionID, why error) {
 	r.node.Ended(r.Shard, why, id)
-	if r.Shard == command.HomeShard && why == outbox.ErrSessionExpired {
+	if r.Shard == command.HomeShard && why == session.ErrExpired {
 		r.node.Expired(id)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -113,7 +112,7 @@ func TestEndIsToldBeforeTheExpiry(t *testing.T) {
 	id := r.mu.table.Sessions(2)[0].ID
 	o.Start++
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeExpire(1))
-	ended, expired := fmt.Sprintf("ended %d: %v", id, outbox.ErrSessionExpired), fmt.Sprint("expired ", id)
+	ended, expired := fmt.Sprintf("ended %d: %v", id, session.ErrExpired), fmt.Sprint("expired ", id)
 	if n := len(told); n < 2 || told[n-1] != expired || slices.ContainsFunc(told[:n-1], func(s string) bool { return s != ended }) {
 		t.Errorf("told %q, want %q at last, and only %q before", told, expired, ended)
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -41,9 +40,9 @@ func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, r
 		if err := sessionError(r.mu.table.CheckAttachment(q.Session, at, q.Attached)); err != nil {
 			return nil, 0, err
 		}
-		why := outbox.ErrSessionClosed
+		why := session.ErrClosed
 		if q.Lost && q.Attached != 0 {
-			why = outbox.ErrSessionExpired // the remote client was silent; an in-process session has ended before, by its owner or its clock
+			why = session.ErrExpired // the remote client was silent; an in-process session has ended before, by its owner or its clock
 		}
 		r.endOnRequest(q.Session, wall, q.Lost, why)
 		return nil, 0, nil
@@ -79,7 +78,7 @@ func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Reques
 func (r *Replica) reattach(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	if r.mu.table.Reattach(q.Session, q.Password, q.Timeout, at, h.Zxid, q.Identities) != nil {
-		return 0, outbox.ErrSessionExpired // for every reason: see Table.Reattach
+		return 0, session.ErrExpired // for every reason: see Table.Reattach
 	}
 	r.node.Left(q.Session)
 	_, err := r.commit(h, nil, nil)
@@ -125,7 +124,7 @@ func sessionError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, session.ErrAttachedElsewhere):
-		return outbox.ErrSessionMoved
+		return session.ErrMoved
 	}
-	return outbox.ErrSessionExpired
+	return session.ErrExpired
 }
