@@ -62,9 +62,9 @@ func waitFor(ctx context.Context, session *embed.Session, c *claim.Claim, path s
 	}
 }
 
-// A contender was lost, but may still have a write on its way to another shard. Its znode had a TTL,
-// so it lingers and keeps others out meanwhile. Its heir takes the place in one transaction. Until
-// the heir holds, it lingers as well: nobody may come before that write.
+// A contender was lost, but may still have a write on its way to another shard. Its znode had a
+// TTL, so it lingers and keeps others out meanwhile. Its heir takes the place in one transaction.
+// Until the heir holds its claim, its own znode would linger too.
 func ExampleOpInherit() {
 	inherit := func(ctx context.Context, heir *embed.Session, lingering string) (*claim.Claim, error) {
 		return claim.New(ctx, heir, claim.OpInherit(lingering),
