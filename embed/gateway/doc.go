@@ -89,6 +89,8 @@
 //     Proposals are the entries of the first shard's log that this member has applied.
 //   - dump lists the sessions as a follower does, also on the leader.
 //   - conf has no keys about elections.
+//   - Image and log share the node's directory. So dirs and conf give its whole size twice. Do not
+//     add the two.
 //   - gtmk answers like a server whose trace mask was never set. There is no stmk and no hash.
 //
 // # How a connection works

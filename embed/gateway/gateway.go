@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,8 +68,9 @@ type Config struct {
 	// FirstFrame is how long a new connection may take to send its first request, including TLS's
 	// handshake. Zero means DefaultFirstFrame.
 	FirstFrame time.Duration `yaml:"firstFrame"`
-	// Words are the four-letter words that the gateway answers; "*" means all of them. Nil means
-	// "srvr" alone, as in ZooKeeper.
+	// Words are the four-letter words that the gateway answers, out of cons, conf, crst, dirs,
+	// dump, envi, gtmk, isro, mntr, ruok, srst, srvr, stat, wchc, wchp and wchs. "*" means all of
+	// them. Nil means "srvr" alone, as in ZooKeeper.
 	Words []string `yaml:"words"`
 }
 
@@ -141,7 +143,7 @@ func (c Config) complete() (Config, *tls.Config, error) {
 	}
 	for i, w := range c.Words {
 		if w != "*" && words[w].text == nil {
-			add("Words[%d] is %q: no such word", i, w)
+			add("Words[%d] is %q: want \"*\", or some of %s", i, w, strings.Join(answered(), ", "))
 		}
 	}
 	var t *tls.Config

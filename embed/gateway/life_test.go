@@ -106,7 +106,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	wait(t, "the end of the connections", func() bool { return len(g.connections()) == 0 })
 }
 
-// G3: a member that is cut off drops its clients and accepts none.
+// schedules.md, G3: a member that is cut off drops its clients and accepts none.
 func TestMemberCutOff(t *testing.T) {
 	t.Parallel() // it waits more than it computes
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 2 * patience }})

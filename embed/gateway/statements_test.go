@@ -12,6 +12,9 @@ import (
 // A statement is one of the catalogue of ZooKeeper's behaviour. The list has its sections about
 // clients: 3 operations, 5 sessions, 6 watches, 10 the wire, 11 four-letter words. Each statement
 // names the tests that show it, or says why it does not hold here. Some do both.
+//
+// The catalogue itself is not in this repository. A number in the comment of a test, such as 11.1,
+// is that of a statement here.
 type statement struct {
 	number, words string
 	shown         string // names of tests; those in or below another folder have its name before them
@@ -150,7 +153,7 @@ var statements = []statement{
 	{"11.1 crst, srst", "", "TestWords TestWordsOfAnEnsemble", ""},
 	{"11.1 dump", "", "TestWords", "as on a follower: see doc.go"},
 	{"11.1 envi", "", "TestWords", "it has no keys about Java"},
-	{"11.1 dirs", "", "TestWords", ""},
+	{"11.1 dirs", "", "TestWords TestDirSizes", "both sizes are that of the whole directory: see doc.go"},
 	{"11.1 isro", "", "TestWords TestMemberCutOff", ""},
 	{"11.1 wchs, wchp, wchc", "", "TestWords TestAddAndRemoveWatches", ""},
 	{"11.1 mntr", "", "TestWords TestWordsOfAnEnsemble", ""},
@@ -185,7 +188,11 @@ func TestStatements(t *testing.T) {
 			t.Fatalf("%s: found tests %v, error %v", dir, found, err)
 		}
 	}
+	var ofWords strings.Builder
 	for _, s := range statements {
+		if strings.HasPrefix(s.number, "11.1 ") {
+			ofWords.WriteString(s.number)
+		}
 		names := strings.Fields(s.shown)
 		if len(names) == 0 && s.otherwise == "" {
 			t.Errorf("%s (%s) has neither a test nor a reason", s.number, s.words)
@@ -194,6 +201,11 @@ func TestStatements(t *testing.T) {
 			if !tests[name] {
 				t.Errorf("%s (%s): there is no %s", s.number, s.words, name)
 			}
+		}
+	}
+	for word := range words {
+		if !strings.Contains(ofWords.String(), word) {
+			t.Errorf("no statement 11.1 names the word %s", word)
 		}
 	}
 }

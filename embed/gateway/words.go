@@ -24,11 +24,11 @@ import (
 // ends.
 type word struct {
 	text   func(g *Gateway, b *strings.Builder) // nil if it is never answered here
-	always bool                                 // answered even without a quorum
+	always bool                                 // as in ZooKeeper, answered even without a quorum
 }
 
-// words are all of ZooKeeper's words. Read as the length of a frame, each would be beyond every
-// limit.
+// words are all of ZooKeeper's words. A connection begins with a word or with the length of a frame.
+// As a length, each word is beyond the largest [Config.FrameSize], so the two cannot be confused.
 var words = map[string]word{
 	"ruok": {(*Gateway).ruok, true},
 	"gtmk": {(*Gateway).gtmk, true},
@@ -48,6 +48,17 @@ var words = map[string]word{
 	"mntr": {(*Gateway).mntr, false},
 	"stmk": {},
 	"hash": {},
+}
+
+// answered returns the words that can be answered here, sorted.
+func answered() (names []string) {
+	for name, w := range words {
+		if w.text != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"

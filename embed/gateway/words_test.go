@@ -2,12 +2,17 @@ package gateway
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -182,6 +187,41 @@ func TestDataSize(t *testing.T) {
 	})
 }
 
+// 11.1: dirs and conf count every file below the node's directory, for the image and for the log.
+func TestDirSizes(t *testing.T) {
+	const size int64 = 1 << 30 // sparse, and more than this node writes itself
+	var dir string
+	n := startNode(t, func(c *embed.Config) { dir = c.Dir })
+	g := startOn(t, n, Config{Words: []string{"dirs", "conf"}})
+	below := filepath.Join(dir, "a", "b")
+	if err := os.MkdirAll(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(below, "large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for word, format := range map[string]string{
+		"dirs": `^datadir_size: (\d+)\nlogdir_size: (\d+)\n$`,
+		"conf": `\ndataDirSize=(\d+)\ndataLogDir=.*\ndataLogSize=(\d+)\n`,
+	} {
+		got := ask(t, g, word)
+		m := regexp.MustCompile(format).FindStringSubmatch(got)
+		if m == nil {
+			t.Errorf("%s: %q", word, got)
+			continue
+		}
+		for _, text := range m[1:] {
+			if bytes, err := strconv.ParseInt(text, 10, 64); err != nil || bytes <= size || bytes > 2*size {
+				t.Errorf("%s counts %s bytes: want %d to %d", word, text, size, 2*size)
+			}
+		}
+	}
+}
+
 // A node that has failed or is closed closes its gateways. Connections from before still get true
 // answers: the node serves nobody and leads nothing.
 func TestWordsOfAnEndedNode(t *testing.T) {
@@ -199,7 +239,7 @@ func TestWordsOfAnEndedNode(t *testing.T) {
 			continue
 		}
 		if got := string(g.word(name)); got != want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: %q, want %q: a word that is always answered belongs in the switch above", name, got, want)
 		}
 	}
 	side, other := net.Pipe()
