@@ -103,7 +103,7 @@ func TestLateCommandsOfARetiredStartChangeNothing(t *testing.T) {
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: old.origin})
 		old.batch(txn(id, create("/late")), txn(alive, create("/late")))
 		old.again(1, command.Request{Kind: command.RequestClose, Session: alive})
-		n.applyCommand(command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: 1}, Silence: time.Hour})
+		n.applyCommand(command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Number: 1}, Silence: time.Hour})
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: now.origin}) // and a copy of the newest Register
 		if got := n.dump(); got != before {
 			t.Fatalf("it was\n%s\nand is\n%s", before, got)

@@ -27,7 +27,7 @@ var (
 // Calls of an outbox to its node, which mostly go to the keeper.
 
 func (c callbacks) CheckDeadlines()                                 { c.engine.keeper.CheckDeadlines() }
-func (c callbacks) Proved(sent, drift time.Duration)                { c.engine.keeper.Proved(sent, drift) }
+func (c callbacks) Proved(sent, offset time.Duration)               { c.engine.keeper.Proved(sent, offset) }
 func (c callbacks) BeatInterval() time.Duration                     { return c.engine.keeper.BeatInterval() }
 func (c callbacks) AppliedAtHome() tree.Zxid                        { return c.engine.home().Tree().Visible() }
 func (c callbacks) Explain(id replication.ShardID, err error) error { return c.engine.lacking(id, err) }

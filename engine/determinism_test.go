@@ -108,7 +108,7 @@ func (l *logWriter) register() []byte {
 
 func (l *logWriter) silence() []byte {
 	step, d, _ := tableOf(l.seen).NextStep(l.member())
-	step.Step = l.near(step.Step)
+	step.Number = l.near(step.Number)
 	step.LastSeq = l.near(step.LastSeq)
 	return command.EncodeSilence(step, d+time.Duration(l.rng.IntN(3)-1)*100*time.Millisecond, l.wall())
 }

@@ -106,7 +106,7 @@ func TestStepsAreQuartersOfTheTimeout(t *testing.T) {
 			if len(ps) != 1 {
 				t.Fatalf("%d commands for step %d", len(ps), step+1)
 			}
-			want := command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Step: step + 1}, Silence: 2 * time.Second}
+			want := command.Command{Kind: command.KindSilence, Step: session.Step{Member: 2, Start: 1, LastSeq: 1, Number: step + 1}, Silence: 2 * time.Second}
 			if got := enginetest.Decode(t, ps[0].Cmd); got.Kind != want.Kind || got.Step != want.Step || got.Silence != want.Silence {
 				t.Fatalf("proposed %+v, want %+v", got, want)
 			}
@@ -219,8 +219,8 @@ func TestStepThatIsLostIsProposedAgain(t *testing.T) {
 			t.Fatalf("proposed %d times in %v", len(ps), time.Since(first))
 		}
 		w.apply(ps...)
-		if o, _ := tableOf(w.shard).Origin(2); o.Step != 1 || o.Silence != time.Second {
-			t.Fatalf("the copies count as %d steps, %v", o.Step, o.Silence)
+		if o, _ := tableOf(w.shard).Origin(2); o.Steps != 1 || o.Silence != time.Second {
+			t.Fatalf("the copies count as %d steps, %v", o.Steps, o.Silence)
 		}
 	})
 }

@@ -135,7 +135,7 @@ func neverEarly(t *testing.T, seed uint64) (recorded int) {
 			if after.Start != before.Start || after.LastSeq != before.LastSeq {
 				newest = now
 			}
-			if after.Step > before.Step {
+			if after.Steps > before.Steps {
 				recorded++
 			}
 			return true

@@ -109,8 +109,8 @@ func (t *Table) verifyOrigins() error {
 		if o.Digest != *digest {
 			return fmt.Errorf("member %d: founding digest %x, not %x", m, o.Digest, *digest)
 		}
-		if o.Silence < 0 || (o.Silence == 0) != (o.Step == 0) {
-			return fmt.Errorf("member %d: silence %v after %d steps", m, o.Silence, o.Step)
+		if o.Silence < 0 || (o.Silence == 0) != (o.Steps == 0) {
+			return fmt.Errorf("member %d: silence %v after %d steps", m, o.Silence, o.Steps)
 		}
 		if o.LastSeq == 0 && o.hasInProcess() {
 			return fmt.Errorf("member %d: in-process sessions before its first batch", m)

@@ -25,11 +25,11 @@ func TestVerify(t *testing.T) {
 		{name: "no origin", records: []Record{record}, complain: "never registered"},
 		{name: "another founding", origins: []Origin{spoken, {Member: 2, Start: 1, Digest: [32]byte{1}}}, complain: "founding digest"},
 		{name: "silence without steps", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Silence: 1}}, complain: "after 0 steps"},
-		{name: "steps without silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Step: 1}}, complain: "after 1 steps"},
-		{name: "negative silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Step: 1, Silence: -1}}, complain: "silence -1ns"},
+		{name: "steps without silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Steps: 1}}, complain: "after 1 steps"},
+		{name: "negative silence", origins: []Origin{{Member: 1, Start: 1, LastSeq: 1, Steps: 1, Silence: -1}}, complain: "silence -1ns"},
 		{name: "remote session before any batch", origins: []Origin{{Member: 1, Start: 2}}, records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5}}},
 		{
-			name: "silence before any batch, of a remote session", origins: []Origin{{Member: 1, Start: 2, Step: 1, Silence: 1}},
+			name: "silence before any batch, of a remote session", origins: []Origin{{Member: 1, Start: 2, Steps: 1, Silence: 1}},
 			records: []Record{{ID: 10, Timeout: time.Second, Origin: 1, Attached: 5}},
 		},
 		{

@@ -46,12 +46,12 @@ func Margin(timeout time.Duration) time.Duration { return max(timeout/10, margin
 //
 // Invariants:
 //  1. a final state never changes;
-//  2. proved and floor never move back;
+//  2. provedAt and floor never move back;
 //  3. a question at or after the deadline is never answered with Connected.
 type Life struct {
 	timeout time.Duration
-	// proved is when the newest applied batch of the node's stream was first handed to Raft.
-	proved time.Duration
+	// provedAt is when the newest applied batch of the node's stream was first handed to Raft.
+	provedAt time.Duration
 	// floor is the newest forced suspension. Batches sent before it prove nothing.
 	floor time.Duration
 
@@ -61,16 +61,15 @@ type Life struct {
 	suspensions uint64
 }
 
-// NewLife returns the life of a connected session. The time proved is when the newest applied batch
-// of the node's stream on shard 1 was handed to Raft for the first time; a resend does not change
-// it.
-func NewLife(timeout, proved time.Duration) *Life {
-	return &Life{timeout: timeout, proved: proved, floor: proved}
+// NewLife returns the life of a connected session. provedAt is when the newest applied batch of the
+// node's stream on shard 1 was handed to Raft for the first time; a resend does not change it.
+func NewLife(timeout, provedAt time.Duration) *Life {
+	return &Life{timeout: timeout, provedAt: provedAt, floor: provedAt}
 }
 
 // Deadline returns the time until which the newest proof holds: the first send plus the timeout
 // less Margin.
-func (l *Life) Deadline() time.Duration { return l.proved + l.timeout - Margin(l.timeout) }
+func (l *Life) Deadline() time.Duration { return l.provedAt + l.timeout - Margin(l.timeout) }
 
 // Next returns when Look would give a new answer if nothing else happens; false in a final state.
 func (l *Life) Next() (time.Duration, bool) {
@@ -115,7 +114,7 @@ func (l *Life) Proved(now, sent time.Duration) (state State, changed bool) {
 	if sent = min(sent, now); l.state.Final() || sent < l.floor {
 		return l.state, changed
 	}
-	l.proved = max(l.proved, sent)
+	l.provedAt = max(l.provedAt, sent)
 	if l.state == Suspended && now < l.Deadline() {
 		l.state = Connected
 		changed = true
@@ -129,7 +128,7 @@ func (l *Life) Proved(now, sent time.Duration) (state State, changed bool) {
 // to a session that is not Connected.
 func (l *Life) Extend(sent time.Duration) {
 	if l.state == Connected && sent >= l.floor {
-		l.proved = max(l.proved, sent)
+		l.provedAt = max(l.provedAt, sent)
 	}
 }
 

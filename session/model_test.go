@@ -87,7 +87,7 @@ func (m *model) accept(member MemberID, start, seq uint64) Verdict {
 	case seq > o.LastSeq+1:
 		return Gap
 	}
-	o.LastSeq, o.Step, o.Silence = seq, 0, 0
+	o.LastSeq, o.Steps, o.Silence = seq, 0, 0
 	m.origins[member] = o
 	for id, s := range m.sessions {
 		if s.at == member {
@@ -110,10 +110,10 @@ func (m *model) min(member MemberID) (least time.Duration, ok bool) {
 func (m *model) silence(s Step, d time.Duration) bool {
 	o := m.origins[s.Member]
 	least, ok := m.min(s.Member)
-	if !ok || s.Start != o.Start || s.LastSeq != o.LastSeq || s.Step != o.Step+1 || d <= 0 {
+	if !ok || s.Start != o.Start || s.LastSeq != o.LastSeq || s.Number != o.Steps+1 || d <= 0 {
 		return false
 	}
-	o.Step++
+	o.Steps++
 	o.Silence += min(d, time.Duration((int64(least)+3)/4))
 	m.origins[s.Member] = o
 	for id, session := range m.sessions {
@@ -352,7 +352,7 @@ func (p *pair) call() (call string, got, want any) {
 	case 4, 5, 6:
 		m := p.member()
 		o := p.model.origins[m]
-		s, d := Step{m, o.Start, o.LastSeq, o.Step + 1}, p.span()
+		s, d := Step{m, o.Start, o.LastSeq, o.Steps + 1}, p.span()
 		if p.next(4) == 0 {
 			s = Step{m, uint64(p.next(4)), uint64(p.next(6)), uint64(p.next(4))}
 		}
@@ -528,7 +528,7 @@ func (p *pair) compare() {
 		p.is("min", d == least && found == live)
 		s, d, found := p.table.NextStep(m)
 		if p.is("next ok", found == live); live {
-			p.is("next step", s == Step{m, o.Start, o.LastSeq, o.Step + 1})
+			p.is("next step", s == Step{m, o.Start, o.LastSeq, o.Steps + 1})
 			p.is("next d", d == min(least-o.Silence, time.Duration((int64(least)+3)/4)))
 		}
 	}

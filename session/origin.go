@@ -26,8 +26,8 @@ type Origin struct {
 	Level uint32
 	// LastSeq is the newest accepted batch; zero means none since the Register.
 	LastSeq uint64
-	// Step counts the Silences since LastSeq, and Silence is their sum.
-	Step    uint64
+	// Steps is how many steps of silence were recorded since LastSeq, and Silence is their sum.
+	Steps   uint64
 	Silence time.Duration
 }
 
@@ -84,7 +84,7 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 		return nil, err
 	}
 	o := t.ensure(n.Member)
-	n.LastSeq, n.Step, n.Silence = 0, 0, 0
+	n.LastSeq, n.Steps, n.Silence = 0, 0, 0
 	o.Origin = n
 	t.dirtyOrigins[n.Member] = struct{}{}
 
@@ -166,7 +166,7 @@ func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 		c.members = nil
 	}
 	o.due = nil
-	o.LastSeq, o.Step, o.Silence = seq, 0, 0
+	o.LastSeq, o.Steps, o.Silence = seq, 0, 0
 	t.dirtyOrigins[m] = struct{}{}
 	return Accepted
 }
@@ -178,7 +178,7 @@ type Step struct {
 	Member  MemberID
 	Start   uint64
 	LastSeq uint64
-	Step    uint64
+	Number  uint64 // counts from 1 after LastSeq
 }
 
 // Silence records a step of an origin's silence: some replica waited for d after the step before
@@ -194,7 +194,7 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 		return false
 	}
 	o := t.origins[s.Member]
-	o.Step = s.Step
+	o.Steps = s.Number
 	o.Silence += min(d, quarter(o.live[0].timeout))
 	o.markDue()
 	t.dirtyOrigins[s.Member] = struct{}{}
@@ -214,7 +214,7 @@ func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 		return Step{}, 0, false
 	}
 	next := o.live[0].timeout // above the silence, or the class were due
-	s = Step{Member: m, Start: o.Start, LastSeq: o.LastSeq, Step: o.Step + 1}
+	s = Step{Member: m, Start: o.Start, LastSeq: o.LastSeq, Number: o.Steps + 1}
 	return s, min(quarter(next), next-o.Silence), true
 }
 

@@ -121,7 +121,7 @@ func (s *tableScript) answer(c command) string {
 		if !ok {
 			return "nothing to measure"
 		}
-		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Step, d)
+		return fmt.Sprintf("start=%d seq=%d step=%d d=%v", step.Start, step.LastSeq, step.Number, d)
 	case "open":
 		return textOf(s.table.Open(c.id(), c.password(), c.time("timeout"), c.member(), tree.Zxid(c.opt("zxid")), c.identities()))
 	case "reattach":
@@ -226,7 +226,7 @@ func (s *tableScript) origins() string {
 	var lines []string
 	for _, o := range s.table.Origins() {
 		lines = append(lines, fmt.Sprintf("m=%d start=%d dir=%s seq=%d step=%d silence=%v", o.Member, o.Start,
-			strings.TrimRight(string(o.Directory[:]), "\x00"), o.LastSeq, o.Step, o.Silence))
+			strings.TrimRight(string(o.Directory[:]), "\x00"), o.LastSeq, o.Steps, o.Silence))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -26,7 +26,7 @@ func TestGlanceIsNeverEarly(t *testing.T) {
 			t.Fatal("Glance returned true without an anchor")
 		}
 		now := boot
-		a := c.Mark(now, c.Drift())
+		a := c.Mark(now, c.Offset())
 		back := time.Duration(0)
 		for range 5 {
 			pass(some())

@@ -253,7 +253,7 @@ func EncodeSilence(s session.Step, d time.Duration, wall int64) []byte {
 	e.uint(uint64(s.Member))
 	e.uint(s.Start)
 	e.uint(s.LastSeq)
-	e.uint(s.Step)
+	e.uint(s.Number)
 	e.int(int64(d))
 	e.int(wall)
 	return e.done()
@@ -378,7 +378,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Step.Member = session.MemberID(d.uint())
 		c.Step.Start = d.uint()
 		c.Step.LastSeq = d.uint()
-		c.Step.Step = d.uint()
+		c.Step.Number = d.uint()
 		c.Silence = time.Duration(d.int())
 		c.Wall = d.int()
 	case KindExpire:

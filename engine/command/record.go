@@ -158,7 +158,7 @@ func EncodeOrigin(o session.Origin) []byte {
 	e.bytes(o.Digest[:])
 	e.uint(uint64(o.Level))
 	e.uint(o.LastSeq)
-	e.uint(o.Step)
+	e.uint(o.Steps)
 	e.int(int64(o.Silence))
 	return e.done()
 }
@@ -173,7 +173,7 @@ func DecodeOrigin(b []byte) (o session.Origin, err error) {
 	d.fixed(o.Digest[:])
 	o.Level = uint32(d.uintTo(math.MaxUint32))
 	o.LastSeq = d.uint()
-	o.Step = d.uint()
+	o.Steps = d.uint()
 	o.Silence = time.Duration(d.int())
 	return o, d.end()
 }

@@ -24,7 +24,7 @@ func BenchmarkQuestion(b *testing.B) {
 				var s *Session
 				for i := range sessions {
 					s = newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, nil, nil)
-					k.add(s, tree.SessionID(i+1), 0, clock.Drift())
+					k.add(s, tree.SessionID(i+1), 0, clock.Offset())
 				}
 				if state == session.Suspended {
 					now = rigTimeout - rigTimeout/10
@@ -50,7 +50,7 @@ func TestIdleSessionIsSmall(t *testing.T) {
 	k := newRigOf(enginetest.NewClock().Clock(), 1).keeper
 	before := heap()
 	for i := range sessions {
-		k.add(newSession(k, rigTimeout, nil, nil), tree.SessionID(i+1), 0, k.clock.Drift())
+		k.add(newSession(k, rigTimeout, nil, nil), tree.SessionID(i+1), 0, k.clock.Offset())
 	}
 	size := float64(heap()-before) / sessions
 	t.Logf("%.0f bytes a session", size)

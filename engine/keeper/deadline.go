@@ -12,26 +12,26 @@ import (
 // than that never costs a silence entry.
 const BeatsPerTimeout = 6
 
-// calm is how far the clocks may go before sessions must be looked at one by one. With the zero
-// value they must be at once.
+// calm is a window of the clocks. While both clocks stay in it, no session's state can change, so
+// nobody has to look at the sessions one by one. The zero window is empty.
 type calm struct {
 	until     time.Duration // boot clock
-	low, high time.Duration // drift
+	low, high time.Duration // of the wall clock's offset
 }
 
 // endless is the calm without sessions.
 var endless = calm{until: math.MaxInt64, low: math.MinInt64, high: math.MaxInt64}
 
-func (c calm) holds(now, drift time.Duration) bool {
-	return now < c.until && c.low <= drift && drift <= c.high
+func (c calm) holds(now, offset time.Duration) bool {
+	return now < c.until && c.low <= offset && offset <= c.high
 }
 
-// narrow adds that a session may change at until, or when the drift differs by more than margin
+// narrow adds that a session may change at until, or when the offset differs by more than margin
 // from the given one.
-func (c *calm) narrow(until, drift, margin time.Duration) {
+func (c *calm) narrow(until, offset, margin time.Duration) {
 	c.until = min(c.until, until)
-	c.low = max(c.low, drift-margin)
-	c.high = min(c.high, drift+margin)
+	c.low = max(c.low, offset-margin)
+	c.high = min(c.high, offset+margin)
 }
 
 // timeouts counts the sessions of each timeout. The zero value counts none.
@@ -72,23 +72,23 @@ func (k *Keeper) leastLocked() time.Duration {
 	return min(a, b)
 }
 
-// Proved records that a batch of this node was applied. It was first sent at sent, when the clocks
-// differed by drift.
-func (k *Keeper) Proved(sent, drift time.Duration) {
-	expired, ends := k.extend(sent, drift)
+// Proved records that a batch of this node was applied. It was first sent at sent, when the wall
+// clock had that offset.
+func (k *Keeper) Proved(sent, offset time.Duration) {
+	expired, ends := k.extend(sent, offset)
 	k.dropCalls(expired)
 	if ends {
 		k.signalAll() // not pump: this is the apply goroutine
 	}
 }
 
-func (k *Keeper) extend(sent, drift time.Duration) (expired []*Session, ends bool) {
+func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Boot()
 	expired, ends = k.lookLocked(now)
-	k.mu.proved, k.mu.drift = sent, drift // batches are applied in the order in which they were sent
-	k.mu.remotes.proved = sent
+	k.mu.provedAt, k.mu.offset = sent, offset // batches are applied in the order in which they were sent
+	k.mu.remotes.provedAt = sent
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -102,7 +102,7 @@ func (k *Keeper) extend(sent, drift time.Duration) (expired []*Session, ends boo
 		least := k.mu.timeouts.least
 		margin := session.Margin(least)
 		k.mu.calm = endless
-		k.mu.calm.narrow(k.mu.proved+least-margin, k.mu.drift, margin)
+		k.mu.calm.narrow(k.mu.provedAt+least-margin, k.mu.offset, margin)
 	}
 	return expired, ends
 }
@@ -127,7 +127,7 @@ func (k *Keeper) lookAndLock() {
 	if k.mu.timeouts.least == 0 {
 		return
 	}
-	if now, drift, ok := k.clock.Glance(k.mu.anchor); ok && k.mu.calm.holds(now, drift) {
+	if now, offset, ok := k.clock.Glance(k.mu.anchor); ok && k.mu.calm.holds(now, offset) {
 		return
 	}
 	k.mu.Unlock()
@@ -142,13 +142,13 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.timeouts.least == 0 {
 		return nil, false
 	}
-	drift := k.clock.Drift()
-	k.mu.anchor = k.clock.Mark(now, drift)
-	if k.mu.calm.holds(now, drift) {
+	offset := k.clock.Offset()
+	k.mu.anchor = k.clock.Mark(now, offset)
+	if k.mu.calm.holds(now, offset) {
 		return nil, false
 	}
 	for _, s := range k.mu.sessions {
-		ends = k.suspendLocked(s, now, drift) || ends
+		ends = k.suspendLocked(s, now, offset) || ends
 	}
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Look(now); state == session.Expired {
@@ -167,9 +167,9 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 func (k *Keeper) calmLocked() {
 	k.mu.calm = endless
 	for _, s := range k.mu.sessions {
-		judged := k.mu.drift
+		judged := k.mu.offset
 		if _, suspended := k.mu.suspended[s]; suspended {
-			judged = s.drift
+			judged = s.offset
 		}
 		next, _ := s.life.Next() // there is one, because these sessions have not ended
 		k.mu.calm.narrow(next, judged, session.Margin(s.timeout))
@@ -182,19 +182,19 @@ func beyond(jump, margin time.Duration) bool { return jump > margin || jump < -m
 // suspendLocked suspends a connected session that is past its deadline, or any connected session on
 // a jump of the clocks. Claims that are or were held end, and their znodes are deleted, or
 // linger, ahead of everything that this node sends from now on.
-func (k *Keeper) suspendLocked(s *Session, now, drift time.Duration) (ends bool) {
+func (k *Keeper) suspendLocked(s *Session, now, offset time.Duration) (ends bool) {
 	if _, already := k.mu.suspended[s]; already {
-		if beyond(drift-s.drift, session.Margin(s.timeout)) {
+		if beyond(offset-s.offset, session.Margin(s.timeout)) {
 			s.life.Suspend(now) // a batch that was sent before this jump proves nothing
-			s.drift = drift
+			s.offset = offset
 		}
 		return false
 	}
-	s.life.Extend(k.mu.proved)
-	if state, _ := s.life.Jump(now, drift-k.mu.drift); state == session.Connected {
+	s.life.Extend(k.mu.provedAt)
+	if state, _ := s.life.Jump(now, offset-k.mu.offset); state == session.Connected {
 		return false
 	}
-	s.drift = drift
+	s.offset = offset
 	k.mu.suspended[s] = struct{}{}
 	s.stateChangedLocked()
 	k.Signal() // beat now: an applied batch makes the session Connected again
@@ -237,7 +237,7 @@ func (k *Keeper) BeatInterval() time.Duration {
 func (k *Keeper) next() time.Duration {
 	k.mu.Lock()
 	now := k.clock.Boot()
-	least, own, quiet := k.leastLocked(), k.mu.timeouts.least, now-k.mu.proved
+	least, own, quiet := k.leastLocked(), k.mu.timeouts.least, now-k.mu.provedAt
 	suspended := len(k.mu.suspended) > 0
 	again := time.Hour
 	if len(k.mu.remotes.byID) > 0 {

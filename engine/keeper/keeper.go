@@ -32,7 +32,7 @@ import (
 //  1. a session in suspended is Suspended, every other one in sessions is Connected;
 //  2. timeouts are those of sessions;
 //  3. a held claim's session is Connected, and has been since the claim was held;
-//  4. while the clocks are within calm they change no session's state.
+//  4. while the clocks stay within calm, no session's state changes with time.
 type Keeper struct {
 	// Immutable once all outboxes are added.
 	node     Node
@@ -48,8 +48,8 @@ type Keeper struct {
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
 		rank.Mutex[rank.Keeper]
-		proved    time.Duration               // boot clock
-		drift     time.Duration               // wall clock minus boot clock at that moment
+		provedAt  time.Duration               // boot clock
+		offset    time.Duration               // wall clock minus boot clock at that moment
 		sessions  map[tree.SessionID]*Session // in-process ones
 		suspended map[*Session]struct{}
 		timeouts  timeouts
@@ -93,8 +93,8 @@ func New(o Options) *Keeper {
 	k.mu.suspended = make(map[*Session]struct{})
 	k.mu.losing = make(map[*Session][]*outbox.Call)
 	k.mu.opening = make(map[*Session]*outbox.Call)
-	k.mu.proved = k.clock.Boot()
-	k.mu.drift = k.clock.Drift()
+	k.mu.provedAt = k.clock.Boot()
+	k.mu.offset = k.clock.Offset()
 	return k
 }
 

@@ -19,14 +19,14 @@ import (
 // A naiveKeeper looks at every session on every question. Each session has a life and a proof of
 // its own.
 type naiveKeeper struct {
-	drift    time.Duration
+	offset   time.Duration
 	sessions map[tree.SessionID]*naiveSession
 }
 
 type naiveSession struct {
 	life   *session.Life
 	margin time.Duration
-	drift  time.Duration // while suspended: the drift by which the last jump was judged
+	offset time.Duration // while suspended: the offset by which the last jump was judged
 	held   bool
 }
 
@@ -39,27 +39,27 @@ func (k *naiveKeeper) live() (n int) {
 	return n
 }
 
-func (k *naiveKeeper) look(now, drift time.Duration) {
+func (k *naiveKeeper) look(now, offset time.Duration) {
 	for _, s := range k.sessions {
-		jump := drift - k.drift
+		jump := offset - k.offset
 		switch s.life.State() {
 		case session.Connected:
 			if s.life.Jump(now, jump); s.life.State() != session.Connected {
-				s.drift, s.held = drift, false
+				s.offset, s.held = offset, false
 			}
 		case session.Suspended:
-			if jump = drift - s.drift; jump > s.margin || jump < -s.margin {
+			if jump = offset - s.offset; jump > s.margin || jump < -s.margin {
 				s.life.Suspend(now)
-				s.drift = drift
+				s.offset = offset
 			}
 			s.life.Look(now)
 		}
 	}
 }
 
-func (k *naiveKeeper) proved(now, drift, sent, sentDrift time.Duration) {
-	k.look(now, drift)
-	k.drift = sentDrift
+func (k *naiveKeeper) proved(now, offset, sent, sentOffset time.Duration) {
+	k.look(now, offset)
+	k.offset = sentOffset
 	for _, s := range k.sessions {
 		s.life.Proved(now, sent)
 	}
@@ -67,17 +67,17 @@ func (k *naiveKeeper) proved(now, drift, sent, sentDrift time.Duration) {
 
 // A keeperModel drives a keeper and a naive one with the same moments.
 type keeperModel struct {
-	t         *testing.T
-	rng       *rand.Rand
-	keeper    *Keeper
-	naive     *naiveKeeper
-	now, wall time.Duration
-	sent      time.Duration // of the newest batch
-	sentDrift time.Duration
-	steps     []clockStep
-	nextID    tree.SessionID
-	sessions  map[tree.SessionID]*Session
-	claims    map[tree.SessionID]*Claim
+	t          *testing.T
+	rng        *rand.Rand
+	keeper     *Keeper
+	naive      *naiveKeeper
+	now, wall  time.Duration
+	sent       time.Duration // of the newest batch
+	sentOffset time.Duration
+	steps      []clockStep
+	nextID     tree.SessionID
+	sessions   map[tree.SessionID]*Session
+	claims     map[tree.SessionID]*Claim
 }
 
 func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
@@ -88,17 +88,17 @@ func newKeeperModel(t *testing.T, rng *rand.Rand) *keeperModel {
 	return m
 }
 
-func (m *keeperModel) drift() time.Duration { return m.wall - m.now }
+func (m *keeperModel) offset() time.Duration { return m.wall - m.now }
 
-// A clockStep is the drift from a moment on.
-type clockStep struct{ at, drift time.Duration }
+// A clockStep is the offset from a moment on.
+type clockStep struct{ at, offset time.Duration }
 
 // sendOne sends a batch at a moment that has already passed.
 func (m *keeperModel) sendOne(at time.Duration) {
 	m.sent = at
 	for _, step := range m.steps {
 		if step.at <= at {
-			m.sentDrift = step.drift
+			m.sentOffset = step.offset
 		}
 	}
 }
@@ -116,15 +116,15 @@ func (m *keeperModel) step() {
 		m.wall += d
 	case n < 8:
 		m.wall += ms(500) - 250*time.Millisecond
-		m.steps = append(m.steps, clockStep{m.now, m.drift()})
+		m.steps = append(m.steps, clockStep{m.now, m.offset()})
 	case n < 10:
 		m.open()
 	case n < 11 && len(m.sessions) > 0:
 		m.end()
 	case n < 16:
 		m.sendOne(m.sent + (m.now-m.sent)*time.Duration(m.rng.IntN(11))/10)
-		m.naive.proved(m.now, m.drift(), m.sent, m.sentDrift)
-		m.keeper.Proved(m.sent, m.sentDrift)
+		m.naive.proved(m.now, m.offset(), m.sent, m.sentOffset)
+		m.keeper.Proved(m.sent, m.sentOffset)
 	case n < 18:
 		m.hold()
 	default:
@@ -147,10 +147,10 @@ func (m *keeperModel) open() {
 	timeout := timeouts[m.rng.IntN(len(timeouts))]
 	s := newSession(m.keeper, timeout, nil, nil)
 	if m.naive.live() == 0 {
-		m.naive.drift = m.sentDrift
+		m.naive.offset = m.sentOffset
 	}
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
-	m.keeper.add(s, m.nextID, m.sent, m.sentDrift)
+	m.keeper.add(s, m.nextID, m.sent, m.sentOffset)
 	m.sessions[m.nextID] = s
 	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), state: claimStanding, paths: []string{"/c"}}
 	s.claims = map[string]*Claim{"/c": c}
@@ -174,7 +174,7 @@ func (m *keeperModel) hold() {
 	if id == 0 {
 		return
 	}
-	m.naive.look(m.now, m.drift())
+	m.naive.look(m.now, m.offset())
 	naive := m.naive.sessions[id]
 	_, err := m.claims[id].Hold(false)
 	once := naive.held // a claim can be held only once here
@@ -185,7 +185,7 @@ func (m *keeperModel) hold() {
 }
 
 func (m *keeperModel) compare() {
-	m.naive.look(m.now, m.drift())
+	m.naive.look(m.now, m.offset())
 	for _, s := range m.sessions {
 		if err := s.verifyClaimsLocked(); err != nil {
 			m.t.Fatal(err)

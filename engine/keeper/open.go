@@ -52,16 +52,16 @@ func (k *Keeper) noteOpening(s *Session, call *outbox.Call) error {
 // on the apply goroutine, so no later entry can concern the session before the keeper has it.
 func (k *Keeper) opened(s *Session, call *outbox.Call) {
 	if call.Err == nil {
-		k.add(s, tree.SessionID(call.Zxid), call.Sent, call.Drift)
+		k.add(s, tree.SessionID(call.Zxid), call.Sent, call.Offset)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.mu.opening, s)
 }
 
-// add adds a session. The batch that opened it was first sent at sent, when the clocks differed by
-// drift. If the opener has given up, add closes the session again.
-func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
+// add adds a session. The batch that opened it was first sent at sent, when the wall clock had that
+// offset. If the opener has given up, add closes the session again.
+func (k *Keeper) add(s *Session, id tree.SessionID, sent, offset time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.id = id
@@ -74,7 +74,7 @@ func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 		s.remote.attached = tree.Zxid(id)
 		k.attachLocked(s, sent)
 	} else {
-		k.keepLocked(s, drift)
+		k.keepLocked(s, offset)
 	}
 	if s.abandoned || k.mu.closing {
 		k.closeLocked(s)
@@ -83,13 +83,13 @@ func (k *Keeper) add(s *Session, id tree.SessionID, sent, drift time.Duration) {
 }
 
 // keepLocked adds an in-process session.
-func (k *Keeper) keepLocked(s *Session, drift time.Duration) {
+func (k *Keeper) keepLocked(s *Session, offset time.Duration) {
 	if len(k.mu.sessions) == 0 {
-		k.mu.drift = drift // a change of the clocks while there was no session is no jump
+		k.mu.offset = offset // a change of the clocks while there was no session is no jump
 	}
 	k.mu.sessions[s.id] = s
 	k.mu.timeouts.add(s.timeout)
-	k.mu.calm.narrow(s.life.Deadline(), k.mu.drift, session.Margin(s.timeout))
+	k.mu.calm.narrow(s.life.Deadline(), k.mu.offset, session.Margin(s.timeout))
 	k.Signal()
 }
 

@@ -45,13 +45,13 @@ type remote struct {
 	attached tree.Zxid
 	orphan   bool // no connection ever served it here, so it has no calls
 
-	class *class // nil: the keeper never had it
+	class *remoteClass // nil: the keeper never had it
 
 	heard atomic.Int64 // when its client was last heard, by the class's clock
 	busy  atomic.Int64 // one tick after nobody reads from its client; zero if somebody does
 
 	// Guarded by the keeper's mu.
-	place   int   // in class.list
+	place   int   // in its class.list
 	renewed int64 // when its client got its full timeout again after a suspension; negative: never
 }
 
@@ -66,9 +66,9 @@ type remote struct {
 //  3. classes are in the order of their timeouts, and none is empty.
 type remotes struct {
 	byID     map[tree.SessionID]*Session
-	classes  []*class
+	classes  []*remoteClass
 	timeouts timeouts
-	proved   time.Duration // like the keeper's, but known as soon as a session is attached
+	provedAt time.Duration // like the keeper's, but known as soon as a session is attached
 	ticked   time.Duration // when the newest tick was
 	late     bool          // the newest tick did not count
 }
@@ -80,7 +80,7 @@ func (k *Keeper) attachLocked(s *Session, sent time.Duration) {
 	if len(r.byID) == 0 {
 		r.ticked = k.clock.Boot()
 	}
-	r.proved = max(r.proved, sent)
+	r.provedAt = max(r.provedAt, sent)
 	r.byID[s.id] = s
 	r.timeouts.add(s.timeout)
 	r.classOf(s.timeout, k.tick).add(s, k.tick)

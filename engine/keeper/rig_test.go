@@ -98,7 +98,7 @@ func (r *keeperRig) open(t *testing.T) *Session {
 func (r *keeperRig) Route([]tree.Op) (replication.ShardID, error)   { return r.route, nil }
 func (r *keeperRig) ShardsOf(tree.SessionID) []uint32               { return nil }
 func (r *keeperRig) CheckDeadlines()                                { r.keeper.CheckDeadlines() }
-func (r *keeperRig) Proved(sent, drift time.Duration)               { r.keeper.Proved(sent, drift) }
+func (r *keeperRig) Proved(sent, offset time.Duration)              { r.keeper.Proved(sent, offset) }
 func (r *keeperRig) BeatInterval() time.Duration                    { return r.keeper.BeatInterval() }
 func (r *keeperRig) AppliedAtHome() tree.Zxid                       { return 0 }
 func (r *keeperRig) Explain(_ replication.ShardID, err error) error { return err }

@@ -29,7 +29,7 @@ type Session struct {
 	// Guarded by the keeper's mu. There may be 100,000 sessions, so what most of them never need is
 	// created on first use.
 	life          session.Life
-	drift         time.Duration   // while Suspended: the clocks' drift when the last jump was judged
+	offset        time.Duration   // while Suspended: the clocks' offset when the last jump was judged
 	changed       chan struct{}   // closed when the state changes; nil until asked for
 	onStateChange func()          // called then; may be nil
 	ctx           context.Context // ends with the session; nil until asked for

@@ -68,17 +68,17 @@ const (
 	slowParts = 2
 )
 
-// A class is the remote sessions of this node that have the same timeout. A timeout of many ticks
-// is rounded to whole ones first. The sessions are Suspended together, and one clock counts their
+// A remoteClass is the remote sessions of this node that have the same timeout. A timeout of many
+// ticks is rounded to whole ones first. The sessions are Suspended together, and one clock counts their
 // silence. There are few classes, so no choice of timeouts makes a tick look at every session.
-type class struct {
+type remoteClass struct {
 	timeout time.Duration // the least that sessions here can have; immutable
 
 	clock atomic.Int64 // moved with the keeper's mu held
 
 	// Guarded by the keeper's mu.
 	list      []silent
-	proved    time.Duration // remotes.proved, as of the newest judgement
+	provedAt  time.Duration // remotes.provedAt, as of the newest judgement
 	suspended bool
 	// Of the suspension: when it began, the proof that it began with, and how much of it was shown.
 	since, from, shown time.Duration
@@ -96,7 +96,7 @@ func RemoteTick(least time.Duration) time.Duration { return max(least/ticksPerTi
 
 // find returns where the class of a timeout is, or would be.
 func (r *remotes) find(timeout time.Duration) (i int, there bool) {
-	return slices.BinarySearchFunc(r.classes, timeout, func(c *class, t time.Duration) int { return cmp.Compare(c.timeout, t) })
+	return slices.BinarySearchFunc(r.classes, timeout, func(c *remoteClass, t time.Duration) int { return cmp.Compare(c.timeout, t) })
 }
 
 // rounded returns the timeout of the class of a timeout.
@@ -108,17 +108,17 @@ func rounded(timeout, tick time.Duration) time.Duration {
 }
 
 // classOf returns the class of a timeout. It creates the class if there is none.
-func (r *remotes) classOf(timeout, tick time.Duration) *class {
+func (r *remotes) classOf(timeout, tick time.Duration) *remoteClass {
 	timeout = rounded(timeout, tick)
 	i, there := r.find(timeout)
 	if !there {
-		r.classes = slices.Insert(r.classes, i, &class{timeout: timeout, proved: r.proved})
+		r.classes = slices.Insert(r.classes, i, &remoteClass{timeout: timeout, provedAt: r.provedAt})
 	}
 	return r.classes[i]
 }
 
 // add adds a session whose client has just been heard.
-func (c *class) add(s *Session, tick time.Duration) {
+func (c *remoteClass) add(s *Session, tick time.Duration) {
 	s.remote.class, s.remote.place, s.remote.renewed = c, len(c.list), -1
 	s.Heard()
 	c.list = append(c.list, silent{due: c.due(s, tick), s: s})
@@ -139,7 +139,7 @@ func (r *remotes) leave(s *Session) {
 
 // due is when a session has been silent for its timeout. It adds a tick, because the tick in which
 // the client was heard may have ended right after.
-func (c *class) due(s *Session, tick time.Duration) int64 {
+func (c *remoteClass) due(s *Session, tick time.Duration) int64 {
 	return s.remote.heard.Load() + int64(tick+s.timeout)
 }
 
@@ -178,7 +178,7 @@ func (k *Keeper) tickLocked(now time.Duration) (gone []*Session) {
 }
 
 // silentLocked ends the sessions of a class whose clients have been silent for their timeout.
-func (k *Keeper) silentLocked(c *class) (gone []*Session) {
+func (k *Keeper) silentLocked(c *remoteClass) (gone []*Session) {
 	now := c.clock.Load()
 	for i := 0; i < len(c.list); i++ {
 		if c.list[i].due > now {
@@ -201,19 +201,19 @@ func (k *Keeper) silentLocked(c *class) (gone []*Session) {
 
 // judgeLocked moves the clock of a Suspended class, and suspends or resumes the sessions of a
 // class.
-func (k *Keeper) judgeLocked(c *class, now time.Duration) {
+func (k *Keeper) judgeLocked(c *remoteClass, now time.Duration) {
 	r := &k.mu.remotes
-	suspended := now-r.proved >= c.timeout/SuspendedParts
-	if c.suspended && r.proved != c.proved {
-		shown := min(now-c.since, r.proved-c.from)
+	suspended := now-r.provedAt >= c.timeout/SuspendedParts
+	if c.suspended && r.provedAt != c.provedAt {
+		shown := min(now-c.since, r.provedAt-c.from)
 		c.clock.Add(int64(min(shown-c.shown, c.timeout) / slowParts))
 		c.shown = shown
 	}
-	c.proved = r.proved
+	c.provedAt = r.provedAt
 	if suspended == c.suspended {
 		return
 	}
-	c.suspended, c.since, c.from, c.shown = suspended, now, r.proved, 0
+	c.suspended, c.since, c.from, c.shown = suspended, now, r.provedAt, 0
 	for i := range c.list {
 		if !suspended {
 			k.renewLocked(c, i)
@@ -224,7 +224,7 @@ func (k *Keeper) judgeLocked(c *class, now time.Duration) {
 }
 
 // renewLocked gives a session's client its full timeout again, if it was heard since the last time.
-func (k *Keeper) renewLocked(c *class, i int) {
+func (k *Keeper) renewLocked(c *remoteClass, i int) {
 	s := c.list[i].s
 	if s.remote.heard.Load() <= s.remote.renewed {
 		return

@@ -16,7 +16,7 @@ func newRemotes(clock clock.Clock, sessions int) (k *Keeper, all []*Session) {
 	k = newRigOf(clock, 1).keeper
 	for i := range sessions {
 		s := newSession(k, rigTimeout+time.Duration(i%3)*rigTimeout, new(remote), nil)
-		k.add(s, tree.SessionID(i+1), 0, clock.Drift())
+		k.add(s, tree.SessionID(i+1), 0, clock.Offset())
 		all = append(all, s)
 	}
 	return k, all
@@ -37,7 +37,7 @@ func BenchmarkTick(b *testing.B) {
 					all[j].Heard()
 				}
 				now += k.tick
-				k.Proved(now, k.clock.Drift())
+				k.Proved(now, k.clock.Offset())
 				b.StartTimer()
 				k.countSilence()
 			}

@@ -43,7 +43,7 @@ func (k *Keeper) Verify(table *session.Table) error {
 }
 
 // verifyLocked checks the session at a place of a class.
-func (k *Keeper) verifyLocked(c *class, place int, s *Session, table *session.Table) error {
+func (k *Keeper) verifyLocked(c *remoteClass, place int, s *Session, table *session.Table) error {
 	if k.mu.remotes.byID[s.id] != s || s.remote.place != place || s.remote.class != c || rounded(s.timeout, k.tick) != c.timeout || s.end != nil {
 		return fmt.Errorf("session %d of %v, at %d of the class of %v, is at %d and ended with %v", s.id, s.timeout, place, c.timeout, s.remote.place, s.end)
 	}

@@ -37,7 +37,7 @@ type Batch struct {
 	bytes    int           // of the calls' requests
 	remote   bool          // some calls are from remote clients
 	sent     time.Duration // boot clock at its first sending; sending it again changes nothing
-	drift    time.Duration // of the clocks at that moment
+	offset   time.Duration // clock.Offset at that moment
 	lastSent time.Time
 	patience time.Duration // how long to wait before this batch is sent again, if it is the oldest
 	proposal Proposal
@@ -208,7 +208,7 @@ func (o *Outbox) send(b *Batch, first bool) error {
 		}
 		// In any order: time that is lost before Propose counts for nothing, because the ensemble
 		// hears of this node after it.
-		b.sent, b.drift = o.clock.Boot(), o.clock.Drift()
+		b.sent, b.offset = o.clock.Boot(), o.clock.Offset()
 		b.patience = min(max(4*o.commitTime(), resendFirstMin), resendMax)
 	}
 	now := time.Now()
@@ -253,7 +253,7 @@ func (o *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid
 	if late {
 		return
 	}
-	c.Results, c.Zxid, c.Sent, c.Drift, c.Err = results, zxid, b.sent, b.drift, err
+	c.Results, c.Zxid, c.Sent, c.Offset, c.Err = results, zxid, b.sent, b.offset, err
 	o.finish(c)
 }
 
@@ -285,7 +285,7 @@ func (o *Outbox) BatchApplied(b *Batch) {
 // prove tells the node what b proves: that the node was alive when it first sent b.
 func (o *Outbox) prove(b *Batch) {
 	if o.Shard == command.HomeShard {
-		o.node.Proved(b.sent, b.drift)
+		o.node.Proved(b.sent, b.offset)
 	}
 }
 

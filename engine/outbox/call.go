@@ -23,10 +23,10 @@ type Call struct {
 	Results []tree.Result
 	// Zxid names the transaction that opened or attached a session. For a transaction of operations
 	// it is the newest one when the call was applied. Otherwise it is zero.
-	Zxid  tree.Zxid
-	Sent  time.Duration // boot clock, when its batch was first handed to Raft; zero if it was not
-	Drift time.Duration // of the clocks at that moment
-	Err   error
+	Zxid   tree.Zxid
+	Sent   time.Duration // boot clock, when its batch was first handed to Raft; zero if it was not
+	Offset time.Duration // clock.Offset at that moment
+	Err    error
 
 	// Guarded by the outbox's mu.
 	stage   stage

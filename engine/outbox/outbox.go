@@ -51,9 +51,9 @@ type Node interface {
 	// it before it seals a batch. So what ends by the clock goes into that batch.
 	CheckDeadlines()
 	// Proved reports that a batch to the home shard was applied. That proves that this node was
-	// alive at sent, the time of the batch's first sending. drift is how far the clocks differed at
-	// that time. Proved is called on the apply goroutine.
-	Proved(sent, drift time.Duration)
+	// alive at sent, the time of the batch's first sending. offset is clock.Offset at that
+	// time. Proved is called on the apply goroutine.
+	Proved(sent, offset time.Duration)
 	// BeatInterval returns how often the node must prove itself alive on the home shard. Zero means
 	// that it need not.
 	BeatInterval() time.Duration
