@@ -187,7 +187,7 @@ func (o *Outbox) unsealLocked(b *Batch) {
 	o.mu.seq--
 	var back []*Call
 	for _, c := range b.calls {
-		if c.stage == stageSent { // not abandoned meanwhile
+		if c.stage == stageSealed { // not abandoned meanwhile
 			c.stage = stageQueued
 			back = append(back, c)
 		}

@@ -50,8 +50,8 @@ type stage uint8
 const (
 	stageNew stage = iota // not queued yet
 	stageQueued
-	stageSent // in a sealed batch, so it may be applied
-	stageDone // it has its outcome
+	stageSealed // in a sealed batch, so it may be applied
+	stageDone   // it has its outcome
 )
 
 // A lane is a part of the queue.

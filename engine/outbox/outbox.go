@@ -350,7 +350,7 @@ func (o *Outbox) AbandonSent(err error, owners ...*Owner) {
 	var out []*Call
 	for _, b := range o.mu.inflight {
 		for _, c := range b.calls {
-			if among[c.owner] && c.stage == stageSent && !c.end {
+			if among[c.owner] && c.stage == stageSealed && !c.end {
 				o.markDoneLocked(c)
 				out = append(out, c)
 			}
@@ -385,7 +385,7 @@ func (o *Outbox) Close(err error) {
 	o.mu.queue.each(func(c *Call) { ended[c] = err })
 	for _, b := range o.mu.inflight {
 		for _, c := range b.calls {
-			if c.stage == stageSent {
+			if c.stage == stageSealed {
 				ended[c] = ErrUnknownOutcome
 			}
 		}

@@ -184,7 +184,7 @@ func (q *queue) fill(b *Batch) {
 					return
 				}
 				q.count(c, -1)
-				c.stage = stageSent
+				c.stage = stageSealed
 				b.calls = append(b.calls, c)
 				b.bytes += len(c.Encoded)
 				b.remote = b.remote || c.owner != nil && c.owner.remote
