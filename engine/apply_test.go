@@ -44,8 +44,8 @@ func (m *member) batch(requests ...command.Request) {
 
 // again applies a batch with a seq that the test chooses.
 func (m *member) again(seq uint64, requests ...command.Request) {
-	o := session.Origin{Member: m.origin.Member, Start: m.origin.Start, LastSeq: seq}
-	m.n.applyCommand(command.Command{Kind: command.KindBatch, Origin: o, Wall: 1000 + int64(seq), Requests: requests})
+	o := session.Origin{Member: m.origin.Member, Start: m.origin.Start}
+	m.n.applyCommand(command.Command{Kind: command.KindBatch, Origin: o, Seq: seq, Wall: 1000 + int64(seq), Requests: requests})
 }
 
 // open opens a session of the member.
@@ -292,7 +292,7 @@ func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	newer.Start++
 	foreign := enginetest.Origin()
 	foreign.Member, foreign.Digest[0] = 2, foreign.Digest[0]+1
-	batch := command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start, LastSeq: 1}}
+	batch := command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start}, Seq: 1}
 	register := command.Command{Kind: command.KindRegister, Origin: enginetest.Origin()}
 	for name, c := range map[string]struct {
 		before session.Origin
@@ -331,7 +331,7 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 				n.fails = true
 				n.applyCommand(command.Command{Kind: command.KindRegister, Origin: enginetest.Origin()})
 				for seq := range batches {
-					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start, LastSeq: seq + 1}})
+					n.applyCommand(command.Command{Kind: command.KindBatch, Origin: session.Origin{Member: enginetest.Member, Start: enginetest.Origin().Start}, Seq: seq + 1})
 				}
 				n.log.Elect(enginetest.Other)
 				n.outbox.LeaderChanged()

@@ -394,11 +394,13 @@ func TestReleaseLeavesAnotherClaimsZnodeAlone(t *testing.T) {
 		czxid := n.czxid("/q")
 		go first.Release()
 		release := n.wantRequests("release /q")
-		n.applyCommand(command.Command{Kind: command.KindBatch, Origin: enginetest.Decode(t, release[0].Cmd).Origin, Requests: []command.Request{
+		c := enginetest.Decode(t, release[0].Cmd)
+		c.Requests = []command.Request{
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindDelete, Path: "/q", Version: tree.AnyVersion}}},
 			{Kind: command.RequestTxn, Session: s.ID(), Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}},
 			{Kind: command.RequestRelease, Session: s.ID(), Path: "/q", Czxid: czxid},
-		}})
+		}
+		n.applyCommand(c)
 		if !n.exists("/q") {
 			t.Fatal("another znode was deleted")
 		}

@@ -314,8 +314,8 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 	}
 	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}}
 	commit(command.Command{Kind: command.KindRegister, Origin: o})
-	o.LastSeq = 1
-	commit(command.Command{Kind: command.KindBatch, Origin: o, Requests: []command.Request{{Kind: command.RequestOpen, Timeout: timeout}}})
+	seq := uint64(1)
+	commit(command.Command{Kind: command.KindBatch, Origin: o, Seq: seq, Requests: []command.Request{{Kind: command.RequestOpen, Timeout: timeout}}})
 	alive := time.Now() // when its newest batch was committed
 	dies := alive.Add(time.Duration(rng.IntN(6000)) * time.Millisecond)
 
@@ -345,8 +345,8 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 			}
 		}
 		if time.Now().Before(dies) && rng.IntN(int(timeout/tick)) == 0 {
-			o.LastSeq++
-			commit(command.Command{Kind: command.KindBatch, Origin: o})
+			seq++
+			commit(command.Command{Kind: command.KindBatch, Origin: o, Seq: seq})
 			if expired.IsZero() {
 				alive = time.Now()
 			}

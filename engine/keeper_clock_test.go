@@ -189,7 +189,7 @@ func TestJumpWhileSuspendedVoidsWhatWasSentBefore(t *testing.T) {
 		n.wantState(s, session.Suspended)
 		_, beats := n.requests()
 		beat := beats[len(beats)-1]
-		if seq := enginetest.Decode(t, beat.Cmd).Origin.LastSeq; seq != enginetest.Decode(t, beats[0].Cmd).Origin.LastSeq {
+		if seq := enginetest.Decode(t, beat.Cmd).Seq; seq != enginetest.Decode(t, beats[0].Cmd).Seq {
 			t.Fatalf("%d beats in flight", seq)
 		}
 		n.fake.Step(time.Minute)

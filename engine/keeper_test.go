@@ -188,7 +188,7 @@ func TestNodeThatHearsNothingStopsProvingItselfAlive(t *testing.T) {
 					}
 					ps := n.log.Drain()
 					for _, p := range ps {
-						sent[enginetest.Decode(t, p.Cmd).Origin.LastSeq] = true
+						sent[enginetest.Decode(t, p.Cmd).Seq] = true
 					}
 					other.apply(ps...)
 					other.commit()

@@ -204,8 +204,8 @@ func (n *node) requests() (list []command.Request, ps []*enginetest.Proposal) {
 	ps = n.log.Drain()
 	seen := make(map[uint64]bool)
 	for _, p := range ps {
-		if c := enginetest.Decode(n.t, p.Cmd); c.Kind == command.KindBatch && !seen[c.Origin.LastSeq] {
-			seen[c.Origin.LastSeq] = true
+		if c := enginetest.Decode(n.t, p.Cmd); c.Kind == command.KindBatch && !seen[c.Seq] {
+			seen[c.Seq] = true
 			list = append(list, c.Requests...)
 		}
 	}

@@ -21,9 +21,9 @@ import (
 // the caller that would make replicas differ.
 func (t *Tree) Apply(h Header, ops []Op) ([]Result, error) { return t.ApplyInto(nil, h, ops) }
 
-// ApplyInto is Apply, but stores the results in room if they fit. On most replicas nobody waits for
+// ApplyInto is Apply, but stores the results in buf if they fit. On most replicas nobody waits for
 // the results, so they need no memory of their own.
-func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
+func (t *Tree) ApplyInto(buf []Result, h Header, ops []Op) ([]Result, error) {
 	t.begin(&h)
 	if len(ops) > 1 {
 		if err := t.refuse(ops); err != nil {
@@ -32,10 +32,10 @@ func (t *Tree) ApplyInto(room []Result, h Header, ops []Op) ([]Result, error) {
 		}
 		t.changes = slices.Grow(t.changes, len(ops))
 	}
-	if room == nil || len(room) < len(ops) {
-		room = make([]Result, len(ops))
+	if buf == nil || len(buf) < len(ops) {
+		buf = make([]Result, len(ops))
 	}
-	results := room[:len(ops)]
+	results := buf[:len(ops)]
 	clear(results)
 	for i := range ops {
 		if err := t.applyOp(&ops[i], &results[i]); err != nil {

@@ -74,7 +74,8 @@ type Request struct {
 // A Command is one decoded entry of the log. The comments say which kinds use a field.
 type Command struct {
 	Kind     Kind
-	Origin   session.Origin   // register; in a batch Member, Start and LastSeq, the batch's own seq
+	Origin   session.Origin   // register; in a batch only Member and Start
+	Seq      uint64           // batch: its place in its stream
 	Wall     int64            // all but purged: Unix ms at the proposer
 	Home     tree.Zxid        // batch: what its node had applied of the home shard
 	Rules    Rules            // register
@@ -370,7 +371,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	case KindBatch:
 		c.Origin.Member = session.MemberID(d.uint())
 		c.Origin.Start = d.uint()
-		c.Origin.LastSeq = d.uint()
+		c.Seq = d.uint()
 		c.Wall = d.int()
 		c.Home = tree.Zxid(d.uint())
 		c.Requests = r.decodeRequests(d)

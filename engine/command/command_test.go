@@ -40,7 +40,7 @@ func (c Command) encode() []byte {
 		for i := range c.Requests {
 			list = append(list, EncodeRequest(&c.Requests[i]))
 		}
-		return EncodeBatch(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq, c.Wall, c.Home, len(list), slices.Values(list))
+		return EncodeBatch(c.Origin.Member, c.Origin.Start, c.Seq, c.Wall, c.Home, len(list), slices.Values(list))
 	case KindSilence:
 		return EncodeSilence(c.Step, c.Silence, c.Wall)
 	case KindExpire:
@@ -65,7 +65,7 @@ func filled[T [16]byte | [32]byte](first byte) (a T) {
 
 func goldenCommands() []golden {
 	batch := func(seq uint64, requests ...Request) Command {
-		return Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3, LastSeq: seq}, Wall: 1700000000123, Requests: requests}
+		return Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3}, Seq: seq, Wall: 1700000000123, Requests: requests}
 	}
 	txn := func(ops ...tree.Op) Request { return Request{Kind: RequestTxn, Session: 77, Ops: ops} }
 	values := []struct {
@@ -79,7 +79,7 @@ func goldenCommands() []golden {
 		{"register-of-the-largest-numbers", Command{Kind: KindRegister, Wall: math.MaxInt64, Origin: session.Origin{
 			Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32}}},
 		{"beat", batch(4)},
-		{"beat-before-1970", Command{Kind: KindBatch, Origin: session.Origin{Member: 1, Start: 1, LastSeq: 1}, Wall: math.MinInt64}},
+		{"beat-before-1970", Command{Kind: KindBatch, Origin: session.Origin{Member: 1, Start: 1}, Seq: 1, Wall: math.MinInt64}},
 		{"create", batch(200, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte("data"), Mode: tree.EphemeralSequential}))},
 		{"create-without-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a"}))},
 		{"create-with-empty-data", batch(1, txn(tree.Op{Kind: tree.KindCreate, Path: "/a", Data: []byte{}}))},
@@ -111,7 +111,7 @@ func goldenCommands() []golden {
 		{"add-shard", batch(1, Request{Kind: RequestAddShard, Session: 77, Shard: 4})},
 		{"introduce", batch(1, Request{Kind: RequestIntroduce, Session: 77, Timeout: 10 * time.Second, Identities: []tree.Identity{{Scheme: "super"}}})},
 		{"introduce-remote", batch(1, Request{Kind: RequestIntroduce, Session: 77, Timeout: 10 * time.Second, Attached: 1 << 33})},
-		{"batch-that-knows-the-home-shard", Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3, LastSeq: 4}, Home: 1 << 33}},
+		{"batch-that-knows-the-home-shard", Command{Kind: KindBatch, Origin: session.Origin{Member: 2, Start: 3}, Seq: 4, Home: 1 << 33}},
 		{"close", batch(1, Request{Kind: RequestClose, Session: 1 << 40})},
 		{"close-remote", batch(1, Request{Kind: RequestClose, Session: 77, Attached: 1 << 33})},
 		{"close-for-silence", batch(1, Request{Kind: RequestClose, Session: 77, Attached: 1 << 33, Lost: true})},

@@ -75,9 +75,9 @@ func (r *keeperRig) complete(t *testing.T) {
 func (r *keeperRig) completeOne(t *testing.T, p *enginetest.Proposal) {
 	t.Helper()
 	o, c := r.keeper.outboxes[p.Shard-1], enginetest.Decode(t, p.Cmd)
-	b := o.Oldest(c.Origin.LastSeq)
+	b := o.Oldest(c.Seq)
 	for i := range c.Requests {
-		o.Complete(b, i, nil, tree.Zxid(c.Origin.LastSeq)<<10+tree.Zxid(i), nil)
+		o.Complete(b, i, nil, tree.Zxid(c.Seq)<<10+tree.Zxid(i), nil)
 	}
 	o.BatchApplied(b)
 }

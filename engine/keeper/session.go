@@ -232,8 +232,8 @@ func (s *Session) SubmitThen(ctx context.Context, ops []tree.Op, then func()) Pe
 }
 
 func (s *Session) submit(ctx context.Context, ops []tree.Op, with *With, then func()) Pending {
-	at, err := s.keeper.node.Route(ops)
-	p := Pending{session: s, outbox: s.keeper.outboxes[at-1], call: s.newTxn(ops, with)}
+	shard, err := s.keeper.node.Route(ops)
+	p := Pending{session: s, outbox: s.keeper.outboxes[shard-1], call: s.newTxn(ops, with)}
 	p.call.Then = then
 	s.send(p.outbox, p.call, s.admissible(ctx, p.call, ops, err))
 	return p

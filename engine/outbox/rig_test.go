@@ -32,14 +32,14 @@ func (a *acceptor) apply(c command.Command) session.Verdict {
 		}
 		return session.Accepted
 	}
-	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Origin.LastSeq)
+	v := a.table.Accept(c.Origin.Member, c.Origin.Start, c.Seq)
 	switch {
 	case v == session.Gap && own:
 		a.outbox.GapFound()
 	case v == session.Accepted:
 		var b *Batch
 		if own {
-			b = a.outbox.Oldest(c.Origin.LastSeq)
+			b = a.outbox.Oldest(c.Seq)
 		}
 		for i, r := range c.Requests {
 			a.applied = append(a.applied, pathOf(r))
@@ -190,7 +190,7 @@ func describe(c command.Command) string {
 	if c.Kind == command.KindRegister {
 		return "register"
 	}
-	s := fmt.Sprintf("%d:", c.Origin.LastSeq)
+	s := fmt.Sprintf("%d:", c.Seq)
 	for _, q := range c.Requests {
 		s += " " + pathOf(q)
 	}

@@ -117,7 +117,7 @@ func (r *Replica) useRules(rules command.Rules) {
 func (r *Replica) applyBatch(c *command.Command) {
 	o := c.Origin
 	own := r.isOwn(o)
-	switch v := r.mu.table.Accept(o.Member, o.Start, o.LastSeq); v {
+	switch v := r.mu.table.Accept(o.Member, o.Start, c.Seq); v {
 	case session.Accepted:
 	case session.Repeat: // it was sent twice, and its first copy was applied
 		return
@@ -136,23 +136,23 @@ func (r *Replica) applyBatch(c *command.Command) {
 	r.mu.table.AcknowledgeEnds(o.Member, c.Home)
 	var b *outbox.Batch
 	if own {
-		b = r.Outbox.Oldest(o.LastSeq)
+		b = r.Outbox.Oldest(c.Seq)
 	}
-	var room []tree.Result
+	var buf []tree.Result
 	if b == nil {
-		room = r.discarded[:]
+		buf = r.discarded[:]
 	}
 	for i := range c.Requests {
-		results, zxid, err := r.request(o.Member, c.Wall, &c.Requests[i], room)
+		results, zxid, err := r.request(o.Member, c.Wall, &c.Requests[i], buf)
 		r.Outbox.Complete(b, i, results, zxid, err)
 	}
 	r.Outbox.BatchApplied(b)
 }
 
-// commit applies one transaction and publishes it. The results may be stored in room.
-func (r *Replica) commit(h tree.Header, ops []tree.Op, room []tree.Result) ([]tree.Result, error) {
+// commit applies one transaction and publishes it. The results may be stored in buf.
+func (r *Replica) commit(h tree.Header, ops []tree.Op, buf []tree.Result) ([]tree.Result, error) {
 	t := r.tree.Load()
-	results, err := t.ApplyInto(room, h, ops)
+	results, err := t.ApplyInto(buf, h, ops)
 	if err != nil {
 		return nil, err
 	}

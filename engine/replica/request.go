@@ -8,36 +8,38 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// request applies one request of a batch from the member at, whose wall clock showed wall. The
-// results may be stored in room. The zxid is the transaction's own if the request opened or
-// attached a session. After a transaction of operations it is the newest one, also if the tree
-// refused the operations. Otherwise it is zero.
-func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, room []tree.Result) ([]tree.Result, tree.Zxid, error) {
+// request applies one request of a batch. Member from sent the batch when its wall clock showed
+// wall. The results may be stored in buf.
+//
+// The zxid is the transaction's own if the request opened or attached a session. After a
+// transaction of operations it is the newest one, also if the tree refused the operations.
+// Otherwise it is zero.
+func (r *Replica) request(from session.MemberID, wall int64, q *command.Request, buf []tree.Result) ([]tree.Result, tree.Zxid, error) {
 	switch q.Kind {
 	case command.RequestTxn:
-		if err := r.usable(q.Session, at); err != nil {
+		if err := r.usable(q.Session, from); err != nil {
 			return nil, 0, err
 		}
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}
-		results, err := r.commit(h, q.Ops, room)
+		results, err := r.commit(h, q.Ops, buf)
 		if err != nil && len(q.Ops) == 1 {
 			err = &tree.MultiError{Err: err} // as for several; the caller of a single operation unwraps it
 		}
 		return results, r.mu.Zxid, err
 	case command.RequestAddShard:
-		return nil, 0, sessionError(r.mu.table.AddShard(q.Session, at, q.Shard))
+		return nil, 0, sessionError(r.mu.table.AddShard(q.Session, from, q.Shard))
 	case command.RequestIntroduce:
-		return nil, 0, sessionError(r.mu.table.Introduce(q.Session, q.Timeout, at, q.Attached, q.Identities))
+		return nil, 0, sessionError(r.mu.table.Introduce(q.Session, q.Timeout, from, q.Attached, q.Identities))
 	case command.RequestSetIdentities:
-		return nil, 0, r.setIdentities(at, q)
+		return nil, 0, r.setIdentities(from, q)
 	case command.RequestOpen:
-		z, err := r.openSession(at, wall, q)
+		z, err := r.openSession(from, wall, q)
 		return nil, z, err
 	case command.RequestReattach:
-		z, err := r.reattach(at, wall, q)
+		z, err := r.reattach(from, wall, q)
 		return nil, z, err
 	case command.RequestClose:
-		if err := sessionError(r.mu.table.CheckAttachment(q.Session, at, q.Attached)); err != nil {
+		if err := sessionError(r.mu.table.CheckAttachment(q.Session, from, q.Attached)); err != nil {
 			return nil, 0, err
 		}
 		why := session.ErrClosed
@@ -47,7 +49,7 @@ func (r *Replica) request(at session.MemberID, wall int64, q *command.Request, r
 		r.endOnRequest(q.Session, wall, q.Lost, why)
 		return nil, 0, nil
 	default:
-		return nil, 0, r.release(at, wall, q)
+		return nil, 0, r.release(from, wall, q)
 	}
 }
 
@@ -59,13 +61,13 @@ func (r *Replica) identitiesOf(id tree.SessionID) []tree.Identity {
 
 // openSession opens a session in a transaction of its own and returns the zxid. It is also the
 // session's id: it is unique, never used again, and the same on every replica.
-func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
 	if q.Remote {
 		attached = h.Zxid
 	}
-	if err := r.mu.table.Open(tree.SessionID(h.Zxid), q.Password, q.Timeout, at, attached, q.Identities); err != nil {
+	if err := r.mu.table.Open(tree.SessionID(h.Zxid), q.Password, q.Timeout, from, attached, q.Identities); err != nil {
 		return 0, err
 	}
 	_, err := r.commit(h, nil, nil)
@@ -75,9 +77,9 @@ func (r *Replica) openSession(at session.MemberID, wall int64, q *command.Reques
 // reattach attaches a remote client's session to a member in a transaction of its own, and returns
 // the zxid. What this node has of an earlier attachment ends before anyone can learn of the new
 // one.
-func (r *Replica) reattach(at session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+func (r *Replica) reattach(from session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
-	if r.mu.table.Reattach(q.Session, q.Password, q.Timeout, at, h.Zxid, q.Identities) != nil {
+	if r.mu.table.Reattach(q.Session, q.Password, q.Timeout, from, h.Zxid, q.Identities) != nil {
 		return 0, session.ErrExpired // for every reason: see Table.Reattach
 	}
 	r.node.Left(q.Session)
@@ -87,10 +89,10 @@ func (r *Replica) reattach(at session.MemberID, wall int64, q *command.Request) 
 
 // setIdentities replaces the identities of a session. It refuses if the session has left the
 // connection that showed them.
-func (r *Replica) setIdentities(at session.MemberID, q *command.Request) error {
-	err := r.mu.table.CheckAttachment(q.Session, at, q.Attached)
+func (r *Replica) setIdentities(from session.MemberID, q *command.Request) error {
+	err := r.mu.table.CheckAttachment(q.Session, from, q.Attached)
 	if err == nil {
-		err = r.mu.table.SetIdentities(q.Session, at, q.Identities)
+		err = r.mu.table.SetIdentities(q.Session, from, q.Identities)
 	}
 	return sessionError(err)
 }
@@ -98,8 +100,8 @@ func (r *Replica) setIdentities(at session.MemberID, q *command.Request) error {
 // release ends the ephemeral znode that a session created in transaction q.Czxid. It does nothing
 // if the znode is gone or has another owner. So it cannot touch another znode and is safe to repeat
 // at any time.
-func (r *Replica) release(at session.MemberID, wall int64, q *command.Request) error {
-	if err := r.usable(q.Session, at); err != nil {
+func (r *Replica) release(from session.MemberID, wall int64, q *command.Request) error {
+	if err := r.usable(q.Session, from); err != nil {
 		// The session's end has taken the znode, or will do so before anything else of the session
 		// is applied. Or the session has another attachment, and the znode belongs to that.
 		return nil
@@ -114,8 +116,8 @@ func (r *Replica) release(at session.MemberID, wall int64, q *command.Request) e
 }
 
 // usable returns nil if a request that a member makes for a session may be applied.
-func (r *Replica) usable(id tree.SessionID, at session.MemberID) error {
-	return sessionError(r.mu.table.Usable(id, at))
+func (r *Replica) usable(id tree.SessionID, from session.MemberID) error {
+	return sessionError(r.mu.table.Usable(id, from))
 }
 
 // sessionError returns the error that a session's owner gets when the table refuses a request.
