@@ -79,9 +79,10 @@ var (
 	// If the node knows no leader, the text says what is missing, as that of Node.Ready does. So do
 	// the texts of ErrUnknownOutcome and of a ctx that ended.
 	ErrUnavailable = engine.ErrUnavailable
-	// ErrUnknownOutcome says that the request was sent and its caller stopped waiting. The request
-	// may have been applied, or may yet be, at most once. Check before you try again. If the ctx
-	// ended, the error also matches the ctx's error.
+	// ErrUnknownOutcome says that the request was sent, and this node cannot tell its outcome. The
+	// caller stopped waiting, the node or the session ended, or a snapshot replaced the log. The
+	// request may have been applied, or may yet be, at most once. Check before you try again. If
+	// the ctx ended, the error also matches the ctx's error.
 	ErrUnknownOutcome = engine.ErrUnknownOutcome
 )
 

@@ -19,24 +19,31 @@
 // # A write
 //
 //	caller                    outbox                        replica, on every member
-//	Session.Submit ─────────▶ Outbox.Submit: queue
-//	                          seal a batch (origin, seq)
+//	keeper: Session.Submit ─▶ Outbox.Submit: queue
+//	                          seal a batch (start, seq)
 //	                          Raft.Propose ───── log ─────▶ Replica.Apply
 //	                                                        accept the batch in its place
 //	                                                        for each request:
 //	                                                          tree.ApplyInto, not visible yet
-//	                                                          keeper.Gone: end claims on them
+//	                                                          keeper.Gone: end this node's claims
+//	                                                            on deleted znodes
 //	                                                          Watches.Deliver: queue the events,
 //	                                                            then make the change visible
 //	                                                        and on the caller's node
 //	Pending.Wait ◀─────────── Outbox.Complete ◀──────────── after each request
-//	keeper.Proved ◀────────── Outbox.BatchApplied ◀──────── after the batch
-//	                                                        now and then: save the image
+//	keeper.Proved ◀────────── Outbox.BatchApplied ◀──────── after the batch; the proof is only
+//	                                                        of batches to the home shard
+//	                                                        at most 1,024 entries later:
+//	                                                          save to the image
 //
-// A lone call is proposed at once, on its caller's goroutine. While a batch is in flight, the next
-// one fills. A replica accepts a batch only in its place in the stream, so it is harmless to send
-// one again. An outbox does so only when it has evidence that the batch was lost. The replicated
-// state keeps one number per stream.
+// Each start of a member sends each shard one numbered stream of batches. If nothing holds it back,
+// a lone call is proposed at once, on its caller's goroutine; otherwise Outbox.Loop proposes it.
+// While a batch is in flight, calls wait in the queue for the next one. When 256 of them wait, a
+// second batch goes out beside the first.
+//
+// A replica accepts a batch only in its place in the stream, so it is harmless to send one again.
+// An outbox sends all again on evidence of loss, and the oldest alone when that is overdue. To tell
+// repeats, the replicated state needs only the last accepted seq of each stream.
 //
 // # The end of a session
 //

@@ -18,7 +18,7 @@ const (
 	// After snapshotBytes more, the replica cuts its log. Both together bound a busy log at about
 	// twice 64 MiB and one file of tan's.
 	snapshotBytes = 64 << 20
-	// After snapshotEntries more, it does so too. A start reads the log behind its newest snapshot,
+	// After snapshotEntries more, it does so too. A start reads the log after its newest snapshot,
 	// and each entry takes tens of microseconds.
 	snapshotEntries = 50_000
 	// markBytes is how exactly the place of a cut is known.

@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Incarnation is one stream of a member: its one start.
+// An Incarnation is one start of a member. It has one stream to each shard.
 type Incarnation struct {
 	Member MemberID
 	Start  uint64

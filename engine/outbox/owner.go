@@ -6,7 +6,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 )
 
-// An Owner is a session as the outboxes of its node know it.
+// An Owner is a session as the outboxes of its node know it: the owner of calls.
 type Owner struct {
 	// Immutable.
 	remote bool         // the session belongs to a client outside this process

@@ -65,7 +65,7 @@ func (o *Outbox) arm() time.Duration {
 	return PollInterval
 }
 
-// resendLost sends batches again if there is evidence that they were lost.
+// resendLost sends batches again that were lost or are overdue.
 //
 // It sends all of them, in order, if the leader changed, Raft dropped one, or the shard refused one
 // for a gap. Otherwise it sends the oldest batch alone, once that has taken far longer than a

@@ -44,7 +44,7 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 
 // apply makes the transitions of one command. mu is held.
 func (r *Replica) apply(c *command.Command) {
-	r.tree.Load().At(time.Since(r.mu.loadedAt))
+	r.tree.Load().At(time.Since(r.mu.loadedAt)) // for Mortals only; replicas do not share it
 	r.mu.removed = 0
 	switch c.Kind {
 	case command.KindRegister:
@@ -161,7 +161,7 @@ func (r *Replica) commit(h tree.Header, ops []tree.Op, buf []tree.Result) ([]tre
 }
 
 // publish makes the transaction visible that the tree has just applied. Before any reader, watch or
-// contender can see it, the node ends the claims whose znodes it takes.
+// contender on this member can see it, the node ends the claims whose znodes it takes.
 func (r *Replica) publish(t *tree.Tree, z tree.Zxid) {
 	r.mu.Zxid = z
 	changes := t.Changes()

@@ -17,7 +17,7 @@
 //	                ├──▶ Node        claims and sessions of this node end
 //	                ├──▶ Watches     events are queued, then the transaction becomes visible
 //	                ├──▶ Outbox      the calls of this node get their outcomes
-//	                └──▶ image       now and then, in one batch with the applied index
+//	                └──▶ image       after at most 1,024 entries, with the applied index
 //
 // Within a transaction, the effects come in this order. So a claim ends on its own node before
 // anyone can see that its znode is gone, and an event is queued before any reader sees its change.

@@ -12,7 +12,7 @@ import (
 
 // The image is saved when one of these limits is reached since the last save. So a znode that is
 // set again and again is written once, and so is the position of each stream; see BenchmarkApply.
-// Changes that are not saved yet are in the Raft log, which is cut only behind what Sync has made
+// Changes that are not saved yet are in the Raft log, which is cut only up to what Sync has made
 // durable.
 //
 // The limits bound how much a start after a crash applies again, besides what the image had not
