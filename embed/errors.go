@@ -55,7 +55,8 @@ var (
 	ErrSessionExpired = engine.ErrSessionExpired
 	ErrSessionClosed  = engine.ErrSessionClosed // the session was closed
 	ErrNoSession      = engine.ErrNoSession     // Session.Member: no session of that id is open
-	// ErrSuspended says that the session passed its local deadline. What it held is lost.
+	// ErrSuspended says that the session passed its local deadline, or that the wall clock of its
+	// machine jumped by more than the margin. What the session held is lost.
 	ErrSuspended = engine.ErrSuspended
 	ErrDeleted   = engine.ErrDeleted // somebody else deleted the claimed znode
 	// ErrNotHeld says that the claim of a guard has ended, or that the claim to be released is not

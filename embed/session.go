@@ -34,15 +34,15 @@ func (o SessionOptions) root() (inside.Root, error) {
 	return inside.Root(o.Root), tree.ValidatePath(o.Root)
 }
 
-// A Session is a claim to be alive. It owns ephemeral znodes, watches, and the locks and
-// leaderships that it holds by them; when it ends, they go. Its methods may be called by any number
-// of goroutines.
+// A Session tells the ensemble that its owner is alive. It owns ephemeral znodes, watches, and the
+// locks and leaderships that it holds by them; when it ends, they go. Its methods may be called by
+// any number of goroutines.
 //
 // A session is Connected while the ensemble cannot have expired it. The node speaks for all its
 // sessions at once, so an idle session costs nothing of its own.
 //
 // A session has a local deadline: its timeout, less a margin, after this node sent the newest of
-// its requests that was applied. At that deadline the session becomes Suspended and loses
+// its writes or beats that was applied. At that deadline the session becomes Suspended and loses
 // everything that it held, before anyone else can be granted it. The session may become Connected
 // again, but what it lost does not come back. It is Expired when the ensemble expires it, or when
 // it has stayed Suspended for another timeout. An ended session never comes back.

@@ -63,17 +63,17 @@
 //
 // No clock can be part of the replicated state, so silence is measured outside and recorded in the
 // log. When a replica has applied an entry after which NextStep names another Step than before, it
-// starts a stopwatch for that Step. The leader among the replicas proposes Silence(step, measured
-// time) once the stopwatch shows what NextStep asks for. Sessions whose timeout the silence reaches
-// are due. From then on Usable answers ErrExpired for them, and the engine closes them in portions.
-// A session that owns more than a portion is closed in several portions, even if its owner closes
-// it; DecideEnd records how it ends.
+// starts a stopwatch for that Step. The leader among the replicas proposes Silence(step, d) once
+// its stopwatch has reached d, the time for which NextStep asks. Sessions whose timeout the silence
+// reaches are due. From then on Usable answers ErrExpired for them, and the engine closes them in
+// portions. A session that owns more than a portion is closed in several portions, even if its
+// owner closes it; DecideEnd records how it ends.
 //
 // Let c be the moment at which the origin's newest batch was committed, or its Register if it has
 // no batch.
 //
-// Never early: the silence of an origin is never more than the time since c. Look at the steps 1 to
-// k that were recorded since c, and for each at the interval that its stopwatch measured.
+// Never early: the silence of an origin is never more than the time since c. Take the steps 1 to k
+// recorded since c, each with the interval that its stopwatch measured.
 //   - The Step names incarnation, batch and number. These three together occur once in the life of
 //     the table: starts only grow, batches count up within a start, and steps count up within a
 //     batch. So each step was recorded once. What is recorded for it was measured for it, however
@@ -87,7 +87,7 @@
 //     reduces it.
 //
 // So their sum is no more than the time since c. Clocks that run at different rates stretch this by
-// their ratio, which the owner's Margin covers.
+// their ratio; Margin says what it covers.
 //
 // A session shares the silence of the origin that it is attached to. Open and Reattach put it there
 // in an accepted batch of that origin, when the silence is zero. So whatever is recorded for the
@@ -99,8 +99,8 @@
 // leader whose replica applies. The session is due at c + T, plus one commit for each step, plus
 // what leader changes lose.
 //   - The time that passes and is not recorded runs from the end of one interval to the beginning
-//     of the next. It is the time that committing and applying the step takes. A punctual leader
-//     measures no more than counts.
+//     of the next. It is the time that committing and applying the step takes, and the time by
+//     which the leader is late to propose it.
 //   - While the smallest live timeout is t, a step is a quarter of t or lands on t. So at most four
 //     steps lead from one timeout to the next, and at most four are needed for each different
 //     timeout up to T. No session joins without a batch of the origin. If the last session with the
@@ -122,8 +122,7 @@
 // So when a member dies, its clients keep their sessions if they come to another member within
 // their timeout. A member that starts again and again gives its clients their whole timeout each
 // time. Once it stays up, the node finds out which clients have gone. That takes at most eight of
-// the session's own timeouts, or eight commits if those take longer: see silence.go in package
-// engine.
+// the session's own timeouts, or eight commits if those take longer: see engine/keeper/silence.go.
 //
 // # Several shards
 //

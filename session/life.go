@@ -36,7 +36,8 @@ func (s State) Final() bool { return s == Expired || s == Closed }
 const marginMin = 100 * time.Millisecond
 
 // Margin returns how long before the ensemble could expire a session its owner stops trusting it: a
-// tenth of the timeout, and at least 100 ms. It covers clocks whose rates differ by less than 5 %.
+// tenth of the timeout, and at least 100 ms. It covers clocks whose rates are within 5 % of true
+// time, or a stop up to the margin that no clock saw, but not both in full.
 func Margin(timeout time.Duration) time.Duration { return max(timeout/10, marginMin) }
 
 // A Life is the owner's view of one session, judged by the owner's clock alone. Times come from a

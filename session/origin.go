@@ -207,7 +207,7 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 // ok is false.
 //
 // The leader measures from the moment when its own replica applied, or loaded, the entry after
-// which this was the next step. It gives Silence what it measured: no less than d, ideally no more.
+// which this was the next step. It proposes Silence(s, d) once it has measured d.
 func (t *Table) NextStep(m MemberID) (s Step, d time.Duration, ok bool) {
 	o, found := t.origins[m]
 	if !found || len(o.live) == 0 {

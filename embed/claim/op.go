@@ -7,9 +7,9 @@ import (
 )
 
 // OpGuard makes the Multi fail with embed.ErrNotHeld unless the claim is held in this Tenure. The
-// node compares its clock when the Multi is issued, and the ensemble checks the claim's znodes when
-// it applies the Multi. So nothing is written under a lock or a leadership that someone else may
-// have by now.
+// node compares its clock when the Multi is issued. When the ensemble applies the Multi, it checks
+// that the claim's znodes are still the ephemerals that its session created: one that lingers
+// fails. So nothing is written under a lock or a leadership that someone else may have by now.
 //
 // The Multi may be of any session of the ensemble, except for a claim that is held again: see
 // Claim.Hold. A nil Tenure has ended.

@@ -17,16 +17,18 @@
 //
 //   - Its owner calls Release: embed.ErrReleased.
 //   - Its session reaches its local deadline: embed.ErrSuspended. That is 90 % of the session's
-//     timeout after the node sent its newest request that was applied. An idle node sends one every
-//     sixth of the timeout. So a pause, or a time without a quorum, of 90 % always ends the Hold,
-//     and one of 73 % may.
+//     timeout after the node sent its newest write or beat that was applied. An idle node beats
+//     every sixth of the timeout. So a pause, or a time without a quorum, of 90 % always ends the
+//     Hold, and one of 73 % may.
+//   - The machine's wall clock jumps by more than 10 % of the timeout: embed.ErrSuspended too.
 //   - Somebody deletes its znode: embed.ErrDeleted.
 //   - Its session or its node ends first: for example embed.ErrSessionClosed or embed.ErrClosed.
 //
 // An ended Hold never comes back, even if its session is Connected again later. A Hold ends on its
 // own node before anybody else can be granted the lock. There are two exceptions. One is a machine
-// whose clocks stood still; see Hold.Token below. The other is a deletion by hand: the node ends
-// the Hold when it applies the deletion, and another node may apply it sooner.
+// whose clocks mislead the node; see Hold.Token below, and ToldFirst in docs/guarantees.md. The
+// other is a deletion by hand: the node ends the Hold when it applies the deletion, and another
+// node may apply it sooner.
 //
 // When a Hold ends, its owner must stop what the lock protects. Use these:
 //
@@ -55,14 +57,17 @@
 // For example, a process with a session timeout of 10 s, the default, is paused or cut off from the
 // ensemble:
 //
-//	 0 s  its node sends the last request that the ensemble applies
+//	 0 s  its node sends the last write or beat that the ensemble applies
 //	 9 s  the local deadline: the session is Suspended, and its Holds have ended
 //	10 s  the ensemble may expire the session; then the next contender is granted the lock
-//	19 s  if it is still cut off, its node ends the session too
+//	19 s  if it is still cut off or paused, the session is Expired here too
 //
 // If it comes back in between, the session may be Connected again, but its Holds are lost. A call
 // of Hold.Err after 9 s returns embed.ErrSuspended, even if the process was paused until that
-// moment.
+// moment. It returns embed.ErrSessionExpired if the node has applied the expiry by then.
+//
+// docs/sessions.md has more cases. The documentation of package engine, "The end of a session",
+// names the code behind them.
 //
 // A client of ZooKeeper or etcd learns that it lost a lock from an event of its connection or its
 // lease, and a pause delays that event. Here the holder's own node compares the clock at each

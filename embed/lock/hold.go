@@ -37,10 +37,12 @@ func newHold(ctx context.Context, c *queue.Contender) *Hold {
 // Token returns the fencing token of this acquisition.
 func (h *Hold) Token() Token { return h.token }
 
-// Guard makes a Multi happen only while the Hold lasts. Otherwise the Multi is refused with
-// embed.ErrNotHeld, and nothing of it is applied. The Hold's node checks its clock when the Multi
-// is issued. The ensemble checks that the Hold's znode exists when the Multi is applied; the znode
-// is gone before anybody else is granted the lock. The Multi may belong to any session of the
+// Guard lets a Multi be applied only while nobody else can have been granted the lock since the
+// Hold began. A Multi that is issued after the Hold ended fails with embed.ErrNotHeld, and nothing
+// of it is applied. The Hold's node compares its clock when the Multi is issued. When the Multi is
+// applied, the ensemble checks that the Hold's znode is still the ephemeral that its session
+// created. One that lingers because of Options.Delay fails. A Multi that is in flight when the Hold
+// ends may still be applied, while that znode is there. The Multi may belong to any session of the
 // ensemble. With Options.Keep it must belong to the Mutex's session.
 //
 //	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
@@ -89,8 +91,8 @@ func (h *Hold) Context() context.Context {
 func (h *Hold) Done() <-chan struct{} { return h.life().Done() }
 
 // Err compares the clock and returns why the Hold ended, or nil while it lasts. The reasons are
-// embed.ErrReleased, embed.ErrSuspended (the session's local deadline passed), embed.ErrDeleted,
-// and those for which a session or a node ends.
+// embed.ErrReleased, embed.ErrSuspended (the session's local deadline passed, or the wall clock
+// jumped), embed.ErrDeleted, and those for which a session or a node ends.
 func (h *Hold) Err() error { return h.life().Err() }
 
 // Release gives the Hold up and lets the next contender in. It is idempotent and frees nothing but

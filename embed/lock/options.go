@@ -21,8 +21,8 @@ type Options struct {
 	// lock-delay.
 	//
 	// It is whole milliseconds, fewer than 2^40 of them, or else embed.ErrInvalidTTL. Zero means no
-	// delay. Each contender that is next counts the delay anew, from when it first sees the loss.
-	// If nobody waits, the ensemble counts it, and checks every Config.ContainerCheckInterval.
+	// delay. If the next contender leaves, the one after it starts the delay over. If nobody waits,
+	// the ensemble counts it, and checks every Config.ContainerCheckInterval.
 	Delay time.Duration
 
 	// Identity names somebody who may acquire a lost lock again at once, during its Delay, from any

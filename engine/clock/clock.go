@@ -52,7 +52,7 @@ func (c Clock) Mark(boot, offset time.Duration) (a Anchor) {
 // The monotonic clock of Quick stands still while the machine sleeps, but the wall clock does not.
 // So Glance counts what the wall clock has gained as time that has passed. Its boot is never behind
 // Boot, with one exception. If the machine slept and somebody set the wall clock back, boot may be
-// behind by as much as that.
+// behind by as much as that, until the next Mark.
 func (c Clock) Glance(a Anchor) (boot, offset time.Duration, ok bool) {
 	if c.Quick == nil || a == (Anchor{}) {
 		return 0, 0, false

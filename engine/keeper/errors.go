@@ -4,8 +4,8 @@ import "errors"
 
 // Errors of sessions and claims.
 var (
-	// ErrSuspended: the session is past its local deadline, so nothing that depends on it can be
-	// granted now.
+	// ErrSuspended: the session passed its local deadline, or the wall clock jumped by more than
+	// the margin. So nothing that depends on the session can be granted now.
 	ErrSuspended = errors.New("session suspended")
 	// ErrDeleted: somebody else deleted the claimed znode.
 	ErrDeleted = errors.New("claimed znode was deleted")

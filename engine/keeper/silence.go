@@ -11,6 +11,8 @@ import (
 
 // # Silence of remote clients
 //
+// This is not the ensemble's count of a node's silence, which is in engine/replica/expirer.go.
+//
 // The sessions of this node with the same timeout form a class. The clock of the class counts the
 // silence of its clients, in ticks. A session ends when the clock has moved by the session's
 // timeout and one tick since its client was last heard.

@@ -92,8 +92,9 @@ func (t *Tenure) endLocked(why error) {
 	}
 }
 
-// guard returns operations that make a transaction of session s fail unless the claim's znodes
-// exist when it is applied. If the tenure has ended, guard fails with ErrNotHeld and the cause.
+// guard returns operations that make a transaction of session s fail unless the claim's znodes are
+// still its session's ephemerals when it is applied. If the tenure has ended, guard fails with
+// ErrNotHeld and the cause.
 //
 // guard also refuses another session if the claim may be held again. The znodes are the same in
 // every tenure of a claim, so a guard cannot tell tenures apart. Calls of one session keep their
@@ -130,8 +131,8 @@ type With struct {
 }
 
 // Guard returns operations that make a transaction of session s fail unless the tenure lasts when
-// the transaction is submitted, and the claim's znodes exist when it is applied. If the tenure has
-// ended at this moment, Guard fails with ErrNotHeld and the cause.
+// the transaction is submitted, and the claim's znodes are still its session's ephemerals when it
+// is applied. If the tenure has ended at this moment, Guard fails with ErrNotHeld and the cause.
 func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	ops, err := t.guard(s)
 	if err == nil {
