@@ -2,13 +2,17 @@
 // knows dragonboat. It carries no compatibility promise.
 //
 // It owns the directory lock, the identity file, and the NodeHost with its small settings. It owns
-// the log store around dragonboat's tan, and the bridge between dragonboat's state machine and
+// the log store around tan, dragonboat's own log on disk, and the bridge between dragonboat's state machine and
 // ours. It serves proposals, the read barrier and leader changes, and passes on dragonboat's log
 // lines.
 //
 // It knows no paths and no sessions: a command is a slice of bytes. It does not promise that a
 // proposed command is applied, nor that it is applied only once. It promises that all members apply
 // the same commands in the same order.
+//
+// A member acknowledges an entry to the leader only after it has fsynced it: dragonboat's step
+// worker calls SaveRaftState of our log store (logstore.go), and sends its answers after that. The
+// leader sends an entry to the others while its own fsync runs.
 //
 // # A frozen disk is a crashed disk
 //
@@ -19,7 +23,8 @@
 //  1. the transport is shut: it drops everything in both directions;
 //  2. writes to the log, and the machine's Apply, Sync, Snapshot and Install, check the switch
 //     after their work. If it is thrown they wait until the shard is stopped, and then return as if
-//     they had succeeded.
+//     they had succeeded;
+//  3. nothing more is applied, because the log may only have pretended to save it.
 //
 // So nothing is acknowledged that is not on the disk, no error reaches dragonboat, and Close ends.
 // The directory is what a crash at that instant would have left. Our own failures on dragonboat's

@@ -31,7 +31,7 @@ const RegisterSeq = 0
 // A Batch is what one log entry carries. When a batch is sent again, its bytes are the same.
 type Batch struct {
 	seq      uint64    // or RegisterSeq
-	home     tree.Zxid // what this node had applied of the home shard
+	home     tree.Zxid // what this node had applied of the home shard; see Table.AcknowledgeEnds
 	cmd      []byte
 	calls    []*Call
 	bytes    int           // of the calls' requests
