@@ -57,8 +57,8 @@ func compilerTypes(t *testing.T, fset *token.FileSet) types.Importer {
 	})
 }
 
-// fragmentHead is in front of a block that is no whole file. It imports what a fragment may use, and
-// declares what a reader of the page takes for granted.
+// fragmentHead is in front of a block that is no whole file. It imports what a fragment may use,
+// and declares what a reader of the page takes for granted.
 const fragmentHead = `package p
 
 import (
@@ -100,8 +100,9 @@ func schedule(ctx context.Context, t lock.Token) error
 
 `
 
-// Every Go block is formatted and compiles: as a file if it begins with a package clause, else as declarations or as
-// the body of a function. What a fragment declares and does not use is its reader's.
+// Every Go block is formatted and compiles: as a file if it begins with a package clause, else as
+// declarations or as the body of a function. What a fragment declares and does not use is its
+// reader's.
 func TestGoCompiles(t *testing.T) {
 	fset := token.NewFileSet()
 	imp := compilerTypes(t, fset)

@@ -99,8 +99,8 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
-// ofOthers reports whether a name is not of a file of this repository: an import path, a file of the
-// reader's, or one of a dependency.
+// ofOthers reports whether a name is not of a file of this repository: an import path, a file of
+// the reader's, or one of a dependency.
 func ofOthers(name, page string) bool {
 	if page == "docs/dependencies.md" {
 		return true
@@ -155,7 +155,8 @@ func declared(packages map[string]*types.Package, pkg, name, member string) bool
 	return false
 }
 
-// testNames returns the names of all tests, examples, fuzz targets and benchmarks of the repository.
+// testNames returns the names of all tests, examples, fuzz targets and benchmarks of the
+// repository.
 var testNames = sync.OnceValue(func() map[string]bool {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz|Benchmark)\w*)\(`)
 	names := make(map[string]bool)

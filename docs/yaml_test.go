@@ -45,8 +45,8 @@ func documents(text string) error {
 	}
 }
 
-// config reads a config as cmd/vivarium does. An id may come from the command line, and certificates
-// are the reader's.
+// config reads a config as cmd/vivarium does. An id may come from the command line, and
+// certificates are the reader's.
 func config(text string) error {
 	var c struct {
 		embed.Config `yaml:",inline"`

@@ -364,7 +364,8 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	ens.HealAll()
 	var lines []map[string]any
 	until(t, "member 2 to log that it has a quorum", func() bool { lines = quorumLines(); return len(lines)%2 == 0 })
-	// A busy machine loses the quorum at other times too. Each loss is told once, and so is its end.
+	// A busy machine loses the quorum at other times too. Each loss is told once, and so is its
+	// end.
 	for i, l := range lines {
 		if l["shard"] != 1.0 || (l["msg"] == "no quorum") != (i%2 == 0) {
 			t.Errorf("line %d about the quorum: %v", i, l)

@@ -2,9 +2,9 @@
 // knows dragonboat. It carries no compatibility promise.
 //
 // It owns the directory lock, the identity file, and the NodeHost with its small settings. It owns
-// the log store around tan, dragonboat's own log on disk, and the bridge between dragonboat's state machine and
-// ours. It serves proposals, the read barrier and leader changes, and passes on dragonboat's log
-// lines.
+// the log store around tan, dragonboat's own log on disk, and the bridge between dragonboat's state
+// machine and ours. It serves proposals, the read barrier and leader changes, and passes on
+// dragonboat's log lines.
 //
 // It knows no paths and no sessions: a command is a slice of bytes. It does not promise that a
 // proposed command is applied, nor that it is applied only once. It promises that all members apply

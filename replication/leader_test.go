@@ -122,8 +122,8 @@ func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
 	}
 }
 
-// A leader that transfers its leadership drops proposals and reports it. Here its successor is never
-// told to take over, so the transfer lasts for an election timeout.
+// A leader that transfers its leadership drops proposals and reports it. Here its successor is
+// never told to take over, so the transfer lasts for an election timeout.
 func TestProposal_Dropped(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()

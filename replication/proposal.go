@@ -18,8 +18,9 @@ type Proposal struct {
 const proposalTimeout = time.Minute
 
 // Propose gives a command to Raft and returns at once. The command comes back through Apply, or is
-// lost. Dropped reports some losses; of others nobody hears. cmd may be reused after return. Every error means that cmd was certainly not
-// proposed and never will be: ErrNoLeader, ErrBusy, ErrTooLarge, ErrClosed, ErrFailed.
+// lost. Dropped reports some losses; of others nobody hears. cmd may be reused after return. Every
+// error means that cmd was certainly not proposed and never will be: ErrNoLeader, ErrBusy,
+// ErrTooLarge, ErrClosed, ErrFailed.
 func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
 	s, err := h.running(id)
 	if err != nil {

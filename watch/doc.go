@@ -15,8 +15,8 @@
 // # What a watch is promised
 //
 // From the transaction at which it is armed, a watch gets an event for every later change that it
-// matches: once, in order, and before any reader on this member sees it. Otherwise the watch ends, and its
-// error says why.
+// matches: once, in order, and before any reader on this member sees it. Otherwise the watch ends,
+// and its error says why.
 //
 //   - Deliver takes the registry's lock for one transaction. It matches the changes, queues the
 //     events, and only then calls the function that makes the transaction visible. Add takes the

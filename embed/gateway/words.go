@@ -27,8 +27,9 @@ type word struct {
 	always bool                                 // as in ZooKeeper, answered even without a quorum
 }
 
-// words are all of ZooKeeper's words. A connection begins with a word or with the length of a frame.
-// As a length, each word is beyond the largest [Config.FrameSize], so the two cannot be confused.
+// words are all of ZooKeeper's words. A connection begins with a word or with the length of a
+// frame. As a length, each word is beyond the largest [Config.FrameSize], so the two cannot be
+// confused.
 var words = map[string]word{
 	"ruok": {(*Gateway).ruok, true},
 	"gtmk": {(*Gateway).gtmk, true},

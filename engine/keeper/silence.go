@@ -71,8 +71,9 @@ const (
 )
 
 // A remoteClass is the remote sessions of this node that have the same timeout. A timeout of many
-// ticks is rounded to whole ones first. The sessions are Suspended together, and one clock counts their
-// silence. There are few classes, so no choice of timeouts makes a tick look at every session.
+// ticks is rounded to whole ones first. The sessions are Suspended together, and one clock counts
+// their silence. There are few classes, so no choice of timeouts makes a tick look at every
+// session.
 type remoteClass struct {
 	timeout time.Duration // the least that sessions here can have; immutable
 

@@ -1,6 +1,6 @@
 // Package outbox carries the calls of this node to one shard. It coalesces waiting calls into
-// batches, numbers the batches and proposes them in order. It sends a batch again when that was lost
-// or is overdue. When this node's replica has applied a batch, each call gets its outcome.
+// batches, numbers the batches and proposes them in order. It sends a batch again when that was
+// lost or is overdue. When this node's replica has applied a batch, each call gets its outcome.
 //
 //	caller ── Submit ──▶ queue ── seal ──▶ batch (start, seq) ─── Propose ──▶ Raft
 //	                                                                            │

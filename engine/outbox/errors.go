@@ -13,9 +13,9 @@ var (
 	// ErrUnavailable: the request was never handed to Raft. It will not be applied, so it is safe
 	// to try again.
 	ErrUnavailable = errors.New("unavailable: not applied, and safe to try again")
-	// ErrUnknownOutcome: the request was sealed into a batch, and this node cannot tell its outcome.
-	// The caller stopped waiting, the node or the session ended, or a snapshot replaced the log. The
-	// request may still be applied later, at most once.
+	// ErrUnknownOutcome: the request was sealed into a batch, and this node cannot tell its
+	// outcome. The caller stopped waiting, the node or the session ended, or a snapshot replaced
+	// the log. The request may still be applied later, at most once.
 	ErrUnknownOutcome = errors.New("unknown outcome: the request may or may not be applied")
 	// ErrClosed: the node was closed, and the request was not applied.
 	ErrClosed = errors.New("node closed")

@@ -20,8 +20,8 @@
 //	                └──▶ image       after at most 1,024 entries, with the applied index
 //
 // Within a transaction, the effects come in this order. So a claim ends on its own node before
-// anyone there can see that its znode is gone, and an event is queued before a reader of this member
-// sees its change. Another member may be ahead.
+// anyone there can see that its znode is gone, and an event is queued before a reader of this
+// member sees its change. Another member may be ahead.
 //
 // A replica asks its node through [Node], and its Raft group through [Raft]. It knows none of the
 // node's sessions and callers.

@@ -54,8 +54,8 @@ func Read(r io.Reader, config any) error {
 }
 
 // findFractions adds a problem for each fraction where a number is wanted, unless its line has a
-// problem already. The YAML library cuts fractions off: 1.5 shards would be 1. Where text is wanted,
-// a fraction is text.
+// problem already. The YAML library cuts fractions off: 1.5 shards would be 1. Where text is
+// wanted, a fraction is text.
 func findFractions(text []byte, config any, problems map[int][]error) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {

@@ -1,8 +1,8 @@
 // Package nodes starts the nodes of examples.
 //
 // A service starts one node in each of its processes. Its directories and addresses stay; see
-// examples/quickstart for a single node, and examples/cluster for three processes. The other examples
-// put all nodes into one process, on free ports and in a directory that they remove.
+// examples/quickstart for a single node, and examples/cluster for three processes. The other
+// examples put all nodes into one process, on free ports and in a directory that they remove.
 package nodes
 
 import (
