@@ -371,7 +371,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 			t.Errorf("line %d about the quorum: %v", i, l)
 		}
 		if l["msg"] == "no quorum" {
-			if l["level"] != "WARN" || l["cause"] == "" {
+			if cause, _ := l["cause"].(string); l["level"] != "WARN" || cause == "" {
 				t.Errorf("%v", l)
 			}
 		} else if took := l["took"].(float64); took < float64(engine.LongestElection(embedtest.DefaultTick)) {
