@@ -62,8 +62,8 @@ type Life struct {
 	suspensions uint64
 }
 
-// NewLife returns the life of a connected session. provedAt is when the newest batch that was applied
-// on the home shard was first handed to Raft. Sending it again does not change that.
+// NewLife returns the life of a connected session. provedAt is when the newest batch that was
+// applied on the home shard was first handed to Raft. Sending it again does not change that.
 func NewLife(timeout, provedAt time.Duration) *Life {
 	return &Life{timeout: timeout, provedAt: provedAt, floor: provedAt}
 }
