@@ -511,8 +511,11 @@ func TestGuarantee_ExpiryBounded_ALeaderThatDoesNotApply(t *testing.T) {
 	must(t, err)
 	h.begin()
 	defer close(h.free)
-	must(t, ens.Snapshot(leader)) // makes the machine wait for the image's disk
-	<-h.hit
+	ens.Until("the machine to wait for the image's disk", func() bool {
+		s.Submit(bounded(t), embed.OpCreate("/x", nil, embed.Persistent)) // or there may be nothing to write
+		must(t, ens.Snapshot(leader))
+		return h.hit()
+	})
 	ens.Kill(dead)
 	ens.Until("the dead member's session to expire", func() bool {
 		_, there, err := s.Exists(bounded(t), "/of-the-dead")

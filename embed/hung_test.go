@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// hanging is a disk whose calls hang from some moment on, for as long as the test wants.
+// hanging is a disk whose calls hang from the first begin on, for as long as the test wants.
 type hanging struct {
 	op   disk.Op
 	part string // only calls on files with this part in their names hang
@@ -23,18 +23,27 @@ type hanging struct {
 	mu    sync.Mutex
 	begun bool
 	left  int
-	hit   chan struct{} // closed when the first one hangs
+	hung  bool
 	free  chan struct{}
 }
 
 func newHanging(op disk.Op, part string, skip int) *hanging {
-	return &hanging{op: op, part: part, skip: skip, hit: make(chan struct{}), free: make(chan struct{})}
+	return &hanging{op: op, part: part, skip: skip, free: make(chan struct{})}
 }
 
 func (h *hanging) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.begun, h.left = true, h.skip
+	if !h.begun {
+		h.begun, h.left = true, h.skip
+	}
+}
+
+// hit reports whether a call hangs.
+func (h *hanging) hit() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hung
 }
 
 func (h *hanging) ask(op disk.Op, name string) error {
@@ -46,13 +55,7 @@ func (h *hanging) ask(op disk.Op, name string) error {
 	if h.begun && h.left > 0 {
 		h.left--
 	}
-	if hangs {
-		select {
-		case <-h.hit:
-		default:
-			close(h.hit)
-		}
-	}
+	h.hung = h.hung || hangs
 	h.mu.Unlock()
 	if hangs {
 		<-h.free
@@ -89,18 +92,17 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			s, err := n.NewSession(bounded(t), embed.SessionOptions{})
 			must(t, err)
 			c.h.begin()
-			s.Submit(bounded(t), embed.OpCreate("/x", nil, embed.Persistent))
+			until(t, "a call to hang", func() bool {
+				s.Submit(bounded(t), embed.OpCreate("/x", nil, embed.Persistent))
+				must(t, (*inside.Node)(n).Parts().Engine.RequestSnapshot())
+				return c.h.hit()
+			})
 			closed := make(chan error, 1)
 			go func() { closed <- n.Close() }()
 			select {
 			case err = <-closed:
 			case <-time.After(time.Minute):
 				t.Fatal("Close does not end")
-			}
-			select {
-			case <-c.h.hit:
-			default:
-				t.Fatal("nothing hung")
 			}
 			if err == nil || !strings.Contains(err.Error(), "locked") {
 				t.Errorf("Close says %v", err)
