@@ -475,5 +475,5 @@ func (e *Engine) diskWaiting(lacking error) {
 		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
-	e.log.Info("disk space and file descriptors are back: the node continues")
+	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

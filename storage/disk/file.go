@@ -134,7 +134,7 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 		f.node.grow(off + int64(len(p)))
 	}
 	if f.d.enter() {
-		err := f.d.patiently(func() error { return f.writeReal(real, p, off) })
+		err := f.d.patiently(true, func() error { return f.writeReal(real, p, off) })
 		f.d.leave()
 		if err == nil {
 			return len(p), nil

@@ -361,7 +361,7 @@ func (d *Disk) openInstead(name, rel string, real *os.File) (File, error) {
 // read makes a call that reads, before the switch. If a directory that must exist is missing, read
 // throws the switch. The caller must check the switch afterwards and then ask memory.
 func (d *Disk) read(op Op, name string, call func() error) error {
-	err := d.patiently(func() error {
+	err := d.patiently(false, func() error {
 		if err := d.askRead(op, name); err != nil {
 			return err
 		}

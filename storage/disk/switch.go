@@ -179,7 +179,7 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 		// succeeds.
 		return try(), refused
 	}
-	err = d.patiently(try)
+	err = d.patiently(true, try)
 	if err != nil && !refused {
 		err = d.blame(err, c.name, c.old)
 	}

@@ -35,8 +35,8 @@ func (d *Disk) Patience(p time.Duration) {
 }
 
 // OnWait registers fn to be told about waiting. When a first call begins to wait, fn receives what
-// is lacking. When the last waiting call has got what it lacked, fn receives nil. It must not use
-// this Disk.
+// is lacking. When no call waits any more, fn receives nil, unless the node fails for the lack. It
+// must not use this Disk.
 func (d *Disk) OnWait(fn func(lacking error)) { d.lack.told.Store(&fn) }
 
 // isLack reports whether err is a lack that others may end. A call that failed with such an error
@@ -51,8 +51,9 @@ func isLack(err error) bool {
 }
 
 // patiently makes a call, and repeats it while it fails for a lack. It returns the last error when
-// the patience ends, and errSwitched when the switch is thrown.
-func (d *Disk) patiently(call func() error) (err error) {
+// the patience ends, and errSwitched when the switch is thrown. If fatal, the caller throws the
+// switch for a lack that is returned.
+func (d *Disk) patiently(fatal bool, call func() error) (err error) {
 	err = call()
 	if !isLack(err) || d.frozen.Load() {
 		return err
@@ -64,7 +65,8 @@ func (d *Disk) patiently(call func() error) (err error) {
 		d.tell(err)
 	}
 	defer func() {
-		if d.lack.waiting.Add(-1) == 0 && !isLack(err) && !errors.Is(err, errSwitched) {
+		fails := fatal && isLack(err) || errors.Is(err, errSwitched)
+		if d.lack.waiting.Add(-1) == 0 && !fails {
 			d.tell(nil)
 		}
 	}()

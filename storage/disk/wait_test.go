@@ -131,9 +131,13 @@ func TestPatience_Ends(t *testing.T) {
 		put(t, d, filepath.Join(d.Dir(), "f"), "x")
 		d.Patience(time.Minute)
 		lacking(d, syscall.EMFILE, time.Hour)
+		told := waiting(d)
 		_, err := d.OpenForRead(filepath.Join(d.Dir(), "f"))
 		wantErr(t, err, syscall.EMFILE)
 		ok(t, d.Err())
+		if len(*told) != 2 || (*told)[1] != "<nil>" {
+			t.Errorf("a read waited in vain, and the node did not fail for it: told %q", *told)
+		}
 	})
 }
 
