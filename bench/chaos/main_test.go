@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/bench/campaign"
 )
 
 func TestParse(t *testing.T) {
@@ -17,13 +19,14 @@ func TestParse(t *testing.T) {
 		}
 	}
 	s, err := parse([]string{"-d", "30m", "-seed", "7", "-members", "3", "-shards", "4", "-faults", "kill,lag"}, &bytes.Buffer{})
-	if err != nil || s.seed != 7 || s.members != 3 || s.shards != 4 {
+	if err != nil || s.Seed != 7 || s.Members != 3 || s.Shards != 4 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if n := len(s.kinds()); n != 7 {
+	if n := len(s.Kinds()); n != 7 {
 		t.Errorf("%d kinds of faults, want 6 kills and a lag", n)
 	}
-	if s, _ := parse(nil, &bytes.Buffer{}); s.seed == 0 || s.shards != 1 || len(s.kinds()) != len(faultKinds) {
+	all := campaign.Settings{Only: []string{""}}
+	if s, _ := parse(nil, &bytes.Buffer{}); s.Seed == 0 || s.Shards != 1 || len(s.Kinds()) != len(all.Kinds()) {
 		t.Errorf("without flags: %+v", s)
 	}
 }

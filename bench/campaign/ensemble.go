@@ -1,0 +1,427 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// patience limits every wait for a member that nothing keeps from answering. It is far longer than
+// a slow machine needs, so a wait that reaches it has found a call that hangs.
+const patience = time.Minute
+
+// An ensemble is the members of one round, each in a process. Its methods may be called
+// concurrently.
+type ensemble struct {
+	// Immutable after newEnsemble.
+	dir     string
+	report  *report
+	history *history
+	host    Host
+	ids     []embed.MemberID
+	shards  int
+
+	mu struct {
+		sync.Mutex
+		runs    map[embed.MemberID]*run
+		links   map[[2]embed.MemberID]link // from, to
+		ended   bool
+		stopped map[embed.MemberID]bool   // by Process.Pause
+		broken  map[embed.MemberID]bool   // its disk fails
+		taken   map[embed.MemberID]string // a directory that was moved away
+	}
+}
+
+// A run is one life of a member's node. It begins with the start of a process, or with the start of
+// another node in the process.
+type run struct {
+	Process
+	member  embed.MemberID
+	number  int           // counts the member's runs
+	orderly atomic.Bool   // it was asked to shut down
+	ready   chan struct{} // closed when the node is ready
+}
+
+// newEnsemble returns members that do not run yet.
+func newEnsemble(g Ground, dir string, size, shards int, h *history, rep *report) (*ensemble, error) {
+	e := &ensemble{dir: dir, shards: shards, report: rep, history: h}
+	e.mu.runs = make(map[embed.MemberID]*run)
+	e.mu.links = make(map[[2]embed.MemberID]link)
+	e.mu.stopped = make(map[embed.MemberID]bool)
+	e.mu.broken = make(map[embed.MemberID]bool)
+	e.mu.taken = make(map[embed.MemberID]string)
+	for i := range size {
+		e.ids = append(e.ids, embed.MemberID(i+1))
+	}
+	var err error
+	e.host, err = g.Found(dir, size, shards)
+	return e, err
+}
+
+// logFile returns the name of a member's log.
+func logFile(dir string, id embed.MemberID) string {
+	return filepath.Join(dir, fmt.Sprintf("member-%d.log", id))
+}
+
+// start starts a member's process and its node, and waits for neither. The error is the error of
+// starting the process.
+func (e *ensemble) start(id embed.MemberID) error {
+	p, err := e.host.Spawn(id, logFile(e.dir, id))
+	if err != nil {
+		return err
+	}
+	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, Links: make(map[embed.MemberID]link)}
+	e.mu.Lock()
+	for _, to := range e.ids {
+		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
+			q.Links[to] = l
+		}
+	}
+	r := e.newRunLocked(id, p)
+	q.Run = r.number
+	e.mu.Unlock()
+	p.Send(Request{Call: callExpired}, func(r Reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
+	go func() {
+		<-p.Dead()
+		if how, alone := p.DiedAlone(); alone {
+			e.report.violate("guest", "member %d, run %d: the process ended by itself: %s", id, r.number, how)
+		}
+	}()
+	go func() {
+		answer, ok := <-p.Send(Request{Call: callStart, Start: q}, nil)
+		switch {
+		case !ok:
+		case answer.Error == "":
+			e.awaitReady(r)
+		case !e.isBroken(id): // otherwise the next mend starts it
+			e.report.violate("guest", "member %d does not start: %s", id, answer.Error)
+		}
+	}()
+	return nil
+}
+
+func (e *ensemble) newRunLocked(id embed.MemberID, p Process) *run {
+	r := &run{Process: p, member: id, number: 1, ready: make(chan struct{})}
+	if last := e.mu.runs[id]; last != nil {
+		r.number = last.number + 1
+	}
+	e.mu.runs[id] = r
+	return r
+}
+
+// awaitReady asks a run until it is ready or over.
+func (e *ensemble) awaitReady(r *run) {
+	for e.run(r.member) == r && !e.over() {
+		a, ok := <-r.Send(Request{Call: callReady, Within: patience}, nil)
+		switch {
+		case !ok:
+			return
+		case a.Error == "":
+			close(r.ready)
+			return
+		}
+		pause(context.Background(), tick)
+	}
+}
+
+// run returns a member's newest run. It is nil before the first run.
+func (e *ensemble) run(id embed.MemberID) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.runs[id]
+}
+
+// running returns the newest run of a member once it is ready. It returns nil when ctx ends.
+func (e *ensemble) running(ctx context.Context, id embed.MemberID) *run {
+	for {
+		r := e.run(id)
+		select {
+		case <-r.ready:
+			if !r.gone() {
+				return r
+			}
+		default:
+		}
+		if pause(ctx, tick); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// gone reports whether the process has ended.
+func (r *run) gone() bool {
+	select {
+	case <-r.Dead():
+		return true
+	default:
+		return false
+	}
+}
+
+// allReady waits until all members are ready, and returns the members that are late.
+func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
+	for _, id := range e.ids {
+		if e.running(ctx, id) == nil {
+			late = append(late, id)
+		}
+	}
+	return late
+}
+
+// call sends a member a request and waits for the answer.
+func (e *ensemble) call(ctx context.Context, id embed.MemberID, q Request) (Reply, error) {
+	r := e.run(id)
+	select {
+	case a, ok := <-r.Send(q, nil):
+		switch {
+		case !ok:
+			return Reply{Outcome: unknown}, errDied
+		case a.Error != "":
+			return a, fmt.Errorf("member %d: %s: %s", id, q.Call, a.Error)
+		}
+		return a, nil
+	case <-ctx.Done():
+		return Reply{Outcome: unknown}, fmt.Errorf("member %d: %s: %w", id, q.Call, ctx.Err())
+	}
+}
+
+// leader returns the member that a majority follows on a shard in one term, or zero.
+func (e *ensemble) leader(shard int) embed.MemberID {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*tick)
+	defer cancel()
+	type vote struct {
+		leader embed.MemberID
+		term   uint64
+	}
+	votes := make(chan vote, len(e.ids))
+	for _, id := range e.ids {
+		go func() {
+			a, err := e.call(ctx, id, Request{Call: callStatus})
+			if err != nil {
+				votes <- vote{}
+				return
+			}
+			on := a.Status.Shards[shard-1]
+			votes <- vote{on.Leader, on.Term}
+		}()
+	}
+	count := make(map[vote]int)
+	for range e.ids {
+		v := <-votes
+		if count[v]++; v.leader != 0 && count[v] > len(e.ids)/2 {
+			return v.leader
+		}
+	}
+	return 0
+}
+
+// applied returns the index up to which a member has applied the log of each shard. It returns nil
+// if the member does not answer.
+func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	defer cancel()
+	a, err := e.call(ctx, id, Request{Call: callStatus})
+	if err != nil {
+		return nil
+	}
+	for _, s := range a.Status.Shards {
+		at = append(at, s.Applied)
+	}
+	return at
+}
+
+// kill ends a member's process. start begins another.
+func (e *ensemble) kill(id embed.MemberID) {
+	r := e.run(id)
+	r.Kill()
+	<-r.Dead()
+}
+
+// stop stops a member's process without ending it. resume lets it go on.
+func (e *ensemble) stop(id embed.MemberID) {
+	e.mu.Lock()
+	e.mu.stopped[id] = true
+	e.mu.Unlock()
+	e.run(id).Pause()
+}
+
+func (e *ensemble) resume(id embed.MemberID) {
+	e.run(id).Resume()
+	e.mu.Lock()
+	e.mu.stopped[id] = false
+	e.mu.Unlock()
+}
+
+// setLink breaks or mends the connection from one member to another.
+func (e *ensemble) setLink(from, to embed.MemberID, l link) {
+	e.mu.Lock()
+	key := [2]embed.MemberID{from, to}
+	old := e.mu.links[key]
+	e.mu.links[key] = l
+	r := e.mu.runs[from]
+	e.mu.Unlock()
+	if old != l {
+		r.Send(Request{Call: callLink, To: to, Link: l}, nil)
+	}
+}
+
+// heal ends every fault: stopped processes go on, links and disks work, and dead members start
+// again.
+func (e *ensemble) heal() {
+	e.bringDirs()
+	for _, id := range e.ids {
+		e.mu.Lock()
+		stopped := e.mu.stopped[id]
+		e.mu.Unlock()
+		if stopped {
+			e.resume(id)
+		}
+	}
+	for _, from := range e.ids {
+		for _, to := range e.ids {
+			e.setLink(from, to, link{})
+		}
+	}
+	for _, id := range e.ids {
+		if e.run(id).gone() {
+			if err := e.start(id); err != nil {
+				e.report.violate("harness", "member %d: %v", id, err)
+			}
+		}
+	}
+}
+
+// breakDisk makes a member's disk slow or faulty.
+func (e *ensemble) breakDisk(id embed.MemberID, d diskFault) {
+	e.mu.Lock()
+	e.mu.broken[id] = e.mu.broken[id] || d.Errno != 0
+	e.mu.Unlock()
+	e.run(id).Send(Request{Call: callDisk, Disk: d}, nil)
+}
+
+// takenAway is appended to the name of a directory that was moved away.
+const takenAway = ".taken"
+
+// takeDir moves a part of a member's directory, or all of it, away.
+func (e *ensemble) takeDir(id embed.MemberID, part string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	dir := filepath.Join(e.host.Home(id).Dir, part)
+	if e.mu.taken[id] != "" {
+		return fmt.Errorf("%s is already moved away", e.mu.taken[id])
+	}
+	if err := e.host.Rename(dir, dir+takenAway); err != nil {
+		return err
+	}
+	e.mu.broken[id], e.mu.taken[id] = true, dir
+	return nil
+}
+
+// bringDirs moves all directories back.
+func (e *ensemble) bringDirs() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, dir := range e.mu.taken {
+		if err := e.host.Rename(dir+takenAway, dir); err != nil {
+			e.report.violate("guest", "member %d recreated what was moved away: %v", id, err)
+		}
+	}
+	clear(e.mu.taken)
+}
+
+func (e *ensemble) isBroken(id embed.MemberID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.broken[id]
+}
+
+// mend mends a member's disk. If the node has failed, mend starts a new node in the same process
+// and returns why the old one failed. A node that fails without a broken disk is a violation.
+func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) {
+	r := e.run(id)
+	a, err := e.call(ctx, id, Request{Call: callMend, Run: r.number + 1})
+	if strings.Contains(a.Error, notStarted) {
+		return "" // it may still fail, because of what its disk did before
+	}
+	e.mu.Lock()
+	broken := e.mu.broken[id]
+	e.mu.broken[id] = false
+	e.mu.Unlock()
+	switch {
+	case err == errDied:
+		return "" // the next process has another disk
+	case err != nil:
+		e.report.violate("guest", "after its disk was mended: %v", err)
+		return ""
+	case a.Failed == "":
+		return ""
+	case !broken:
+		e.report.violate("guest", "member %d failed: %s", id, a.Failed)
+	}
+	e.mu.Lock()
+	next := e.newRunLocked(id, r.Process)
+	e.mu.Unlock()
+	go e.awaitReady(next)
+	return a.Failed
+}
+
+// stacks makes every member that still answers write its goroutines to its log.
+func (e *ensemble) stacks() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, id := range e.ids {
+		all.Go(func() { _, _ = e.call(ctx, id, Request{Call: callStacks}) })
+	}
+	all.Wait()
+}
+
+func (e *ensemble) over() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.ended
+}
+
+// end kills all processes.
+func (e *ensemble) end() {
+	e.mu.Lock()
+	e.mu.ended = true
+	e.mu.Unlock()
+	for _, id := range e.ids {
+		if r := e.run(id); r != nil {
+			r.Kill()
+			<-r.Dead()
+		}
+	}
+}
+
+// others returns all members except the given ones.
+func (e *ensemble) others(not ...embed.MemberID) []embed.MemberID {
+	return slices.DeleteFunc(slices.Clone(e.ids), func(id embed.MemberID) bool { return slices.Contains(not, id) })
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// between returns a random duration.
+func between(rng *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(rng.Int64N(int64(high-low)))
+}

@@ -1,0 +1,67 @@
+package campaign
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// A Ground is where the ensembles of a campaign live.
+type Ground interface {
+	// Now reads a clock that the campaign and all members share and that nobody sets.
+	Now() time.Duration
+	// Round runs a round and returns when it is over.
+	Round(play func())
+	// Found prepares the machines of a new ensemble. The files of its members will be in dir.
+	Found(dir string, size, shards int) (Host, error)
+}
+
+// A Host is where the members of one ensemble live. Its methods may be called concurrently.
+type Host interface {
+	// Home returns what a member's process has to know to start.
+	Home(id embed.MemberID) Home
+	// Spawn starts a process for a member. What the process logs is appended to the file log.
+	Spawn(id embed.MemberID, log string) (Process, error)
+	// Dial connects to the gateway of a member.
+	Dial(ctx context.Context, id embed.MemberID) (net.Conn, error)
+	// Rename moves a file or directory of a member to another name.
+	Rename(from, to string) error
+}
+
+// A Home is the part of a member's configuration that depends on its Ground.
+type Home struct {
+	Dir     string
+	Members map[embed.MemberID]string
+	Door    string // address of its gateway
+}
+
+// A Process is one run of a member's program. Its methods may be called concurrently.
+type Process interface {
+	// Send sends a request and returns at once. The channel receives the answer. It is closed if
+	// the process dies first. notice, if not nil, is called for each notice before the answer, in
+	// order.
+	Send(q Request, notice func(Reply)) <-chan Reply
+	// Pause makes the process stand still until Resume.
+	Pause()
+	Resume()
+	// Kill ends the process. It does not wait for the end.
+	Kill()
+	// Dead returns a channel that is closed when the process is gone and all its answers were
+	// passed on.
+	Dead() <-chan struct{}
+	// DiedAlone says how a dead process has ended, and whether that was without Kill.
+	DiedAlone() (how string, alone bool)
+}
+
+// A Machine is what a member's process runs on.
+type Machine struct {
+	Now    func() time.Duration // Ground.Now
+	Faults *embedtest.Faults    // what is broken for the process
+	Start  func(cfg embed.Config) (*embed.Node, error)
+	Close  func(n *embed.Node) error
+	Log    io.Writer
+}

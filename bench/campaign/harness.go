@@ -1,0 +1,20 @@
+package campaign
+
+import (
+	"syscall"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// setLink breaks or mends the connection from this member to another.
+func setLink(f *embedtest.Faults, to embed.MemberID, l link) { f.SetLink(to, embedtest.Link(l)) }
+
+// setDisk breaks or mends this member's disk.
+func setDisk(f *embedtest.Faults, d diskFault) {
+	out := embedtest.Disk{On: embedtest.DiskCalls(d.On), After: d.After, Delay: d.Delay}
+	if d.Errno != 0 {
+		out.Err = syscall.Errno(d.Errno)
+	}
+	f.SetDisk(out)
+}

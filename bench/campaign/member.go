@@ -1,0 +1,249 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+const (
+	// With this tick, elections take 0.2 to 0.48 s, and the least session timeout is 1.44 s.
+	tick = 20 * time.Millisecond
+	// requestTimeout is longer than the end of an abandoned session takes, so calls of the session
+	// may still be in flight then.
+	requestTimeout = 3 * time.Second
+	// sessionTimeoutMin is the timeout of a session that asks for less.
+	sessionTimeoutMin = 72 * tick
+)
+
+// notStarted is the answer of a process whose node is not started yet.
+const notStarted = "not started"
+
+// A Member serves the requests of a campaign to one process of a member.
+type Member struct {
+	Machine
+	// the request that wants to know of expired sessions; set before the first start
+	expired Request
+	door    string          // of the gateway; set by the first start
+	rest    context.Context // ends when holders shall not hold longer than they must
+	tire    context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		cfg      embed.Config
+		run      int // number of the newest run
+		node     *embed.Node
+		gateway  *gateway.Gateway // of node
+		failed   error            // why there is no node
+		sessions map[string]*embed.Session
+		kept     map[keptKey]*lock.Mutex
+	}
+}
+
+// NewMember returns a member whose node is not started yet.
+func NewMember(on Machine) *Member {
+	m := &Member{Machine: on}
+	m.rest, m.tire = context.WithCancel(context.Background())
+	m.mu.sessions = make(map[string]*embed.Session)
+	m.mu.kept = make(map[keptKey]*lock.Mutex)
+	return m
+}
+
+// Serve begins to serve a request. It must not be called again before it returns. It calls say with
+// notices and then with the answer, from any goroutine.
+func (m *Member) Serve(q Request, say func(r Reply, notice bool)) {
+	q.say = say
+	switch q.Call {
+	case callExpired:
+		m.expired = q
+	// in their order, even if many have waited
+	case callLink, callDisk, callWall, callSleep:
+		m.answer(&q)
+	default:
+		go m.answer(&q)
+	}
+}
+
+func (m *Member) answer(q *Request) {
+	ctx := context.Background()
+	if q.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.Within)
+		defer cancel()
+	}
+	var r Reply
+	err := m.serve(ctx, q, &r)
+	r.Outcome = outcomeOf(err)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	if s := m.session(q.Session); s != nil && s.Err() != nil {
+		r.End = s.Err().Error()
+	}
+	q.say(r, false)
+}
+
+func (m *Member) node() *embed.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.node
+}
+
+// number returns the number of a node's run, or zero if the node is not the newest one.
+func (m *Member) number(n *embed.Node) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.node != n {
+		return 0
+	}
+	return m.mu.run
+}
+
+func (m *Member) session(name string) *embed.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.sessions[name]
+}
+
+func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
+	switch q.Call {
+	case callStart:
+		return m.startFirst(q.Start)
+	case callLink:
+		setLink(m.Faults, q.To, q.Link)
+		return nil
+	case callDisk:
+		setDisk(m.Faults, q.Disk)
+		return nil
+	case callWall:
+		m.Faults.SetWallClock(q.Length)
+		return nil
+	case callSleep:
+		m.Faults.Sleep(q.Length)
+		return nil
+	case callMend:
+		return m.mend(q.Run, r)
+	case callRest:
+		m.tire()
+		return nil
+	case callStacks:
+		stacks := make([]byte, 8<<20)
+		fmt.Fprintf(m.Log, "%s\n", stacks[:runtime.Stack(stacks, true)])
+		return nil
+	}
+	n := m.node()
+	if n == nil {
+		return errors.New(notStarted)
+	}
+	switch q.Call {
+	case callReady:
+		return n.Ready(ctx)
+	case callStatus:
+		r.Status = n.Status()
+		r.Failed = text(n.Err())
+		return nil
+	case callTransfer:
+		return n.TransferLeadership(q.Shard, q.To)
+	case callShutdown:
+		return n.Shutdown(ctx)
+	case callOpen:
+		return m.open(ctx, n, q, r)
+	}
+	s := m.session(q.Session)
+	if s == nil {
+		return fmt.Errorf("no session %q", q.Session)
+	}
+	return m.use(ctx, n, s, q, r)
+}
+
+func (m *Member) startFirst(s *start) error {
+	for to, l := range s.Links {
+		setLink(m.Faults, to, l)
+	}
+	m.door = s.Door
+	return m.run(s.Run, embed.Config{
+		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
+		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(Reply{Session: id, At: m.Now()}, true) }},
+	})
+}
+
+func (m *Member) run(number int, cfg embed.Config) error {
+	n, err := m.Start(cfg)
+	var g *gateway.Gateway
+	if err == nil {
+		g, err = gateway.Start(n, door(m.door))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.cfg, m.mu.run, m.mu.node, m.mu.gateway, m.mu.failed = cfg, number, n, g, err
+	return err
+}
+
+// mend mends the disk. If the node failed meanwhile, or could not start, mend starts a new one in
+// this process.
+func (m *Member) mend(next int, r *Reply) error {
+	setDisk(m.Faults, diskFault{})
+	m.mu.Lock()
+	n, g, cfg, failed := m.mu.node, m.mu.gateway, m.mu.cfg, m.mu.failed
+	m.mu.Unlock()
+	if n != nil {
+		failed = n.Err()
+	}
+	r.Failed = text(failed)
+	switch {
+	case n == nil && failed == nil:
+		return errors.New(notStarted)
+	case failed == nil:
+		return nil
+	case n != nil:
+		if g != nil {
+			_ = g.Close()
+		}
+		if err := m.Close(n); err != nil {
+			fmt.Fprintln(m.Log, "closing the failed node:", err)
+		}
+	}
+	return m.run(next, cfg)
+}
+
+func (m *Member) open(ctx context.Context, n *embed.Node, q *Request, r *Reply) error {
+	if run := m.number(n); run != q.Run {
+		// the caller does not know of the next run yet
+		return fmt.Errorf("no session in run %d any more", q.Run)
+	}
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.mu.sessions[q.Session] = s
+	m.mu.Unlock()
+	r.Session = s.ID()
+	return nil
+}
+
+func (m *Member) closeSession(s *embed.Session, name string) error {
+	m.mu.Lock()
+	delete(m.mu.sessions, name)
+	maps.DeleteFunc(m.mu.kept, func(k keptKey, _ *lock.Mutex) bool { return k.session == s })
+	m.mu.Unlock()
+	if err := s.Close(); err != nil || errors.Is(s.Err(), embed.ErrSessionClosed) {
+		return err
+	}
+	return s.Err() // it had ended before
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,198 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// A nemesis breaks the ensemble of one round. It causes a random fault at a random target for a
+// random time, sometimes two faults at once. Then it heals everything, usually waits until all
+// members are ready, and goes on.
+type nemesis struct {
+	e      *ensemble
+	w      *workload
+	report *report
+	rng    *rand.Rand
+	log    *os.File // the faults, with their times on the history's clock
+	kinds  []fault
+	bag    []fault // kinds that were not drawn since it was filled
+}
+
+// twoAtOnce is how many of ten cycles have a second fault.
+const twoAtOnce = 2
+
+// settleMax limits the wait for all members to be ready after the healing.
+const settleMax = 10 * time.Second
+
+func newNemesis(w *workload, kinds []fault, seed uint64) (*nemesis, error) {
+	log, err := os.Create(filepath.Join(w.e.dir, "faults.txt"))
+	if err != nil {
+		return nil, err
+	}
+	return &nemesis{e: w.e, w: w, report: w.report, kinds: kinds, rng: rand.New(rand.NewPCG(seed, 0)), log: log}, nil
+}
+
+// run breaks things until ctx ends, and leaves everything healed.
+func (n *nemesis) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		n.cycle(ctx)
+	}
+}
+
+// A strike is one fault under way.
+type strike struct {
+	*nemesis
+	ctx   context.Context // ends with the fault
+	rng   *rand.Rand
+	alone bool // nothing else is broken
+}
+
+// cycle breaks something, waits, and heals.
+func (n *nemesis) cycle(ctx context.Context) {
+	first := n.draw()
+	length := between(n.rng, first.shortest, first.longest)
+	strikes := []fault{first}
+	if n.rng.IntN(10) < twoAtOnce {
+		strikes = append(strikes, n.draw())
+	}
+	bound, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, f := range strikes {
+		s := &strike{nemesis: n, ctx: bound, rng: rand.New(rand.NewPCG(n.rng.Uint64(), 0)), alone: len(strikes) == 1}
+		if i > 0 {
+			pause(bound, between(n.rng, 0, length/2))
+		}
+		n.report.count(sectionFaults, f.name, 1)
+		all.Go(func() {
+			begun := n.w.h.now()
+			n.note("%s: %s, since %.6f", f.name, f.strike(s), begun.Seconds())
+		})
+	}
+	<-bound.Done()
+	all.Wait()
+	n.heal()
+	pause(ctx, between(n.rng, 0, 500*time.Millisecond))
+	if n.rng.IntN(5) > 0 {
+		settled, cancel := context.WithTimeout(ctx, settleMax)
+		defer cancel()
+		if len(n.e.allReady(settled)) == 0 {
+			n.sweep(ctx)
+		}
+	}
+}
+
+// sweep looks for markers of sessions that are over. Nothing is broken, so the markers must go. It
+// looks now, because the next fault might remove what is left.
+func (n *nemesis) sweep(ctx context.Context) {
+	c := n.w.newClient(n.e.ids[n.rng.IntN(len(n.e.ids))], "sweeper")
+	if !c.enter(ctx) {
+		return
+	}
+	defer c.close()
+	over := n.w.h.over()
+	for _, area := range n.w.areas {
+		begun := n.w.h.now()
+		for ctx.Err() == nil {
+			r := c.call(Request{Call: callList, Path: area + markersPath}, nil)
+			if r.Outcome != applied {
+				return
+			}
+			left := slices.DeleteFunc(r.Names, func(name string) bool { return !over[name] })
+			if len(left) == 0 {
+				n.report.count(sectionChecks, "area without a marker of a session that is over", 1)
+				break
+			}
+			if waited := n.w.h.now() - begun; waited > settleMax {
+				n.report.violate("no orphan", "%v after all members were ready %s has markers of sessions that are over: %v", waited, area, left)
+				return
+			}
+			pause(ctx, tick)
+		}
+	}
+}
+
+// draw returns a random kind of fault. Each kind comes once before any kind comes again.
+func (n *nemesis) draw() fault {
+	if len(n.bag) == 0 {
+		n.bag = slices.Clone(n.kinds)
+		n.rng.Shuffle(len(n.bag), func(i, j int) { n.bag[i], n.bag[j] = n.bag[j], n.bag[i] })
+	}
+	f := n.bag[0]
+	n.bag = n.bag[1:]
+	return f
+}
+
+// heal ends every fault.
+func (n *nemesis) heal() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	n.e.heal()
+	for _, id := range n.e.ids {
+		if failed := n.e.mend(ctx, id); failed != "" {
+			n.report.count(sectionSeen, "node failed and was started again in its process", 1)
+			n.note("member %d had failed: %s", id, failed)
+		}
+	}
+	n.note("healed")
+}
+
+// finish heals until all members are ready.
+func (n *nemesis) finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var late []embed.MemberID
+	for ctx.Err() == nil {
+		n.heal() // again, because a node can have failed since the last time
+		settled, cancel := context.WithTimeout(ctx, settleMax)
+		late = n.e.allReady(settled)
+		cancel()
+		if len(late) == 0 {
+			return
+		}
+	}
+	n.e.stacks()
+	n.report.violate("available", "%v after everything was healed members %v are not ready", patience, late)
+}
+
+func (n *nemesis) note(format string, args ...any) {
+	fmt.Fprintf(n.log, "%.6f %s\n", n.w.h.now().Seconds(), fmt.Sprintf(format, args...))
+}
+
+// anyone returns a random member.
+func (s *strike) anyone() embed.MemberID { return s.e.ids[s.rng.IntN(len(s.e.ids))] }
+
+// anyShard returns a random shard.
+func (s *strike) anyShard() int { return 1 + s.rng.IntN(s.e.shards) }
+
+// leader returns the leader of a random shard.
+func (s *strike) leader() embed.MemberID { return s.leaderOf(s.anyShard()) }
+
+// leaderOf returns the leader of a shard, or any member if the shard has no leader.
+func (s *strike) leaderOf(shard int) embed.MemberID {
+	if id := s.e.leader(shard); id != 0 {
+		return id
+	}
+	return s.anyone()
+}
+
+// follower returns a member that does not lead a random shard.
+func (s *strike) follower() embed.MemberID {
+	others := s.e.others(s.leader())
+	return others[s.rng.IntN(len(others))]
+}
+
+// some returns n random members.
+func (s *strike) some(n int) []embed.MemberID {
+	ids := slices.Clone(s.e.ids)
+	s.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids[:n]
+}

@@ -1,0 +1,143 @@
+package campaign
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// violationsMax limits how many violations are printed and kept. One broken promise tends to show
+// in many places.
+const violationsMax = 40
+
+// A report counts what was done and collects the violations. Its methods may be called
+// concurrently.
+type report struct {
+	out   io.Writer
+	now   func() time.Duration // Ground.Now
+	begun time.Duration
+
+	mu struct {
+		sync.Mutex
+		counts     map[string]map[string]int // by section of the report and kind
+		violations []string
+		upon       func() // called at the first violation; nil means nothing is
+	}
+}
+
+func newReport(out io.Writer, now func() time.Duration) *report {
+	r := &report{out: out, now: now, begun: now()}
+	r.mu.counts = make(map[string]map[string]int)
+	return r
+}
+
+// The sections of the report.
+const (
+	sectionOps    = "operations"
+	sectionFaults = "faults"
+	sectionSeen   = "seen on the way"
+	sectionChecks = "checked"
+)
+
+func (r *report) count(section, kind string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.counts[section] == nil {
+		r.mu.counts[section] = make(map[string]int)
+	}
+	r.mu.counts[section][kind] += n
+}
+
+func (r *report) total(section string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.mu.counts[section] {
+		n += c
+	}
+	return n
+}
+
+// say prints a line with the time since the beginning.
+func (r *report) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sayLocked(format, args...)
+}
+
+func (r *report) sayLocked(format string, args ...any) {
+	fmt.Fprintf(r.out, "%7.1fs  %s\n", (r.now() - r.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// violate records a violation of a promise.
+func (r *report) violate(promise, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := promise + ": " + fmt.Sprintf(format, args...)
+	if len(r.mu.violations) >= violationsMax || slices.Contains(r.mu.violations, text) {
+		return
+	}
+	if len(r.mu.violations) == 0 && r.mu.upon != nil {
+		r.mu.upon()
+	}
+	r.mu.violations = append(r.mu.violations, text)
+	r.sayLocked("VIOLATION %s%s", text, load())
+}
+
+// load returns how busy the machine is, where the system says so. Members that get no processor
+// answer nobody and elect nobody.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	last, _, _ := strings.Cut(string(text), " ")
+	if last == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (the load is %s)", last)
+}
+
+// upon replaces the function that is called at the first violation. It is called at once if there
+// is a violation already.
+func (r *report) upon(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.upon = do
+	if do != nil && len(r.mu.violations) > 0 {
+		do()
+	}
+}
+
+func (r *report) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.violations) > 0
+}
+
+// print writes the report.
+func (r *report) print() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintln(r.out)
+	for _, section := range []string{sectionOps, sectionFaults, sectionSeen, sectionChecks} {
+		total := 0
+		for _, n := range r.mu.counts[section] {
+			total += n
+		}
+		fmt.Fprintf(r.out, "%s: %d\n", section, total)
+		for _, kind := range slices.Sorted(maps.Keys(r.mu.counts[section])) {
+			fmt.Fprintf(r.out, "  %8d  %s\n", r.mu.counts[section][kind], kind)
+		}
+	}
+	fmt.Fprintf(r.out, "violations: %d\n", len(r.mu.violations))
+}
+
+// keep writes the violations beside the evidence.
+func (r *report) keep(dir string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(strings.Join(r.mu.violations, "\n")+"\n"), 0o644)
+}

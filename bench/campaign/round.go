@@ -1,0 +1,266 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+const (
+	// roundMax is how long one ensemble is used. A new ensemble begins with an empty tree and
+	// history.
+	roundMax = 150 * time.Second
+	// roundRest is how long the start and the last checks of a round take.
+	roundRest = 5 * time.Second
+	// checkEvery is how often the history so far is checked during a round.
+	checkEvery = 10 * time.Second
+)
+
+// A campaign is one run of a program.
+type campaign struct {
+	Settings
+	ground Ground
+	dir    string
+	report *report
+}
+
+// run runs rounds until the time is over or a violation is found.
+func (c *campaign) run() {
+	each := min(roundMax, c.Length/2)
+	for n := 1; !c.report.failed(); n++ {
+		left := c.Length - (c.ground.Now() - c.report.begun)
+		if left < LengthMin/2 {
+			return
+		}
+		length := min(each, left)
+		if left < each+LengthMin/2 {
+			length = left // a last round would be over as soon as it began
+		}
+		size := c.Members
+		if size == 0 {
+			size = 3 + n%2*2
+		}
+		dir := filepath.Join(c.dir, fmt.Sprintf("round-%02d", n))
+		if err := c.round(n, size, length-roundRest, dir); err != nil {
+			c.report.violate("harness", "round %d: %v", n, err)
+			_ = c.report.keep(c.dir)
+		}
+		if c.Dir == "" && !c.report.failed() {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// round uses one ensemble and checks what happened.
+func (c *campaign) round(n, size int, length time.Duration, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var past *past
+	var tree []entry
+	err := errors.New("it ended early")
+	c.ground.Round(func() { past, tree, err = c.play(n, size, length, dir) })
+	if err != nil {
+		return err
+	}
+	checkAll(past, tree, dir, c.report)
+	for i := range size {
+		checkLog(logFile(dir, embed.MemberID(i+1)), c.report)
+	}
+	c.progress(past)
+	if !c.report.failed() {
+		return nil
+	}
+	if err := c.report.keep(c.dir); err != nil {
+		return err
+	}
+	return past.save(dir)
+}
+
+// play runs one ensemble, and returns its history and its last tree.
+func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, []entry, error) {
+	h := &history{now: c.ground.Now}
+	e, err := newEnsemble(c.ground, dir, size, c.Shards, h, c.report)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer e.end()
+	for _, id := range e.ids {
+		if err := e.start(id); err != nil {
+			return nil, nil, err
+		}
+	}
+	seed := c.Seed + uint64(n)
+	w := &workload{e: e, h: h, report: c.report, seed: seed, areas: areasOf(c.Shards)}
+	nemesis, err := newNemesis(w, c.kinds(), seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer nemesis.log.Close()
+	ready, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if late := e.allReady(ready); len(late) > 0 {
+		e.stacks()
+		return nil, nil, fmt.Errorf("members %v of a new ensemble are not ready in %v", late, patience)
+	}
+	if err := w.plant(ready); err != nil {
+		return nil, nil, err
+	}
+	c.report.say("round %d: %d members, shards: %d, %v", n, size, c.Shards, length.Round(time.Second))
+	c.disturb(w, nemesis, length)
+	tree := c.inspect(w)
+	return w.h.snapshot(), tree, nil
+}
+
+// disturb lets the workload and the nemesis run for a while, and checks the history as it grows.
+func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	c.report.upon(cancel)
+	defer c.report.upon(nil)
+	working, stop := context.WithCancel(context.Background())
+	defer stop()
+	w.run(working)
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		for pause(ctx, checkEvery); ctx.Err() == nil; pause(ctx, checkEvery) {
+			past := w.h.snapshot()
+			checkSoFar(past, w.e.dir, c.report)
+			c.progress(past)
+		}
+	})
+	n.run(ctx)
+	checks.Wait()
+	stop()
+	n.finish()
+	w.end()
+}
+
+func (c *campaign) progress(p *past) {
+	c.report.say("%d operations in this round; so far %d faults, %d operations", len(p.Ops), c.report.total(sectionFaults), c.report.total(sectionOps))
+}
+
+// catchUp waits until every member has applied what any member has. On a busy machine a member may
+// take longer than patience over what it missed, but it must make progress.
+func (c *campaign) catchUp(e *ensemble) bool {
+	goal := make([]uint64, c.Shards)
+	for _, id := range e.ids {
+		for i, at := range e.applied(id) {
+			goal[i] = max(goal[i], at)
+		}
+	}
+	for _, id := range e.ids {
+		last, moved := e.applied(id), e.history.now()
+		for at := last; !reached(at, goal); at = e.applied(id) {
+			if !slices.Equal(at, last) {
+				last, moved = at, e.history.now()
+			}
+			if e.history.now()-moved > patience {
+				e.stacks()
+				c.report.violate("available", "member %d has applied %v, others %v, and it has made no progress for %v", id, at, goal, patience)
+				return false
+			}
+			pause(context.Background(), 5*tick)
+		}
+	}
+	return true
+}
+
+// reached reports whether a member answered and has caught up with the goal.
+func reached(at, goal []uint64) bool {
+	for i, g := range goal {
+		if at == nil || at[i] < g {
+			return false
+		}
+	}
+	return true
+}
+
+// inspect compares the members while nothing is broken and nobody writes, and returns the tree.
+func (c *campaign) inspect(w *workload) []entry {
+	if !c.catchUp(w.e) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var walkers []*client
+	for _, id := range w.e.ids {
+		walker := w.newClient(id, "walker")
+		for tries := 1; !walker.open(ctx); tries++ {
+			if ctx.Err() != nil {
+				w.e.stacks()
+				c.report.violate("available", "member %d opens no session %v after everything was healed, asked %d times: %s", id, patience, tries, walker.why)
+				return nil
+			}
+			pause(ctx, tick)
+		}
+		walkers = append(walkers, walker)
+	}
+	acquireEverything(walkers)
+	for {
+		tree, why := c.compare(w, walkers)
+		if why == "" {
+			c.report.count(sectionChecks, "digests of all members equal", 1)
+			return tree
+		}
+		if c.report.failed() {
+			return nil // the violations found are enough
+		}
+		if pause(ctx, 10*tick); ctx.Err() != nil {
+			c.report.violate("single image", "%v after everything was healed: %s", patience, why)
+			return nil
+		}
+	}
+}
+
+// compare walks the tree of every member. why describes what is wrong at the end.
+func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why string) {
+	var first Reply
+	for i, walker := range walkers {
+		r := walker.call(Request{Call: callWalk, Full: i == 0}, nil)
+		switch {
+		case r.Outcome != applied:
+			return nil, r.Error
+		case i == 0:
+			first = r
+		case !slices.Equal(r.Zxids, first.Zxids):
+			return nil, "members are at different zxids"
+		}
+		for k := range r.Digests {
+			if r.Digests[k] != first.Digests[k] {
+				c.report.violate("single image", "at zxid %d of shard %d member %d has a different tree than member %d: digest %s, not %s", r.Zxids[k], k+1, walker.member, walkers[0].member, r.Digests[k], first.Digests[k])
+				return nil, "trees differ"
+			}
+		}
+	}
+	return first.Tree, strayEphemerals(first.Tree, w)
+}
+
+// strayEphemerals describes an ephemeral whose session is over. It also describes one that was left
+// by a caller who has given up its locks and leaderships.
+func strayEphemerals(tree []entry, w *workload) string {
+	alive := make(map[embed.SessionID]bool)
+	for _, l := range w.h.snapshot().Lives {
+		if r := w.e.run(l.Member); l.Ended == never && r.number == l.Run {
+			alive[l.ID] = true
+		}
+	}
+	for _, z := range tree {
+		switch owner := z.Stat.EphemeralOwner; {
+		case owner == 0:
+		case !alive[owner]:
+			return fmt.Sprintf("%s is left over from session %x, which is over", z.Path, owner)
+		case !strings.HasPrefix(inArea(z.Path), markersPath):
+			return fmt.Sprintf("%s is left over from session %x, which is alive and has given up everything", z.Path, owner)
+		}
+	}
+	return ""
+}

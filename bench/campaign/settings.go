@@ -1,0 +1,70 @@
+package campaign
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// LengthMin is the shortest campaign.
+const LengthMin = 20 * time.Second
+
+// Settings are the choices of whoever starts a campaign.
+type Settings struct {
+	Name    string // of the program
+	Length  time.Duration
+	Seed    uint64 // of the random choices
+	Members int    // size of every ensemble; zero means 3 and 5 in turn
+	Shards  int
+	Dir     string   // keep all directories and logs in this directory; empty means a temporary one
+	Only    []string // cause only faults whose names contain one of these words
+	Repeat  string   // the command that repeats the campaign
+}
+
+// Kinds returns the names of the faults that the nemesis chooses from.
+func (s *Settings) Kinds() (names []string) {
+	for _, f := range s.kinds() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func (s *Settings) kinds() []fault {
+	return slices.DeleteFunc(slices.Clone(faultKinds), func(f fault) bool {
+		return !slices.ContainsFunc(s.Only, func(word string) bool { return strings.Contains(f.name, word) })
+	})
+}
+
+func (s *Settings) workDir() (string, error) {
+	if s.Dir != "" {
+		if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+			return "", err
+		}
+	}
+	return os.MkdirTemp(s.Dir, s.Name+"-")
+}
+
+// Run runs a campaign and reports to out. It returns whether a promise was broken. The error says
+// why there was no campaign.
+func Run(s Settings, g Ground, out io.Writer) (violated bool, err error) {
+	dir, err := s.workDir()
+	if err != nil {
+		return false, err
+	}
+	rep := newReport(out, g.Now)
+	rep.say("seed %d: repeat with %s", s.Seed, s.Repeat)
+	c := &campaign{Settings: s, ground: g, dir: dir, report: rep}
+	c.run()
+	rep.print()
+	if rep.failed() {
+		fmt.Fprintf(out, "the evidence is in %s\n", dir)
+		return true, nil
+	}
+	if s.Dir == "" {
+		_ = os.RemoveAll(dir)
+	}
+	return false, nil
+}
