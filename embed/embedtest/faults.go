@@ -234,19 +234,21 @@ func (f *Faults) Sleep(d time.Duration) {
 	f.mu.slept += d
 }
 
-// clock returns the machine's clocks, with the offsets of f.
+// clock returns the clocks of the goroutine that runs, with the offsets of f. Inside a bubble of
+// testing/synctest both are virtual. So Boot cannot be the system's, which always runs in real
+// time. If a real machine sleeps, the wall clock jumps against this Boot, which costs the holds too.
 func (f *Faults) clock() clock.Clock {
-	system := clock.System()
+	began := time.Now()
 	return clock.Clock{
 		Boot: func() time.Duration {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return system.Boot() + f.mu.slept
+			return time.Since(began) + f.mu.slept
 		},
 		Wall: func() time.Time {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return system.Wall().Add(f.mu.slept + f.mu.wall)
+			return time.Now().Add(f.mu.slept + f.mu.wall)
 		},
 	}
 }

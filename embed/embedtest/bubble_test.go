@@ -1,0 +1,25 @@
+package embedtest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// In a bubble all clocks of a member run in virtual time. If one ran in real time, the member would
+// believe that somebody had set the other, and the hold would end.
+func TestBubble_AHoldLastsForHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Tick = time.Second }})
+		hold, err := lock.NewMutex(ens.Session(1, embed.SessionOptions{}), "/lock").Lock(t.Context())
+		must(t, err)
+		for range 10 {
+			<-time.After(time.Hour)
+			must(t, hold.Err())
+		}
+	})
+}
