@@ -27,11 +27,11 @@ var imports = map[string][]string{
 	"session": {"tree"},
 	"watch":   {"tree", "internal/rank"},
 
-	"storage/disk":          {"internal/rank"},
+	"storage/disk":          {"internal/files", "internal/rank"},
 	"storage/disk/powercut": {"storage/disk"}, // for tests
 	"storage":               {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
-	"replication":                         {"internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication":                         {"internal/files", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
@@ -41,10 +41,11 @@ var imports = map[string][]string{
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
-	"engine": {"engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/rank",
+	"engine": {"engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile": {"go.yaml.in/yaml/v3"},
+	"internal/files":      {},
 	"internal/rank":       {},
 	"internal/timers":     {},
 

@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
@@ -210,7 +211,7 @@ func flip(t *testing.T, name string, at func(size int) int) {
 // identity edits the identity file of a directory.
 func identity(t *testing.T, dir string, edit func(*replication.Identity)) {
 	t.Helper()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(files.OS, dir)
 	must(t, err)
 	id, _, err := replication.ReadIdentity(d, dir)
 	must(t, err)

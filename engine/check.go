@@ -9,6 +9,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -57,12 +58,12 @@ func Check(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	lock, err := replication.LockShared(dir)
+	lock, err := replication.LockShared(files.OS, dir)
 	if err != nil {
 		return Report{}, err
 	}
 	defer lock.Close()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(files.OS, dir)
 	if err != nil {
 		return Report{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -64,10 +65,10 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.listener = listener
-	if e.lock, err = replication.LockDir(e.cfg.Dir); err != nil {
+	if e.lock, err = replication.LockDir(files.OS, e.cfg.Dir); err != nil {
 		return err
 	}
-	if e.disk, err = disk.Open(e.cfg.Dir); err != nil {
+	if e.disk, err = disk.Open(files.OS, e.cfg.Dir); err != nil {
 		return err
 	}
 	e.disk.SetFault(e.cfg.Seams.Fault)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -25,7 +26,7 @@ func checkLog(c Config, shard ShardID) (first, last uint64, exists bool, err err
 // viewOf returns a configuration for looking at a node's log without changing it.
 func viewOf(t *testing.T, e *ensemble, n *node) Config {
 	t.Helper()
-	d, err := disk.Open(n.dir)
+	d, err := disk.Open(files.OS, n.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +35,8 @@ func viewOf(t *testing.T, e *ensemble, n *node) Config {
 	return c
 }
 
-// files returns all files below a directory with their sizes.
-func files(t *testing.T, dir string) string {
+// filesIn returns all files below a directory with their sizes.
+func filesIn(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
@@ -62,12 +63,12 @@ func TestCheckLog_TellsWhatIsThereAndChangesNothing(t *testing.T) {
 	n.disk = newPlainDisk(t)
 	check := func() (first, last uint64, exists bool) {
 		t.Helper()
-		before := files(t, n.dir)
+		before := filesIn(t, n.dir)
 		first, last, exists, err := checkLog(viewOf(t, e, n), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if after := files(t, n.dir); after != before {
+		if after := filesIn(t, n.dir); after != before {
 			t.Fatalf("the directory was\n%s\nand is\n%s", before, after)
 		}
 		return first, last, exists
@@ -265,9 +266,9 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 	verify := func(n *node) (last uint64, err error) {
 		t.Helper()
 		c := viewOf(t, e, n)
-		before := files(t, n.dir)
+		before := filesIn(t, n.dir)
 		log, err := VerifyLog(c, 1)
-		if after := files(t, n.dir); after != before {
+		if after := filesIn(t, n.dir); after != before {
 			t.Fatalf("the directory was\n%s\nand is\n%s", before, after)
 		}
 		return log.Last, err

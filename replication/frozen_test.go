@@ -16,13 +16,14 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // realDisk opens a disk as nodes have it.
 func realDisk(t testing.TB) func(dir string) testDisk {
 	return func(dir string) testDisk {
-		d, err := disk.Open(dir)
+		d, err := disk.Open(files.OS, dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 func testIdentity() Identity {
@@ -142,7 +144,7 @@ func TestUUID_IsOneAndDiffers(t *testing.T) {
 // C7: A second attempt in the same process is refused. It does not release the lock of the first.
 func TestLockDir_TellsWhoHasIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
-	l, err := LockDir(dir)
+	l, err := LockDir(files.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func TestLockDir_TellsWhoHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{dir, dir + "/", filepath.Dir(dir) + "/./way", link, relative} {
-		_, err := LockDir(name)
+		_, err := LockDir(files.OS, name)
 		if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -176,7 +178,7 @@ func TestLockDir_TellsWhoHasIt(t *testing.T) {
 	if out, err := lockElsewhere(dir); err != nil {
 		t.Errorf("another process after Close: %v, %s", err, out)
 	}
-	again, err := LockDir(dir)
+	again, err := LockDir(files.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +193,7 @@ func TestLockDir_NotADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{name, filepath.Join(name, "below")} {
-		if _, err := LockDir(dir); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := LockDir(files.OS, dir); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
@@ -200,10 +202,10 @@ func TestLockDir_NotADirectory(t *testing.T) {
 // Shared locks exclude nodes but not each other, and they leave no trace.
 func TestLockShared(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := LockShared(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := LockShared(files.OS, filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory that is missing: %v", err)
 	}
-	l, err := LockShared(dir)
+	l, err := LockShared(files.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,11 +215,11 @@ func TestLockShared(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("it left %v, %v", entries, err)
 	}
-	node, err := LockDir(dir)
+	node, err := LockDir(files.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LockShared(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
+	if _, err := LockShared(files.OS, dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "this process") {
 		t.Errorf("while a node has it: %v", err)
 	}
 	if err := node.Close(); err != nil {
@@ -225,14 +227,14 @@ func TestLockShared(t *testing.T) {
 	}
 	var looks []io.Closer
 	for range 2 {
-		l, err := LockShared(dir)
+		l, err := LockShared(files.OS, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		looks = append(looks, l)
 	}
 	for _, l := range looks {
-		if _, err := LockDir(dir); !errors.Is(err, ErrLocked) {
+		if _, err := LockDir(files.OS, dir); !errors.Is(err, ErrLocked) {
 			t.Errorf("a node while somebody looks: %v", err)
 		}
 		if err := l.Close(); err != nil {
@@ -260,7 +262,7 @@ func TestLockDir_Elsewhere(t *testing.T) {
 	if dir == "" {
 		t.Skip("only run by TestLockDir_TellsWhoHasIt")
 	}
-	l, err := LockDir(dir)
+	l, err := LockDir(files.OS, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -22,7 +23,7 @@ type syncedLogs struct {
 func watchSyncs(e *ensemble) *syncedLogs {
 	s := &syncedLogs{of: make(map[string][]byte)}
 	e.newDisk = func(dir string) testDisk {
-		d, err := disk.Open(dir)
+		d, err := disk.Open(files.OS, dir)
 		if err != nil {
 			e.t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func newSpecimen(t *testing.T) specimen {
 		must(t, s.history.commit(i, i.Applied()+1))
 		s.durable = i.Applied()
 		must(t, i.Close())
-		s.files = files(t, n.root)
+		s.files = filesIn(t, n.root)
 	}
 	return s
 }
@@ -62,7 +62,7 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 			}
 			return nil
 		})
-		if !sameFiles(all, files(t, n.root)) {
+		if !sameFiles(all, filesIn(t, n.root)) {
 			t.Fatalf("%s: the directory was changed before the image was read", what)
 		}
 		if err == last {
@@ -84,7 +84,7 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 	if wrong == nil || wrong.Error() != err.Error() {
 		t.Fatalf("%s: refused with %v, Check found %v", what, err, wrong)
 	}
-	if !sameFiles(all, files(t, n.root)) {
+	if !sameFiles(all, filesIn(t, n.root)) {
 		t.Fatalf("%s: the directory was changed", what)
 	}
 	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNewer) {

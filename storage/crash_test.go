@@ -79,7 +79,7 @@ func usedDirectory(t *testing.T, h *history) map[string]string {
 	must(t, i.Close())
 	must(t, os.MkdirAll(filepath.Join(n.dir(), imageName(7)), 0o755))
 	must(t, os.WriteFile(filepath.Join(n.dir(), imageName(7), "000004.sst"), []byte("x"), 0o644))
-	return files(t, n.root)
+	return filesIn(t, n.root)
 }
 
 // run lives the life in the directory, which is a copy of its own. The first change that cut

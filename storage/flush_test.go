@@ -257,7 +257,7 @@ func TestDamageFoundInTheBackgroundThrowsTheSwitch(t *testing.T) {
 		}
 	}
 	put(1)
-	for name, data := range files(t, n.dir()) {
+	for name, data := range filesIn(t, n.dir()) {
 		if strings.HasSuffix(name, ".sst") {
 			must(t, os.WriteFile(n.dir()+"/"+name, make([]byte, len(data)), 0o644))
 		}

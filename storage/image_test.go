@@ -144,17 +144,17 @@ func TestLoadReturnsTheCallersErrorAndLeavesTheDirectory(t *testing.T) {
 	i := n.open(t)
 	must(t, h.commit(i, 10))
 	must(t, i.Close())
-	before := files(t, n.root)
+	before := filesIn(t, n.root)
 	mine := errors.New("not a tree")
 	i = n.open(t)
 	if err := i.Load(func(Table, []byte, []byte) error { return mine }); err != mine {
 		t.Fatal(err)
 	}
-	if !sameFiles(before, files(t, n.root)) {
+	if !sameFiles(before, filesIn(t, n.root)) {
 		t.Fatal("the directory was changed before Load was through")
 	}
 	h.expect(t, i)
-	if sameFiles(before, files(t, n.root)) {
+	if sameFiles(before, filesIn(t, n.root)) {
 		t.Fatal("the image was not opened for writing")
 	}
 }
@@ -164,9 +164,9 @@ func TestOpenAndCloseLeaveTheDirectoryAlone(t *testing.T) {
 	i := n.open(t)
 	must(t, h.commit(i, 10))
 	must(t, i.Close())
-	before := files(t, n.root)
+	before := filesIn(t, n.root)
 	must(t, n.open(t).Close())
-	if !sameFiles(before, files(t, n.root)) {
+	if !sameFiles(before, filesIn(t, n.root)) {
 		t.Fatal("the directory was changed")
 	}
 }

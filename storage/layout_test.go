@@ -84,7 +84,7 @@ func TestOpenJudgesTheDirectory(t *testing.T) {
 				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				must(t, os.WriteFile(path, []byte(data), 0o644))
 			}
-			before := files(t, n.root)
+			before := filesIn(t, n.root)
 			_, exists, err := Peek(n.options())
 			if !errors.Is(err, c.want) || exists {
 				t.Fatalf("Peek: %v, %v", exists, err)
@@ -93,7 +93,7 @@ func TestOpenJudgesTheDirectory(t *testing.T) {
 			if !errors.Is(err, c.want) {
 				t.Fatalf("Open: %v", err)
 			}
-			if after := files(t, n.root); !sameFiles(before, after) {
+			if after := filesIn(t, n.root); !sameFiles(before, after) {
 				t.Fatal("the directory was changed")
 			}
 			if c.want != nil {

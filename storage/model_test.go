@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -137,7 +138,7 @@ type node struct {
 func newNode(t testing.TB) *node { return nodeIn(t, t.TempDir()) }
 
 func nodeIn(t testing.TB, root string) *node {
-	d, err := disk.Open(root)
+	d, err := disk.Open(files.OS, root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +164,8 @@ func openWith(t testing.TB, o Options) *Image {
 
 var must = testkit.Must
 
-// files returns the contents of every file below root, and the names of the directories.
-func files(t testing.TB, root string) map[string]string {
+// filesIn returns the contents of every file below root, and the names of the directories.
+func filesIn(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -190,8 +191,8 @@ func files(t testing.TB, root string) map[string]string {
 // instant returns files as of a single moment, even while something is writing them.
 func instant(t testing.TB, root string) map[string]string {
 	t.Helper()
-	for before := files(t, root); ; {
-		after := files(t, root)
+	for before := filesIn(t, root); ; {
+		after := filesIn(t, root)
 		if sameFiles(before, after) {
 			return before
 		}

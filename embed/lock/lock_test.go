@@ -23,6 +23,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/storage"
@@ -728,7 +729,7 @@ func TestMutex_Exhausted(t *testing.T) {
 // if the image does not have that znode.
 func setCounter(t *testing.T, dir, path string, counter int64) bool {
 	t.Helper()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(files.OS, dir)
 	must(t, err)
 	image, err := storage.Open(storage.Options{Disk: d, Dir: dir})
 	must(t, err)

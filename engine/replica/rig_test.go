@@ -9,6 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -24,7 +25,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB) *rig {
-	d, err := disk.Open(t.TempDir())
+	d, err := disk.Open(files.OS, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // Several workloads run at once. Each uses files of its own and one that all share. Then the switch
@@ -240,7 +242,7 @@ func TestNodesAreForgotten(t *testing.T) {
 func BenchmarkWrite(b *testing.B) {
 	for _, size := range []int{128, 4096} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
-			d, err := Open(b.TempDir())
+			d, err := Open(files.OS, b.TempDir())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -11,7 +12,7 @@ import (
 type dirFile struct {
 	d      *Disk
 	name   string
-	real   *os.File    // nil if it was opened in memory, after the switch
+	real   files.File  // nil if it was opened in memory, after the switch
 	info   os.FileInfo // the result of Stat after the switch
 	linked bool        // the file system counts names
 
@@ -22,8 +23,8 @@ type dirFile struct {
 }
 
 // realDir wraps an open directory of the operating system.
-func (d *Disk) realDir(name string, real *os.File, info os.FileInfo) *dirFile {
-	f := &dirFile{d: d, name: name, real: real, info: info, linked: links(info) > 0}
+func (d *Disk) realDir(name string, real files.File, info os.FileInfo) *dirFile {
+	f := &dirFile{d: d, name: name, real: real, info: info, linked: files.Links(info) > 0}
 	d.dirs.opened(f)
 	return f
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -108,7 +109,7 @@ func (d *Disk) vanished(dir string) bool {
 		if !d.dirs.has(dir) {
 			return false
 		}
-		_, err := os.Stat(dir)
+		_, err := d.sys.Stat(dir)
 		if !errors.Is(err, os.ErrNotExist) || !d.dirs.has(dir) { // or this Disk is removing it right now
 			return false
 		}
@@ -151,7 +152,7 @@ const lookEvery = 100 * time.Millisecond
 // inPlace returns an error if somebody else has removed the name of the log f or of an open
 // directory. It is called after an fsync, because an fsync succeeds even on a file without a name.
 // The check takes a microsecond and looks up no path.
-func (d *Disk) inPlace(f *file, real *os.File) error {
+func (d *Disk) inPlace(f *file, real files.File) error {
 	if f.log && f.linked && nameless(real) {
 		return d.removed("file", f.name)
 	}
@@ -168,9 +169,9 @@ func (d *Disk) inPlace(f *file, real *os.File) error {
 }
 
 // nameless reports whether an open file or directory is known to have no name left.
-func nameless(real *os.File) bool {
+func nameless(real files.File) bool {
 	info, err := real.Stat()
-	return err == nil && links(info) == 0
+	return err == nil && files.Links(info) == 0
 }
 
 // made records a directory that was made or opened, and the directories above it.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // C1.2: If somebody else removes or moves a directory, the first call that notices throws the
@@ -174,7 +176,7 @@ func TestRemovedDirectoryBeside(t *testing.T) {
 
 // BenchmarkInPlace measures what an fsync pays to check that its log still has a name.
 func BenchmarkInPlace(b *testing.B) {
-	d, err := Open(b.TempDir())
+	d, err := Open(files.OS, b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}

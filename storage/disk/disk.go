@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -42,6 +43,7 @@ var (
 // A Disk is a directory behind a switch. The package comment says what the switch does.
 type Disk struct {
 	// Immutable after Open and View.
+	sys    files.System
 	dir    string
 	view   bool          // frozen from the start, without a failure
 	thrown chan struct{} // closed when the switch is thrown
@@ -68,25 +70,25 @@ type Disk struct {
 	}
 }
 
-// Open returns the Disk of directory dir, and makes the directory if it is missing. A relative dir
-// is resolved against the present working directory; [Disk.Dir] returns the result.
-func Open(dir string) (*Disk, error) {
+// Open returns the Disk of directory dir of a file system, and makes the directory if it is missing.
+// A relative dir is resolved against the present working directory; [Disk.Dir] returns the result.
+func Open(sys files.System, dir string) (*Disk, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := makeDurably(abs); err != nil {
+	if err := makeDurably(sys, abs); err != nil {
 		return nil, err
 	}
-	d := newDisk(abs)
+	d := newDisk(sys, abs)
 	d.dirs.learn(abs)
 	return d, nil
 }
 
 // makeDurably makes a directory and any missing directories above it. It syncs each parent, so that
 // a power cut cannot remove the directory together with everything that was synced inside.
-func makeDurably(dir string) error {
-	info, err := os.Stat(dir)
+func makeDurably(sys files.System, dir string) error {
+	info, err := sys.Stat(dir)
 	if err == nil && !info.IsDir() {
 		return named("open", dir, syscall.ENOTDIR)
 	}
@@ -94,13 +96,13 @@ func makeDurably(dir string) error {
 		return err
 	}
 	parent := filepath.Dir(dir)
-	if err := makeDurably(parent); err != nil {
+	if err := makeDurably(sys, parent); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := sys.Mkdir(dir, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	f, err := os.Open(parent)
+	f, err := sys.OpenFile(parent, os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrPermission) {
 		// The parent lets us add a name but not read it, so its owner must sync it.
 		return nil
@@ -111,11 +113,11 @@ func makeDurably(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-func newDisk(dir string) *Disk {
-	d := &Disk{dir: dir, thrown: make(chan struct{}), failed: make(chan struct{})}
+func newDisk(sys files.System, dir string) *Disk {
+	d := &Disk{sys: sys, dir: dir, thrown: make(chan struct{}), failed: make(chan struct{})}
 	d.dirs.known = make(map[string]struct{})
 	d.over.root = &directory{base: dir}
-	d.over.dirs = &d.dirs
+	d.over.sys, d.over.dirs = sys, &d.dirs
 	d.lack.mu.changed = make(chan struct{})
 	d.mu.locks = make(map[string]struct{})
 	return d
@@ -126,7 +128,7 @@ func newDisk(dir string) *Disk {
 // is changed. A View has not failed. While a View is in use, nobody may change the directory
 // through another Disk: the View would see a mixture.
 func (d *Disk) View() *Disk {
-	v := newDisk(d.dir)
+	v := newDisk(d.sys, d.dir)
 	v.view = true
 	v.frozen.Store(true)
 	return v

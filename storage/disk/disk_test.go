@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -19,7 +20,7 @@ var errInjected = errors.New("injected")
 
 func open(t *testing.T) *Disk {
 	t.Helper()
-	d, err := Open(t.TempDir())
+	d, err := Open(files.OS, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,23 +190,23 @@ func descriptors(t *testing.T) int {
 
 func TestOpenMakesDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	d := must[*Disk](t)(Open(dir))
+	d := must[*Disk](t)(Open(files.OS, dir))
 	if d.Dir() != dir {
 		t.Fatalf("Dir is %s, want %s", d.Dir(), dir)
 	}
 	wantList(t, d, dir)
-	must[*Disk](t)(Open(dir))
+	must[*Disk](t)(Open(files.OS, dir))
 	file := filepath.Join(dir, "file")
 	put(t, d, file, "x")
-	_, err := Open(file)
+	_, err := Open(files.OS, file)
 	wantErr(t, err, syscall.ENOTDIR)
-	_, err = Open(filepath.Join(file, "below"))
+	_, err = Open(files.OS, filepath.Join(file, "below"))
 	wantErr(t, err, syscall.ENOTDIR)
 }
 
 func TestOpenRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
-	d := must[*Disk](t)(Open("node"))
+	d := must[*Disk](t)(Open(files.OS, "node"))
 	if !filepath.IsAbs(d.Dir()) {
 		t.Fatalf("Dir is %s", d.Dir())
 	}
@@ -258,7 +259,7 @@ func TestAnswersThrowNothing(t *testing.T) {
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
 	put(t, d, at("file"), "x")
 	ok(t, d.MkdirAll(at("dir/sub"), 0o755))
-	frozen := must[*Disk](t)(Open(d.Dir()))
+	frozen := must[*Disk](t)(Open(files.OS, d.Dir()))
 	frozen.Fail(errInjected)
 	for _, d := range []*Disk{d, d.View(), frozen} {
 		before := d.Err()
@@ -391,7 +392,7 @@ func TestLock(t *testing.T) {
 	l := must[io.Closer](t)(d.Lock(name))
 	_, err := d.Lock(name)
 	wantErr(t, err, ErrLocked)
-	other := must[*Disk](t)(Open(d.Dir()))
+	other := must[*Disk](t)(Open(files.OS, d.Dir()))
 	if runtime.GOOS == "linux" {
 		_, err = other.Lock(name)
 		wantErr(t, err, ErrLocked)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -36,13 +37,13 @@ type file struct {
 	mu struct {
 		rank.Mutex[rank.File]
 		pos    int64
-		real   *os.File // nil if memory alone has the file, or if base is not open yet
+		real   files.File // nil if memory alone has the file, or if base is not open yet
 		closed bool
 	}
 }
 
 // realFile wraps an open file of the operating system. On an error it closes that file.
-func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, error) {
+func (d *Disk) realFile(name string, real files.File, flags fileFlags) (*file, error) {
 	info, err := real.Stat()
 	if err != nil {
 		return nil, errors.Join(err, real.Close())
@@ -55,7 +56,7 @@ func (d *Disk) realFile(name string, real *os.File, flags fileFlags) (*file, err
 		d.nodes.release(f.node)
 		return nil, errors.Join(err, real.Close())
 	}
-	f.linked = links(info) > 0
+	f.linked = files.Links(info) > 0
 	f.node.observe(info.Size())
 	if match := d.logs.Load(); match != nil && flags&writable != 0 {
 		f.log = (*match)(name)
@@ -73,7 +74,7 @@ func (f *file) fail(op string, err error) error {
 }
 
 // handle returns the real file, or nil if there is none. It fails if the file is closed.
-func (f *file) handle(op string) (*os.File, error) {
+func (f *file) handle(op string) (files.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.closed {
@@ -114,7 +115,7 @@ func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return f.write(real, p, off)
 }
 
-func (f *file) writableLocked() (*os.File, error) {
+func (f *file) writableLocked() (files.File, error) {
 	switch {
 	case f.mu.closed:
 		return nil, f.fail("write", os.ErrClosed)
@@ -126,7 +127,7 @@ func (f *file) writableLocked() (*os.File, error) {
 
 // write writes p, for real or in memory. If a real write fails halfway, the part on disk stays
 // there and memory has the whole.
-func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
+func (f *file) write(real files.File, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -149,7 +150,7 @@ func (f *file) write(real *os.File, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-func (f *file) writeReal(real *os.File, p []byte, off int64) error {
+func (f *file) writeReal(real files.File, p []byte, off int64) error {
 	if err := f.d.ask(OpWrite, f.name); err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (f *file) Sync() error {
 		op:   OpSync,
 		name: f.name,
 		real: func() error {
-			if err := syncData(real); err != nil {
+			if err := real.SyncData(); err != nil {
 				return err
 			}
 			f.d.syncs.Add(1)
@@ -292,7 +293,7 @@ func (f *file) readBase(p []byte, off int64) error {
 }
 
 // openBase returns the real file, and opens it on first use. It returns nil if there is none.
-func (f *file) openBase() (*os.File, error) {
+func (f *file) openBase() (files.File, error) {
 	real, err := f.handle("read")
 	if err != nil || real != nil || f.base == "" {
 		return real, err
@@ -300,7 +301,7 @@ func (f *file) openBase() (*os.File, error) {
 	if err := f.d.askRead(OpOpen, f.name); err != nil {
 		return nil, err
 	}
-	real, err = os.Open(f.base)
+	real, err = f.d.sys.OpenFile(f.base, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

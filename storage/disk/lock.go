@@ -6,6 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // Lock creates an empty file if necessary and locks it until the Closer is closed. The lock
@@ -24,7 +27,7 @@ func (d *Disk) Lock(name string) (io.Closer, error) {
 	err = d.do(change{
 		op:   OpLock,
 		name: name,
-		real: func() (err error) { l.real, err = lockReal(name); return err },
+		real: func() (err error) { l.real, err = d.lockReal(name); return err },
 		mem:  func() error { return d.over.touch(name, rel) },
 	})
 	if err != nil {
@@ -43,8 +46,8 @@ func (o *overlay) touch(name, rel string) error {
 	return err
 }
 
-func lockReal(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+func (d *Disk) lockReal(name string) (files.File, error) {
+	f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +59,19 @@ func lockReal(name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// flock locks an open file without waiting. It returns nil on a file system without locks, because
+// the node's own lock keeps other processes out.
+func flock(f files.File) error {
+	err := f.Lock(false)
+	switch {
+	case err == syscall.EWOULDBLOCK:
+		return ErrLocked
+	case err == syscall.ENOLCK || errors.Is(err, errors.ErrUnsupported):
+		return nil
+	}
+	return err
 }
 
 func (d *Disk) acquireLock(name string) bool {
@@ -78,7 +94,7 @@ func (d *Disk) releaseLock(name string) {
 type lock struct {
 	d    *Disk
 	name string
-	real *os.File // nil for a lock in memory
+	real files.File // nil for a lock in memory
 	once sync.Once
 	err  error
 }

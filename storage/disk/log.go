@@ -1,6 +1,6 @@
 package disk
 
-import "os"
+import "github.com/vivarium-go/vivarium/internal/files"
 
 const (
 	// aheadStep is how many zeros are written behind a log's end at a time. When a write replaces
@@ -16,7 +16,7 @@ var zeros [aheadStep]byte
 
 // writeLog writes to a log. If the write has used up the zeros behind the log's end, writeLog adds
 // more.
-func (f *file) writeLog(real *os.File, p []byte, off int64) error {
+func (f *file) writeLog(real files.File, p []byte, off int64) error {
 	// The zeros must not overwrite the bytes of another writer.
 	f.node.writer.Lock()
 	defer f.node.writer.Unlock()

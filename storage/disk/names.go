@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // Create creates an empty file for reading and writing. If the name exists, the old file loses the
@@ -34,19 +36,19 @@ func (d *Disk) Create(name string) (File, error) {
 }
 
 // createReal creates a new file. If the name exists, it removes the name first.
-func (d *Disk) createReal(name string) (*os.File, error) {
+func (d *Disk) createReal(name string) (files.File, error) {
 	for {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 		if !errors.Is(err, os.ErrExist) {
 			return f, err
 		}
-		if info, err := os.Lstat(name); err == nil && info.IsDir() {
+		if info, err := d.sys.Lstat(name); err == nil && info.IsDir() {
 			return nil, &os.PathError{Op: "create", Path: name, Err: syscall.EISDIR}
 		}
 		if d.frozen.Load() {
 			return nil, errSwitched
 		}
-		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := d.sys.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 		if d.frozen.Load() {
@@ -78,7 +80,7 @@ func (d *Disk) openToWrite(name string, flags fileFlags) (File, error) {
 	}, func() (*file, error) {
 		// Not with O_APPEND: the node counts the end of the file, so that a failed append knows its
 		// place in memory.
-		real, err := os.OpenFile(name, os.O_RDWR, 0)
+		real, err := d.sys.OpenFile(name, os.O_RDWR, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -137,13 +139,13 @@ func (d *Disk) renaming(oldname, newname, oldrel, newrel string) change {
 		name: newname,
 		old:  oldname,
 		real: func() error {
-			file, _ = os.Lstat(oldname)
+			file, _ = d.sys.Lstat(oldname)
 			return d.renameReal(oldname, newname)
 		},
 		mem:     func() error { return d.over.rename(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EINVAL}, // a directory into itself
 		landed: func() bool {
-			renamed := file != nil && isGone(oldname) && isAt(newname, file)
+			renamed := file != nil && d.isGone(oldname) && d.isAt(newname, file)
 			if renamed {
 				d.dirs.restore(newname, d.dirs.forget(oldname))
 			}
@@ -154,7 +156,7 @@ func (d *Disk) renaming(oldname, newname, oldrel, newrel string) change {
 
 func (d *Disk) renameReal(oldname, newname string) error {
 	below := d.dirs.forget(oldname)
-	if err := os.Rename(oldname, newname); err != nil {
+	if err := d.sys.Rename(oldname, newname); err != nil {
 		d.dirs.restore(oldname, below)
 		return err
 	}
@@ -181,25 +183,25 @@ func (d *Disk) linking(oldname, newname, oldrel, newrel string) change {
 		op:      OpLink,
 		name:    newname,
 		old:     oldname,
-		real:    func() error { return os.Link(oldname, newname) },
+		real:    func() error { return d.sys.Link(oldname, newname) },
 		mem:     func() error { return d.over.link(oldname, newname, oldrel, newrel) },
 		answers: []error{syscall.EPERM, syscall.EXDEV, errors.ErrUnsupported},
 		landed: func() bool {
-			file, err := os.Lstat(oldname)
-			return err == nil && isAt(newname, file)
+			file, err := d.sys.Lstat(oldname)
+			return err == nil && d.isAt(newname, file)
 		},
 	}
 }
 
 // isAt reports whether name is a name of file in the real directory.
-func isAt(name string, file os.FileInfo) bool {
-	found, err := os.Lstat(name)
-	return err == nil && os.SameFile(found, file)
+func (d *Disk) isAt(name string, file os.FileInfo) bool {
+	found, err := d.sys.Lstat(name)
+	return err == nil && files.Same(found, file)
 }
 
 // isGone reports whether the real directory has no such name.
-func isGone(name string) bool {
-	_, err := os.Lstat(name)
+func (d *Disk) isGone(name string) bool {
+	_, err := d.sys.Lstat(name)
 	return errors.Is(err, os.ErrNotExist)
 }
 
@@ -218,7 +220,7 @@ func (d *Disk) removing(name, rel string) change {
 		name: name,
 		real: func() error {
 			below := d.dirs.forget(name)
-			err := os.Remove(name)
+			err := d.sys.Remove(name)
 			if err != nil {
 				d.dirs.restore(name, below)
 			}
@@ -226,7 +228,7 @@ func (d *Disk) removing(name, rel string) change {
 		},
 		mem: func() error { return d.over.remove(name, rel) },
 		landed: func() bool {
-			gone := isGone(name)
+			gone := d.isGone(name)
 			if gone {
 				d.dirs.forget(name)
 			}
@@ -257,14 +259,14 @@ func (d *Disk) removeReal(name string) error {
 	if d.frozen.Load() {
 		return errSwitched
 	}
-	err := os.Remove(name)
+	err := d.sys.Remove(name)
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if info, serr := os.Lstat(name); serr != nil || !info.IsDir() {
+	if info, serr := d.sys.Lstat(name); serr != nil || !info.IsDir() {
 		return err
 	}
-	names, err := readNames(name)
+	names, err := readNames(d.sys, name)
 	if err != nil {
 		return err
 	}
@@ -276,7 +278,7 @@ func (d *Disk) removeReal(name string) error {
 	if d.frozen.Load() {
 		return errSwitched
 	}
-	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
+	if err := d.sys.Remove(name); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -304,7 +306,7 @@ func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
 
 // mkdirReal is os.MkdirAll below the Disk's directory, with a check of the switch before each step.
 func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
-	info, err := os.Stat(name)
+	info, err := d.sys.Stat(name)
 	if err == nil && !info.IsDir() {
 		return &os.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
 	}
@@ -322,8 +324,8 @@ func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 	if d.frozen.Load() {
 		return errSwitched
 	}
-	err = os.Mkdir(name, perm)
-	if info, serr := os.Stat(name); err != nil && serr == nil && info.IsDir() {
+	err = d.sys.Mkdir(name, perm)
+	if info, serr := d.sys.Stat(name); err != nil && serr == nil && info.IsDir() {
 		return nil
 	}
 	return err
@@ -335,9 +337,9 @@ func (d *Disk) OpenForRead(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var real *os.File
+	var real files.File
 	if !d.frozen.Load() {
-		err = d.read(OpOpen, name, func() (err error) { real, err = os.Open(name); return err })
+		err = d.read(OpOpen, name, func() (err error) { real, err = d.sys.OpenFile(name, os.O_RDONLY, 0); return err })
 	}
 	if d.frozen.Load() {
 		return d.openInstead(name, rel, real)
@@ -349,7 +351,7 @@ func (d *Disk) OpenForRead(name string) (File, error) {
 }
 
 // openInstead is openFrozen for a caller that may have opened a real file, which it closes.
-func (d *Disk) openInstead(name, rel string, real *os.File) (File, error) {
+func (d *Disk) openInstead(name, rel string, real files.File) (File, error) {
 	if real != nil {
 		if err := real.Close(); err != nil {
 			return nil, err
@@ -390,7 +392,7 @@ func (d *Disk) openFrozen(name, rel string) (File, error) {
 	if err := d.askRead(OpOpen, name); err != nil {
 		return nil, err
 	}
-	real, err := os.Open(e.base)
+	real, err := d.sys.OpenFile(e.base, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +400,7 @@ func (d *Disk) openFrozen(name, rel string) (File, error) {
 }
 
 // realHandle wraps a file or directory of the operating system that was opened for reading.
-func (d *Disk) realHandle(name string, real *os.File) (File, error) {
+func (d *Disk) realHandle(name string, real files.File) (File, error) {
 	info, err := real.Stat()
 	if err != nil {
 		return nil, errors.Join(err, real.Close())
@@ -430,7 +432,7 @@ func (d *Disk) OpenDir(name string) (File, error) {
 }
 
 func (d *Disk) openDirReal(name string) (*dirFile, error) {
-	real, err := os.Open(name)
+	real, err := d.sys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -461,7 +463,7 @@ func (d *Disk) List(name string) ([]string, error) {
 	}
 	var names []string
 	if !d.frozen.Load() {
-		err = d.read(OpList, name, func() (err error) { names, err = readNames(name); return err })
+		err = d.read(OpList, name, func() (err error) { names, err = readNames(d.sys, name); return err })
 	}
 	if d.frozen.Load() {
 		return d.over.list(name, rel)
@@ -477,7 +479,7 @@ func (d *Disk) Stat(name string) (os.FileInfo, error) {
 	}
 	var info os.FileInfo
 	if !d.frozen.Load() {
-		err = d.read(OpStat, name, func() (err error) { info, err = os.Stat(name); return err })
+		err = d.read(OpStat, name, func() (err error) { info, err = d.sys.Stat(name); return err })
 	}
 	if !d.frozen.Load() {
 		if err != nil {
@@ -511,8 +513,8 @@ func (d *Disk) statFrozen(name, rel string) (os.FileInfo, error) {
 }
 
 // readNames lists a real directory.
-func readNames(name string) (names []string, err error) {
-	f, err := os.Open(name)
+func readNames(sys files.System, name string) (names []string, err error) {
+	f, err := sys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -241,7 +242,7 @@ func (ns *nodes) find(info os.FileInfo) *node {
 
 func (ns *nodes) indexLocked(info os.FileInfo) int {
 	for i, n := range ns.list {
-		if os.SameFile(n.info, info) {
+		if files.Same(n.info, info) {
 			return i
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -17,6 +18,7 @@ import (
 // Its calls refuse what the operating system would refuse, with the same errors. They do not fail
 // otherwise, except that a read of the real directory may fail.
 type overlay struct {
+	sys  files.System             // immutable
 	dirs *dirs                    // immutable
 	mu   rank.Mutex[rank.Overlay] // held briefly, never while the disk is asked
 	root *directory
@@ -24,7 +26,7 @@ type overlay struct {
 
 // run makes one call; look says how.
 func (o *overlay) run(changing bool, call func(l *look) error) error {
-	l := &look{dirs: o.dirs, changing: changing, stats: make(map[string]statAnswer), lists: make(map[string]listAnswer)}
+	l := &look{sys: o.sys, dirs: o.dirs, changing: changing, stats: make(map[string]statAnswer), lists: make(map[string]listAnswer)}
 	for {
 		o.mu.Lock()
 		err := call(l)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // exercise is a workload like that of a log and an image. It makes every mutating call, keeps
@@ -144,7 +146,7 @@ func TestPartialWrite(t *testing.T) {
 	wantFile(t, d, name, "whole partial more")
 	ok(t, f.Close())
 	must[image](t)(realImage(d.Dir())).equal(t, image{"log": "whole pa"})
-	wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole pa")
+	wantFile(t, must[*Disk](t)(Open(files.OS, d.Dir())), name, "whole pa")
 }
 
 // C1.1: The kernel itself refuses a write.
@@ -299,7 +301,7 @@ func TestUnreadableNames(t *testing.T) {
 	wantErr(t, err, syscall.ELOOP)
 	_, err = d.OpenForRead(at("new"))
 	wantErr(t, err, syscall.ELOOP)
-	wantList(t, must[*Disk](t)(Open(d.Dir())), d.Dir(), before...)
+	wantList(t, must[*Disk](t)(Open(files.OS, d.Dir())), d.Dir(), before...)
 }
 
 func TestReadFailureThrowsNothing(t *testing.T) {

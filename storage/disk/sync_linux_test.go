@@ -2,7 +2,6 @@ package disk
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -12,12 +11,6 @@ import (
 // An fsync of a file asks the kernel. The kernel refuses to sync a pipe, which shows that it was
 // asked.
 func TestSyncAsksTheKernel(t *testing.T) {
-	r, w, err := os.Pipe()
-	ok(t, err)
-	defer r.Close()
-	defer w.Close()
-	wantErr(t, syncData(w), syscall.EINVAL)
-
 	d := open(t)
 	name := filepath.Join(d.Dir(), "pipe")
 	ok(t, syscall.Mkfifo(name, 0o600))
@@ -33,7 +26,7 @@ func TestSyncLeavesNothingDirty(t *testing.T) {
 	defer log.Close()
 	dirty := func() uint64 {
 		t.Helper()
-		n, err := dirtyPages(log.(*file).mu.real)
+		n, err := dirtyPages(log.(*file).mu.real.(interface{ Fd() uintptr }))
 		if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EOPNOTSUPP) {
 			t.Skip("the kernel does not tell what is dirty")
 		}
@@ -52,7 +45,7 @@ func TestSyncLeavesNothingDirty(t *testing.T) {
 }
 
 // dirtyPages calls cachestat(2), which Linux has since 6.5.
-func dirtyPages(f *os.File) (uint64, error) {
+func dirtyPages(f interface{ Fd() uintptr }) (uint64, error) {
 	const cachestat = 451 // on every architecture except alpha
 	var all struct{ off, length uint64 }
 	var stat struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }

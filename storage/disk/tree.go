@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // directory is a directory after the switch: the real one, if any, and the names that differ from
@@ -39,7 +41,7 @@ func (e entry) same(o entry) bool {
 	if e.node != nil || o.node != nil {
 		return e.node == o.node
 	}
-	return e.dir == nil && o.dir == nil && os.SameFile(e.info, o.info)
+	return e.dir == nil && o.dir == nil && files.Same(e.info, o.info)
 }
 
 // asDir returns the directory that e stands for, or an error if e is no directory.
@@ -76,6 +78,7 @@ func (dir *directory) stat(name string) os.FileInfo {
 // its beginning. The real directory no longer changes, so the answers stay true. A call may change
 // the overlay only after all its questions were answered.
 type look struct {
+	sys      files.System
 	dirs     *dirs
 	changing bool // the call changes something and must succeed whatever the disk answers
 	stats    map[string]statAnswer
@@ -101,7 +104,7 @@ func (l *look) stat(path string) (os.FileInfo, error) {
 		return a.info, a.err
 	}
 	l.missing = func() {
-		info, err := os.Stat(path)
+		info, err := l.sys.Stat(path)
 		if l.removed(path, err) {
 			info, err = fileInfo{name: filepath.Base(path), mode: os.ModeDir | 0o755}, nil
 		}
@@ -115,7 +118,7 @@ func (l *look) list(path string) ([]string, error) {
 		return a.names, a.err
 	}
 	l.missing = func() {
-		names, err := readNames(path)
+		names, err := readNames(l.sys, path)
 		if l.removed(path, err) {
 			err = nil
 		}

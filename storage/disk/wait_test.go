@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // scarce is a disk that lacks something for a while.
@@ -229,6 +231,6 @@ func TestPatience_APartialWrite(t *testing.T) {
 		ok(t, d.Err())
 		wantFile(t, d, name, "whole partial more")
 		ok(t, log.Close())
-		wantFile(t, must[*Disk](t)(Open(d.Dir())), name, "whole partial more"+string(zeros[:aheadStep-len("partial more")]))
+		wantFile(t, must[*Disk](t)(Open(files.OS, d.Dir())), name, "whole partial more"+string(zeros[:aheadStep-len("partial more")]))
 	})
 }

@@ -1,14 +1,13 @@
-package disk
+package files
 
 import (
 	"os"
 	"syscall"
 )
 
-// syncData makes the contents of f durable, with only the metadata needed to find them. It leaves
-// out the time of the last change, which alone would cost each fsync an entry in the file system's
-// journal.
-func syncData(f *os.File) error {
+// SyncData leaves out the time of the last change, which alone would cost each fsync an entry in
+// the file system's journal.
+func (f file) SyncData() error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -24,7 +23,10 @@ func syncData(f *os.File) error {
 	})
 	if err != nil {
 		// Control fails only for a closed file, but its error does not say so.
-		return named("fsync", f.Name(), os.ErrClosed)
+		result = os.ErrClosed
 	}
-	return named("fsync", f.Name(), result)
+	if result != nil {
+		return &os.PathError{Op: "fsync", Path: f.Name(), Err: result}
+	}
+	return nil
 }

@@ -1,0 +1,7 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package files
+
+import "errors"
+
+func (file) Lock(bool) error { return errors.ErrUnsupported }

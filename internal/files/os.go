@@ -1,0 +1,37 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// OS is the file system of the operating system.
+var OS System = system{}
+
+type system struct{}
+
+// A file is an open file of the operating system.
+type file struct{ *os.File }
+
+func (system) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
+	f, err := os.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return file{f}, nil
+}
+
+func (system) Mkdir(name string, perm os.FileMode) error { return os.Mkdir(name, perm) }
+func (system) Remove(name string) error                  { return os.Remove(name) }
+func (system) Rename(oldname, newname string) error      { return os.Rename(oldname, newname) }
+func (system) Link(oldname, newname string) error        { return os.Link(oldname, newname) }
+func (system) Stat(name string) (os.FileInfo, error)     { return os.Stat(name) }
+func (system) Lstat(name string) (os.FileInfo, error)    { return os.Lstat(name) }
+
+func (system) Resolve(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}

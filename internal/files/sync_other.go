@@ -1,0 +1,5 @@
+//go:build !linux
+
+package files
+
+func (f file) SyncData() error { return f.Sync() }
