@@ -1,6 +1,7 @@
 package embedtest_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,23 @@ func TestBubble_AHoldLastsForHours(t *testing.T) {
 		for range 10 {
 			<-time.After(time.Hour)
 			must(t, hold.Err())
+		}
+	})
+}
+
+// A bubble cannot use an ensemble that runs in real time. It is told so.
+func TestBubble_AnEnsembleOfOutside(t *testing.T) {
+	f := &failing{TB: t}
+	ens := embedtest.New(f, 1, embedtest.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		go func() {
+			defer close(end) // Fatalf ends this goroutine
+			ens.Node(1)
+		}()
+		<-end
+		if text, _ := f.last.Load().(string); !strings.Contains(text, "made outside it") {
+			t.Errorf("the test failed with %q", text)
 		}
 	})
 }

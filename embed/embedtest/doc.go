@@ -13,6 +13,33 @@
 // short, so elections and the end of a session take about a second. The least session timeout is
 // 720 ms.
 //
+// # Virtual time
+//
+// Inside a bubble of testing/synctest an ensemble runs in virtual time. When all goroutines wait,
+// the clock jumps to the next timer, so timeouts of minutes and hours pass in milliseconds:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		ens := embedtest.New(t, 3, embedtest.Options{})
+//		held, err := lock.NewMutex(ens.Session(1, embed.SessionOptions{}), "/lock").Lock(t.Context())
+//		time.Sleep(time.Hour)
+//		...
+//	})
+//
+// examples/virtualtime tests a lease of 30 minutes and a job that runs at midnight. An hour of three
+// members costs two or three seconds of CPU, because they beat every tick. With a longer Config.Tick
+// it costs less: a tenth of that with a tick of a second, but the least session timeout is then 72 s.
+//
+// These do not work in a bubble:
+//
+//   - An ensemble that was made outside: call New inside. A method that needs a member then fails
+//     the test. What a bubble has made cannot be used outside it either: the runtime panics.
+//   - A real network: embed.Start with several members, gateway.Start, an HTTP client.
+//     Time stands still while a goroutine waits for the network.
+//   - A sync.Mutex that is held during a time.Sleep, while another goroutine waits for it: time
+//     stands still, for ever. Wait for a channel instead.
+//   - A goroutine of the test that does not end: synctest.Test panics with "deadlock". Give the
+//     service t.Context(), which ends before the members do.
+//
 // # What can be broken
 //
 //	link, both ways   Cut, Isolate, Heal, HealAll

@@ -25,9 +25,11 @@ import (
 // session timeout is 720 ms.
 const DefaultTick = 10 * time.Millisecond
 
-// patience bounds every wait of this package. It is far more than a slow machine needs: a test that
-// reaches it has failed.
-const patience = time.Minute
+// minPatience and ticksOfPatience bound the waits of this package, see Ensemble.patience.
+const (
+	minPatience     = time.Minute
+	ticksOfPatience = 1000
+)
 
 // Options are the settings of an ensemble. The zero value is usable.
 type Options struct {
@@ -46,6 +48,7 @@ type Options struct {
 // calls Fatal, which package testing allows only on the test's own goroutine.
 type Ensemble struct {
 	t      testing.TB
+	bubble bool // it was made in a bubble of testing/synctest
 	o      Options
 	dir    string
 	mesh   *transporttest.Mesh
@@ -53,6 +56,7 @@ type Ensemble struct {
 	faults map[embed.MemberID]*Faults
 
 	mu      sync.Mutex
+	tick    time.Duration // the longest tick of a member
 	running map[embed.MemberID]*embed.Node
 	paused  map[embed.MemberID]bool
 }
@@ -61,7 +65,7 @@ type Ensemble struct {
 // test ends.
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
-	e := &Ensemble{t: t, o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
+	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
 		running: make(map[embed.MemberID]*embed.Node), paused: make(map[embed.MemberID]bool)}
 	if e.dir == "" {
 		e.dir = t.TempDir()
@@ -141,6 +145,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if e.o.Config != nil {
 		e.o.Config(&cfg)
 	}
+	e.tick = max(e.tick, cfg.Tick)
 	seams := seamsOf(cfg)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
 	cfg.Inside = &seams
@@ -173,6 +178,9 @@ func (e *Ensemble) mustRemove(id embed.MemberID) *embed.Node {
 // Node returns a running member.
 func (e *Ensemble) Node(id embed.MemberID) *embed.Node {
 	e.t.Helper()
+	if !e.bubble && inBubble() {
+		e.t.Fatalf("a bubble of testing/synctest uses an ensemble that was made outside it, in real time: call New inside the bubble")
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.running[id]
@@ -182,13 +190,16 @@ func (e *Ensemble) Node(id embed.MemberID) *embed.Node {
 	return n
 }
 
+// inBubble reports whether its caller runs in a bubble. A bubble's time begins with the year 2000.
+func inBubble() bool { return time.Now().Year() < 2020 }
+
 // engineOf returns the engine of a node.
 func engineOf(n *embed.Node) *engine.Engine { return (*inside.Node)(n).Parts().Engine }
 
 // Ready waits until a member is ready.
 func (e *Ensemble) Ready(id embed.MemberID) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
 	if err := e.Node(id).Ready(ctx); err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
@@ -198,7 +209,7 @@ func (e *Ensemble) Ready(id embed.MemberID) {
 // Session opens a session on a member; it is closed when the test ends.
 func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Session {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
 	s, err := e.Node(id).NewSession(ctx, o)
 	if err != nil {
@@ -211,7 +222,7 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
 	n := e.mustRemove(id)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
 	if err := n.Shutdown(ctx); err != nil {
 		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
@@ -373,6 +384,18 @@ func (e *Ensemble) shards() int {
 	return 0
 }
 
+// patience bounds every wait of this package: far more than a slow machine needs, and more than a
+// slow tick does. A test that reaches it has failed.
+func (e *Ensemble) patience() time.Duration {
+	return max(minPatience, ticksOfPatience*e.longestTick())
+}
+
+func (e *Ensemble) longestTick() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tick
+}
+
 // Snapshot asks a member for a snapshot of each shard, which compacts the shard's log.
 func (e *Ensemble) Snapshot(id embed.MemberID) error {
 	e.t.Helper()
@@ -382,8 +405,9 @@ func (e *Ensemble) Snapshot(id embed.MemberID) error {
 // Until waits until cond holds. If it does not, the failure says that the test waited for what.
 func (e *Ensemble) Until(what string, cond func() bool) {
 	e.t.Helper()
+	patience := e.patience()
 	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(max(5*time.Millisecond, e.longestTick()/2))
 	defer tick.Stop()
 	for !cond() {
 		if time.Now().After(deadline) {

@@ -3,6 +3,7 @@ package embedtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -101,10 +102,12 @@ func TestEnsemble_AnotherReplicaLeads(t *testing.T) {
 type failing struct {
 	testing.TB
 	fatal atomic.Int32
+	last  atomic.Value // the text of the last one
 }
 
-func (f *failing) Fatalf(string, ...any) {
+func (f *failing) Fatalf(format string, args ...any) {
 	f.fatal.Add(1)
+	f.last.Store(fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
