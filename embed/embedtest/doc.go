@@ -20,14 +20,16 @@
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		ens := embedtest.New(t, 3, embedtest.Options{})
-//		held, err := lock.NewMutex(ens.Session(1, embed.SessionOptions{}), "/lock").Lock(t.Context())
+//		s := ens.Session(1, embed.SessionOptions{})
+//		hold, err := lock.NewMutex(s, "/lock").Lock(t.Context())
 //		time.Sleep(time.Hour)
 //		...
 //	})
 //
-// examples/virtualtime tests a lease of 30 minutes and a job that runs at midnight. An hour of three
-// members costs two or three seconds of CPU, because they beat every tick. With a longer Config.Tick
-// it costs less: a tenth of that with a tick of a second, but the least session timeout is then 72 s.
+// examples/virtualtime tests a lease of 30 minutes and a job that runs at midnight.
+//
+// An hour of three members costs two or three seconds of CPU, because they beat every tick. With a
+// Config.Tick of a second it costs about a tenth of that. The least session timeout is then 72 s.
 //
 // These do not work in a bubble:
 //

@@ -40,8 +40,8 @@ func TestLease_RunsOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The timeout runs from the holder's last sign of life, which is at most five minutes old. If
-		// the killed member led the ensemble, it runs from the election after that.
+		// The timeout runs from the holder's last sign of life, which is at most five minutes old.
+		// If the killed member led the ensemble, it runs from the election after that.
 		if waited := time.Since(killed); waited < 25*time.Minute || waited > 35*time.Minute {
 			t.Errorf("the second waited for %v", waited)
 		}
