@@ -23,10 +23,16 @@ import (
 // the same log and goes on without the node.
 func withGap(t *testing.T, fn func(t *testing.T, n *node, ahead *peer)) {
 	t.Helper()
-	withNode(t, func(t *testing.T, n *node) {
+	withShardsGap(t, 1, fn)
+}
+
+// withShardsGap is withGap for a node with several shards.
+func withShardsGap(t *testing.T, shards int, fn func(t *testing.T, n *node, ahead *peer)) {
+	t.Helper()
+	withShards(t, shards, func(t *testing.T, n *node) {
 		n.withImage()
 		n.apply(n.applied...)
-		fn(t, n, &peer{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n})
+		fn(t, n, &peer{node: newShardedNode(t, session.Origin{Member: 9}, shards).withImage(), of: n})
 	})
 }
 
@@ -65,7 +71,12 @@ func (r *peer) do(ops ...tree.Op) {
 
 func (r *peer) stream() []byte {
 	r.t.Helper()
-	snapshot, err := r.shard.Snapshot()
+	return r.streamOf(command.HomeShard)
+}
+
+func (r *peer) streamOf(id ShardID) []byte {
+	r.t.Helper()
+	snapshot, err := r.shards[id-1].Snapshot()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,10 +88,16 @@ func (r *peer) stream() []byte {
 	return buf.Bytes()
 }
 
-// install brings the node to the peer's state.
+// install brings the node's first shard to the peer's state.
 func (r *peer) install() {
 	r.t.Helper()
-	if err := r.of.shard.Install(bytes.NewReader(r.stream()), nil); err != nil {
+	r.installOn(command.HomeShard)
+}
+
+// installOn brings a shard of the node to the peer's state.
+func (r *peer) installOn(id ShardID) {
+	r.t.Helper()
+	if err := r.of.shards[id-1].Install(bytes.NewReader(r.streamOf(id)), nil); err != nil {
 		r.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -362,6 +379,59 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		}
 		n.wantState(s, session.Connected)
 	})
+}
+
+// A session expires while its node is cut off. The node first gets a snapshot of another shard than
+// the home shard, on which the session has been purged. It is the expiry that the session's claims
+// learn there: nobody has deleted their znodes.
+func TestInstallOnAnotherShardEndsSessionsThatArePurgedThere(t *testing.T) {
+	for _, remote := range []bool{false, true} {
+		t.Run(fmt.Sprintf("remote %v", remote), func(t *testing.T) {
+			withShardsGap(t, 2, func(t *testing.T, n *node, ahead *peer) {
+				open := func() *Session { return n.open(testTimeout) }
+				if remote {
+					open = func() (s *Session) {
+						go func() { s, _ = n.OpenRemote(t.Context(), testTimeout) }()
+						n.commit()
+						return s
+					}
+				}
+				gone, other, home := open(), open(), open()
+				waiting, deleted := n.claim(gone, n.on(2, 0)), n.claim(other, n.on(2, 1))
+				ahead.catchUp()
+				ahead.node.expire(gone.ID())
+				ahead.node.expire(home.ID())
+				var endings []command.Ending
+				for _, r := range tableOf(ahead.shard).Ended(2) {
+					endings = append(endings, command.Ending{Session: r.ID, Former: r.Former, Zxid: r.Ended, Lost: r.Lost})
+				}
+				if len(endings) != 1 {
+					t.Fatalf("shard 2 is to learn the end of %d sessions", len(endings))
+				}
+				ahead.node.apply(&enginetest.Proposal{Shard: 2, Cmd: command.EncodePurge(1, endings)})
+				drop := other.Submit(t.Context(), []tree.Op{remove(n.on(2, 1))})
+				_, ps := n.requests()
+				ahead.node.apply(ps...)
+				ahead.installOn(2)
+				if err := waiting.Err(); err != session.ErrExpired || gone.Err() != session.ErrExpired {
+					t.Errorf("its session expired: it ended with %v, the session with %v", err, gone.Err())
+				}
+				if err := deleted.Err(); err != keeper.ErrDeleted || other.Err() != nil {
+					t.Errorf("its znode was deleted: it ended with %v, the session with %v", err, other.Err())
+				}
+				if err := outcome(drop); !errors.Is(err, outbox.ErrUnknownOutcome) {
+					t.Errorf("the delete that the snapshot brought: %v", err)
+				}
+				if err := home.Err(); err != nil {
+					t.Errorf("a session that shard 2 never knew ended with %v", err)
+				}
+				ahead.install()
+				if err := home.Err(); err != session.ErrExpired || other.Err() != nil {
+					t.Errorf("after the home shard's snapshot: %v, and %v", err, other.Err())
+				}
+			})
+		})
+	}
 }
 
 // E4: a node that was cut off speaks again, and gets a snapshot that already contains its batch.

@@ -142,16 +142,20 @@ func (s spy) look() {
 // tree returns the tree of the node's first shard.
 func (n *node) tree() *tree.Tree { return n.shard.Tree() }
 
-// withImage gives the node an image, and loads what is in it.
+// withImage gives each shard of the node an image, and loads what is in it.
 func (n *node) withImage() *node {
 	n.t.Helper()
-	image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(command.HomeShard)})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.image = image
-	if err := n.shard.Load(image); err != nil {
-		n.t.Fatal(err)
+	for _, r := range n.shards {
+		image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(r.Shard)})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if r.Shard == command.HomeShard {
+			n.image = image
+		}
+		if err := r.Load(image); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 	return n
 }

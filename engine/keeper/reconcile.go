@@ -32,8 +32,9 @@ func (k *Keeper) deleted(owner tree.SessionID, path string) {
 
 // Reconcile compares this node's claims and sessions with a snapshot that was installed on a shard.
 //
-// It ends the claims whose znode is gone, or lingers. At home it also ends the sessions that the
-// table does not know, or that are attached differently there.
+// It ends the sessions that the shard knew and that the table does not have or is about to close.
+// At home it also ends those that are attached differently there. Of the sessions that live on, it
+// ends the claims whose znode is gone, or lingers.
 //
 // Conversely, it removes in-process sessions, and znodes of claims, that are in the snapshot
 // although their outcome never reached this node. Nobody else knows of them, and this node would
@@ -53,10 +54,10 @@ func (k *Keeper) Reconcile(at replication.ShardID, old, next *tree.Tree, table *
 func (k *Keeper) reconcileLocked(o *outbox.Outbox, old, next *tree.Tree, table *session.Table) (gone, moved []*Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	gone = k.endExpiredLocked(o, table)
 	if o == k.home {
-		gone = k.reconcileSessionsLocked(table)
-		over, left := k.reconcileRemotesLocked(table)
-		gone, moved = append(gone, over...), left
+		k.closeUnknownLocked(table)
+		moved = k.endMovedLocked(table)
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
@@ -75,18 +76,37 @@ func (k *Keeper) reconcileLocked(o *outbox.Outbox, old, next *tree.Tree, table *
 	return gone, moved
 }
 
-func (k *Keeper) reconcileSessionsLocked(table *session.Table) (gone []*Session) {
-	me := k.home.Origin.Member
-	for id, s := range k.mu.sessions {
-		if table.Usable(id, me) != nil {
+// endExpiredLocked ends the sessions that have ended in a table that was installed on a shard. If
+// it is not the home shard, the node has not applied their end at home yet. But their znodes are
+// gone, and others may have been granted what they held.
+func (k *Keeper) endExpiredLocked(o *outbox.Outbox, table *session.Table) (gone []*Session) {
+	for s := range k.allLocked() {
+		if s.Owner.Known(o.Shard) && table.Usable(s.id, k.home.Origin.Member) == session.ErrExpired {
 			k.endLocked(s, session.Expired, session.ErrExpired)
 			gone = append(gone, s)
 		}
 	}
-	for _, r := range table.Sessions(me) {
+	return gone
+}
+
+// closeUnknownLocked has the ensemble close the in-process sessions that the home shard's table has
+// and the keeper does not.
+func (k *Keeper) closeUnknownLocked(table *session.Table) {
+	for _, r := range table.Sessions(k.home.Origin.Member) {
 		if k.mu.sessions[r.ID] == nil && !r.Remote() {
 			k.home.QueueEnd(outbox.NewCall(nil, &command.Request{Kind: command.RequestClose, Session: r.ID}))
 		}
 	}
-	return gone
+}
+
+// endMovedLocked ends the remote sessions that are attached differently in a table that was
+// installed on the home shard.
+func (k *Keeper) endMovedLocked(table *session.Table) (moved []*Session) {
+	for id, s := range k.mu.remotes.byID {
+		if table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached) != nil {
+			k.endLocked(s, session.Closed, session.ErrMoved)
+			moved = append(moved, s)
+		}
+	}
+	return moved
 }

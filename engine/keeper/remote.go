@@ -153,23 +153,6 @@ func (k *Keeper) Left(id tree.SessionID) {
 	}
 }
 
-// reconcileRemotesLocked ends the sessions that have ended in a table that was installed, and those
-// that are attached differently there.
-func (k *Keeper) reconcileRemotesLocked(table *session.Table) (gone, moved []*Session) {
-	for id, s := range k.mu.remotes.byID {
-		switch err := table.CheckAttachment(id, k.home.Origin.Member, s.remote.attached); {
-		case err == nil:
-		case errors.Is(err, session.ErrAttachedElsewhere):
-			k.endLocked(s, session.Closed, session.ErrMoved)
-			moved = append(moved, s)
-		default:
-			k.endLocked(s, session.Expired, session.ErrExpired)
-			gone = append(gone, s)
-		}
-	}
-	return gone, moved
-}
-
 // Reattach attaches a remote session to this node, and introduces it anew to the shards that it
 // uses. After any error except session.ErrExpired, the session may be attached here without a
 // connection that serves it.
