@@ -385,6 +385,7 @@ func (h *Host) Close(timeout time.Duration) error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
+		bridge.leave(h)
 		if h.cfg.Disk.Err() != nil {
 			h.files.unlock() // this host can no longer change the directory, so the next may have it
 		}

@@ -26,7 +26,8 @@ type logBridge struct {
 
 	mu struct {
 		rank.Mutex[rank.Hosts]
-		hosts []*Host // open, oldest first
+		hosts []*Host        // with a NodeHost that runs, oldest first
+		left  map[*Host]bool // those whose Close has returned while their NodeHost ran on
 	}
 }
 
@@ -47,22 +48,44 @@ func (b *logBridge) add(h *Host) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.hosts = append(b.mu.hosts, h)
-	b.target.Store(b.mu.hosts[0].log)
+	b.aimLocked()
+}
+
+// leave takes the lines from a host whose NodeHost runs on after Close. The host stays known,
+// because an invariant that breaks there must not fail the others.
+func (b *logBridge) leave(h *Host) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Contains(b.mu.hosts, h) {
+		return // its NodeHost has ended just now
+	}
+	if b.mu.left == nil {
+		b.mu.left = make(map[*Host]bool)
+	}
+	b.mu.left[h] = true
+	b.aimLocked()
 }
 
 func (b *logBridge) remove(h *Host) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.hosts = slices.DeleteFunc(b.mu.hosts, func(o *Host) bool { return o == h })
-	if len(b.mu.hosts) == 0 {
-		b.target.Store(nil)
-		return
-	}
-	b.target.Store(b.mu.hosts[0].log)
+	delete(b.mu.left, h)
+	b.aimLocked()
 }
 
-// fail throws the switch of the open hosts whose directory a line names. If the line names none, it
-// does not say whose invariant it was, and fail throws the switch of every open host.
+func (b *logBridge) aimLocked() {
+	for _, h := range b.mu.hosts {
+		if !b.mu.left[h] {
+			b.target.Store(h.log)
+			return
+		}
+	}
+	b.target.Store(nil)
+}
+
+// fail throws the switch of the hosts whose directory a line names. If the line names none, it does
+// not say whose invariant it was, and fail throws the switch of every host.
 func (b *logBridge) fail(line string, cause error) {
 	b.mu.Lock()
 	hosts := slices.Clone(b.mu.hosts)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +75,36 @@ func TestLogger_LinesGoToTheOldestOpenHost(t *testing.T) {
 	if got := second.String(); strings.Contains(got, "to one") || !strings.Contains(got, "to two") || strings.Contains(got, "nobody") {
 		t.Errorf("the second host got %s", got)
 	}
+}
+
+// C1.8: A host whose Close has given up gets no more lines. What breaks in it fails no other host.
+func TestLogger_AHostThatRunsOnAfterClose(t *testing.T) {
+	var first, second lines
+	one, two := openHost(t, &first, slog.LevelDebug), openHost(t, &second, slog.LevelDebug)
+	end := make(chan struct{})
+	one.host.loops.Go(func() { <-end })
+	if err := one.host.Close(1); !errors.Is(err, ErrStillRunning) {
+		t.Fatalf("Close returned %v", err)
+	}
+	line := logger.GetLogger("testing")
+	line.Infof("to %s", "two")
+	if strings.Contains(first.String(), "to two") || !strings.Contains(second.String(), "to two") {
+		t.Errorf("the first host got %s, the second %s", first.String(), second.String())
+	}
+	go line.Panicf("%s is unreadable", filepath.Join(one.dir, "file"))
+	<-one.disk.Failed()
+	if err := two.disk.Err(); err != nil {
+		t.Errorf("the switch of the second was thrown by %v", err)
+	}
+
+	close(end)
+	eventually(t, "end of the first host", func() bool {
+		bridge.mu.Lock()
+		defer bridge.mu.Unlock()
+		return !slices.Contains(bridge.mu.hosts, one.host) && !bridge.mu.left[one.host]
+	})
+	one.host = nil
+	two.close(t)
 }
 
 func TestLogger_Levels(t *testing.T) {
