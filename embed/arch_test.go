@@ -44,10 +44,11 @@ var imports = map[string][]string{
 	"engine": {"engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
-	"internal/configfile": {"go.yaml.in/yaml/v3"},
-	"internal/files":      {},
-	"internal/rank":       {},
-	"internal/timers":     {},
+	"internal/configfile":   {"go.yaml.in/yaml/v3"},
+	"internal/files":        {},
+	"internal/files/memory": {"internal/files"}, // for tests
+	"internal/rank":         {},
+	"internal/timers":       {},
 
 	// What only tests link, embedtest's users included.
 	"internal/testkit":            {},
@@ -291,7 +292,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client, which runs in a process
 // without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)
