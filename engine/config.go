@@ -9,6 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -76,6 +77,7 @@ type Config struct {
 type Seams struct {
 	Network func(transport.Network) transport.Network // gets the TCP network, returns its replacement
 	Clock   clock.Clock                               // instead of the system's
+	Files   files.System                              // instead of the operating system's
 	Fault   func(op disk.Op, name string) error       // called before every disk call that writes
 	Unread  func(op disk.Op, name string) error       // called before every disk call that reads
 	Lack    time.Duration                             // instead of lackPatience

@@ -40,6 +40,7 @@ func Start(cfg Config) (*Engine, error) {
 	if cfg.Seams.Clock.Boot == nil {
 		cfg.Seams.Clock = clock.System()
 	}
+	cfg.Seams.Files = cmp.Or(cfg.Seams.Files, files.OS)
 	schemes, panics := judges(cfg.Schemes)
 	cfg.Schemes = schemes
 	e := &Engine{
@@ -65,10 +66,10 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.listener = listener
-	if e.lock, err = replication.LockDir(files.OS, e.cfg.Dir); err != nil {
+	if e.lock, err = replication.LockDir(e.cfg.Seams.Files, e.cfg.Dir); err != nil {
 		return err
 	}
-	if e.disk, err = disk.Open(files.OS, e.cfg.Dir); err != nil {
+	if e.disk, err = disk.Open(e.cfg.Seams.Files, e.cfg.Dir); err != nil {
 		return err
 	}
 	e.disk.SetFault(e.cfg.Seams.Fault)

@@ -1,6 +1,7 @@
 package embedtest_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,4 +41,25 @@ func TestBubble_AnEnsembleOfOutside(t *testing.T) {
 			t.Errorf("the test failed with %q", text)
 		}
 	})
+}
+
+// Bubbles one after the other and beside each other have ensembles, which share what their
+// libraries keep for the whole process.
+func TestBubble_SharesTheProcess(t *testing.T) {
+	for range 4 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for range 4 {
+				synctest.Test(t, func(t *testing.T) {
+					ens := embedtest.New(t, 1, embedtest.Options{})
+					s := ens.Session(1, embed.SessionOptions{})
+					for i := range 200 {
+						_, err := s.Create(t.Context(), fmt.Sprint("/", i), make([]byte, 1000), embed.Persistent)
+						must(t, err)
+					}
+					must(t, ens.Snapshot(1))
+				})
+			}
+		})
+	}
 }

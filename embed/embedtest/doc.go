@@ -28,6 +28,9 @@
 //
 // examples/virtualtime tests a lease of 30 minutes and a job that runs at midnight.
 //
+// The members' directories are in memory there, unless Options.Dir names a real one. So an fsync
+// takes no time, and Ensemble.PowerCut can lose what was not synced.
+//
 // An hour of three members costs two or three seconds of CPU, because they beat every tick. With a
 // Config.Tick of a second it costs about a tenth of that. The least session timeout is then 72 s.
 //
@@ -50,6 +53,7 @@
 //	wall clock        Faults.SetWallClock: it jumps
 //	machine           Faults.Sleep: it has slept
 //	member            Kill: a crash; Pause and Resume: it stands still; Stop: an orderly end
+//	power             PowerCut: a crash that loses what was not synced; in virtual time only
 //
 // The same Faults work for a member in a process of its own, over real TCP: see Start. Signals to
 // that process do the rest.

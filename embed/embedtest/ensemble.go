@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -33,10 +35,13 @@ const (
 
 // Options are the settings of an ensemble. The zero value is usable.
 type Options struct {
-	// Dir holds the members' directories; empty means a directory of the test.
+	// Dir holds the members' directories. Empty means memory inside a bubble of testing/synctest,
+	// and a directory of the test elsewhere.
 	Dir string
 	// Config may change a member's Config before each start. Dir, ID, Members and Tick are set.
 	Config func(c *embed.Config)
+	// Seed decides what survives a PowerCut of what was not synced.
+	Seed uint64
 	// Logger gets what the members log; nil means that nothing is logged.
 	Logger *slog.Logger
 }
@@ -56,7 +61,9 @@ type Ensemble struct {
 	faults map[embed.MemberID]*Faults
 
 	mu      sync.Mutex
-	tick    time.Duration // the longest tick of a member
+	disks   map[embed.MemberID]*memory.System // nil if the members use real directories
+	chance  *rand.Rand                        // decides what a power cut leaves
+	tick    time.Duration                     // the longest tick of a member
 	running map[embed.MemberID]*embed.Node
 	paused  map[embed.MemberID]bool
 }
@@ -66,8 +73,13 @@ type Ensemble struct {
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
-		running: make(map[embed.MemberID]*embed.Node), paused: make(map[embed.MemberID]bool)}
-	if e.dir == "" {
+		running: make(map[embed.MemberID]*embed.Node), paused: make(map[embed.MemberID]bool),
+		chance: rand.New(rand.NewPCG(o.Seed, 0))}
+	switch {
+	case e.dir == "" && e.bubble:
+		// A real disk would take real time, in which the bubble's stands still.
+		e.dir, e.disks = string(filepath.Separator), make(map[embed.MemberID]*memory.System)
+	case e.dir == "":
 		e.dir = t.TempDir()
 	}
 	if e.o.Logger == nil {
@@ -77,6 +89,9 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		id := embed.MemberID(i + 1)
 		e.ids = append(e.ids, id)
 		e.faults[id] = NewFaults()
+		if e.disks != nil {
+			e.disks[id] = memory.New()
+		}
 	}
 	t.Cleanup(e.close)
 	for _, id := range e.ids {
@@ -111,7 +126,7 @@ func inTheWay(err error) []byte {
 // Members returns the ids of all members.
 func (e *Ensemble) Members() []embed.MemberID { return slices.Clone(e.ids) }
 
-// Dir returns the directory of a member.
+// Dir returns the directory of a member. In memory nobody but the member can read it.
 func (e *Ensemble) Dir(id embed.MemberID) string {
 	return filepath.Join(e.dir, fmt.Sprintf("member-%d", id))
 }
@@ -148,6 +163,9 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	e.tick = max(e.tick, cfg.Tick)
 	seams := seamsOf(cfg)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
+	if disk := e.disks[id]; disk != nil {
+		seams.Files = disk
+	}
 	cfg.Inside = &seams
 	n, err := Start(cfg, faults)
 	if err != nil {
@@ -235,13 +253,47 @@ func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
 	n := e.mustRemove(id)
 	engineOf(n).Kill()
+	e.closeKilled(id, n)
+}
+
+func (e *Ensemble) closeKilled(id embed.MemberID, n *embed.Node) {
+	e.t.Helper()
 	e.Resume(id) // a call that hangs would delay Close
 	if err := n.Close(); err != nil {
 		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
 	}
 }
 
-// Restart starts a member again after Stop or Kill, and waits until it is ready.
+// PowerCut ends members as a power cut of their machines would, all at one moment. Beyond what Kill
+// does, their disks lose what was not synced. By chance, some of it survives: a name, a page of a
+// file, or a part of a page. Members that are not running lose it too.
+//
+// PowerCut needs disks in memory: it works inside a bubble of testing/synctest, if Options.Dir is
+// empty.
+func (e *Ensemble) PowerCut(ids ...embed.MemberID) {
+	e.t.Helper()
+	if e.disks == nil {
+		e.t.Fatalf("a power cut needs disks in memory: call New inside a bubble of testing/synctest, with an empty Options.Dir")
+	}
+	killed := make(map[embed.MemberID]*embed.Node)
+	for _, id := range ids {
+		e.Faults(id) // there is such a member
+		if n := e.remove(id); n != nil {
+			engineOf(n).Kill()
+			killed[id] = n
+		}
+	}
+	for id, n := range killed {
+		e.closeKilled(id, n)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		e.disks[id] = e.disks[id].PowerCut(memory.AnythingLasts, e.chance)
+	}
+}
+
+// Restart starts a member again after Stop, Kill or PowerCut, and waits until it is ready.
 func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 	e.t.Helper()
 	n := e.Start(id)

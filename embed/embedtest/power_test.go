@@ -1,0 +1,105 @@
+package embedtest_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// The power of all members fails at once, in the middle of writes, several times. Everything that
+// was acknowledged survives.
+func TestPowerCut_KeepsWhatWasAcknowledged(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Seed: seed})
+		var told []string
+		for round := range 4 {
+			told = append(told, writeUntilPowerCut(t, ens, round)...)
+			for _, id := range ens.Members() {
+				ens.Start(id)
+			}
+			for _, id := range ens.Members() {
+				ens.Ready(id)
+				s := ens.Session(id, embed.SessionOptions{})
+				for _, path := range told {
+					if _, ok, err := s.Exists(t.Context(), path); !ok || err != nil {
+						t.Errorf("round %d: member %d: %s exists: %v, %v", round, id, path, ok, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// writeUntilPowerCut returns the paths of all znodes whose creation was acknowledged.
+func writeUntilPowerCut(t *testing.T, ens *embedtest.Ensemble, round int) (told []string) {
+	const writes = 200
+	acknowledged := make(chan string)
+	var writers sync.WaitGroup
+	for _, id := range ens.Members() {
+		s := ens.Session(id, embed.SessionOptions{})
+		for i := range 3 {
+			writers.Go(func() {
+				for n := 0; ; n++ {
+					path := fmt.Sprintf("/%d-%d-%d-%d", round, id, i, n)
+					if _, err := s.Create(t.Context(), path, make([]byte, 100*n), embed.Persistent); err != nil {
+						return
+					}
+					acknowledged <- path
+				}
+			})
+		}
+	}
+	go func() {
+		writers.Wait()
+		close(acknowledged)
+	}()
+	for path := range acknowledged {
+		told = append(told, path)
+		switch len(told) {
+		case writes / 2:
+			must(t, ens.Snapshot(embed.MemberID(1+round%3)))
+		case writes:
+			ens.PowerCut(ens.Members()...)
+		}
+	}
+	return told
+}
+
+// A member whose power fails alone comes back, whether it was running or not.
+func TestPowerCut_OfOneMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		victim := ens.Leader()
+		ens.PowerCut(victim)
+		_, err := ens.Session(ens.Leader(), embed.SessionOptions{}).Create(t.Context(), "/a", nil, embed.Persistent)
+		must(t, err)
+		ens.PowerCut(victim)
+		ens.Restart(victim)
+		if _, ok, err := ens.Session(victim, embed.SessionOptions{}).Exists(t.Context(), "/a"); !ok || err != nil {
+			t.Errorf("/a exists: %v, %v", ok, err)
+		}
+	})
+}
+
+// A real disk has no power that a test could cut. The test is told so.
+func TestPowerCut_OfARealDisk(t *testing.T) {
+	f := &failing{TB: t}
+	ens := embedtest.New(f, 1, embedtest.Options{})
+	end := make(chan struct{})
+	go func() {
+		defer close(end) // Fatalf ends this goroutine
+		ens.PowerCut(1)
+	}()
+	<-end
+	if text, _ := f.last.Load().(string); !strings.Contains(text, "in memory") {
+		t.Errorf("the test failed with %q", text)
+	}
+}
