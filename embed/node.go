@@ -40,12 +40,12 @@ func Start(cfg Config) (*Node, error) {
 	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 		return nil, fmt.Errorf("config: Dir: %w", err)
 	}
-	events := newNotifier(cfg.Events)
-	n := inside.NodeParts{Config: c, CloseEvents: events.close,
-		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	if cfg.Inside != nil {
 		c.Seams = engine.Seams(*cfg.Inside)
 	}
+	events := newNotifier(cfg.Events)
+	n := inside.NodeParts{Config: c, CloseEvents: events.close,
+		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	c.LeaderChanged = events.leaderChanged
 	c.SessionExpired = events.sessionExpired
 	if n.Engine, err = engine.Start(c); err != nil {

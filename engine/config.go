@@ -3,6 +3,7 @@ package engine
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"slices"
 	"time"
 
@@ -75,13 +76,14 @@ type Config struct {
 
 // Seams let a test replace parts of the system. The zero value replaces nothing.
 type Seams struct {
-	Network func(transport.Network) transport.Network // gets the TCP network, returns its replacement
-	Clock   clock.Clock                               // instead of the system's
-	Files   files.System                              // instead of the operating system's
-	Fault   func(op disk.Op, name string) error       // called before every disk call that writes
-	Unread  func(op disk.Op, name string) error       // called before every disk call that reads
-	Lack    time.Duration                             // instead of lackPatience
-	Keep    uint64                                    // how many entries a cut log keeps for members that lag, instead of megabytes
+	Network func(transport.Network) transport.Network           // gets the TCP network, returns its replacement
+	Listen  func(network, address string) (net.Listener, error) // instead of net.Listen, for the gateway
+	Clock   clock.Clock                                         // instead of the system's
+	Files   files.System                                        // instead of the operating system's
+	Fault   func(op disk.Op, name string) error                 // called before every disk call that writes
+	Unread  func(op disk.Op, name string) error                 // called before every disk call that reads
+	Lack    time.Duration                                       // instead of lackPatience
+	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one

@@ -2,6 +2,7 @@ package embedtest_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -62,4 +64,26 @@ func TestBubble_SharesTheProcess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// In a bubble a gateway opens no port, and its clients use Dial.
+func TestBubble_Gateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		door, err := gateway.Start(ens.Node(1), gateway.Config{Listen: ":0", Words: []string{"ruok"}})
+		must(t, err)
+		conn, err := ens.Dial(t.Context(), 1)
+		must(t, err)
+		_, err = conn.Write([]byte("ruok"))
+		must(t, err)
+		answer, err := io.ReadAll(conn)
+		if string(answer) != "imok" {
+			t.Errorf("the gateway says %q, %v", answer, err)
+		}
+		must(t, conn.Close())
+		must(t, door.Close())
+		if _, err := ens.Dial(t.Context(), 1); err == nil {
+			t.Error("a closed gateway answers")
+		}
+	})
 }

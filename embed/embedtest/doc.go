@@ -38,8 +38,8 @@
 //
 //   - An ensemble that was made outside: call New inside. A method that needs a member then fails
 //     the test. What a bubble has made cannot be used outside it either: the runtime panics.
-//   - A real network: embed.Start with several members, gateway.Start, an HTTP client.
-//     Time stands still while a goroutine waits for the network.
+//   - A real network: embed.Start with several members, an HTTP client. Time stands still while a
+//     goroutine waits for the network. A gateway opens no port in a bubble: see Ensemble.Dial.
 //   - A sync.Mutex that is held during a time.Sleep, while another goroutine waits for it: time
 //     stands still, for ever. Wait for a channel instead.
 //   - A goroutine of the test that does not end: synctest.Test panics with "deadlock". Give the

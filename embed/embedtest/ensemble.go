@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -44,6 +45,8 @@ type Options struct {
 	Seed uint64
 	// Logger gets what the members log; nil means that nothing is logged.
 	Logger *slog.Logger
+	// Stopped means that New starts no member. The test calls Start for each.
+	Stopped bool
 }
 
 // An Ensemble is several members in one process. Its methods may be called by any number of
@@ -65,15 +68,16 @@ type Ensemble struct {
 	chance  *rand.Rand                        // decides what a power cut leaves
 	tick    time.Duration                     // the longest tick of a member
 	running map[embed.MemberID]*embed.Node
+	taken   map[embed.MemberID]bool // it runs or is being started
 	paused  map[embed.MemberID]bool
 }
 
-// New starts an ensemble of members 1 to n and waits until all are ready. It is closed when the
-// test ends.
+// New starts an ensemble of members 1 to n and waits until all are ready, unless Options.Stopped is
+// set. The ensemble is closed when the test ends.
 func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
-		running: make(map[embed.MemberID]*embed.Node), paused: make(map[embed.MemberID]bool),
+		running: make(map[embed.MemberID]*embed.Node), taken: make(map[embed.MemberID]bool), paused: make(map[embed.MemberID]bool),
 		chance: rand.New(rand.NewPCG(o.Seed, 0))}
 	switch {
 	case e.dir == "" && e.bubble:
@@ -94,6 +98,9 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		}
 	}
 	t.Cleanup(e.close)
+	if o.Stopped {
+		return e
+	}
 	for _, id := range e.ids {
 		e.Start(id)
 	}
@@ -143,14 +150,9 @@ func (e *Ensemble) Start(id embed.MemberID) *embed.Node {
 
 // TryStart is Start for a test that expects an error.
 func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	faults := e.faults[id]
-	switch {
-	case faults == nil:
+	if faults == nil {
 		return nil, fmt.Errorf("there is no member %d", id)
-	case e.running[id] != nil:
-		return nil, fmt.Errorf("member %d is running", id)
 	}
 	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string),
 		Shards: shardsflag.N, Tick: DefaultTick, Logger: e.o.Logger}
@@ -160,26 +162,61 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if e.o.Config != nil {
 		e.o.Config(&cfg)
 	}
-	e.tick = max(e.tick, cfg.Tick)
 	seams := seamsOf(cfg)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
-	if disk := e.disks[id]; disk != nil {
+	if e.bubble {
+		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }
+	}
+	disk, free := e.take(id, cfg.Tick)
+	if !free {
+		return nil, fmt.Errorf("member %d is running", id)
+	}
+	if disk != nil {
 		seams.Files = disk
 	}
 	cfg.Inside = &seams
+	// Not under mu: a disk may be so slow that others must be able to mend it meanwhile.
 	n, err := Start(cfg, faults)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if err != nil {
+		e.taken[id] = false
 		return nil, err
 	}
 	e.running[id] = n
 	return n, nil
 }
 
+// door returns the place of a member's gateway in the mesh.
+func door(id embed.MemberID) uint64 { return 1<<63 | uint64(id) }
+
+// Dial connects to the gateway of a member in a bubble. There gateway.Start opens no port, whatever
+// its Config says, so that virtual time can pass while a client waits.
+func (e *Ensemble) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
+	return e.mesh.Network(1<<63).Dial(ctx, door(id))
+}
+
+// take reports whether a member may be started by its caller, and by nobody else. It returns the
+// member's disk, or nil for the real one.
+func (e *Ensemble) take(id embed.MemberID, tick time.Duration) (disk *memory.System, free bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.taken[id] {
+		return nil, false
+	}
+	e.taken[id] = true
+	e.tick = max(e.tick, tick)
+	return e.disks[id], true
+}
+
 func (e *Ensemble) remove(id embed.MemberID) *embed.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.running[id]
-	delete(e.running, id)
+	if n != nil {
+		delete(e.running, id)
+		e.taken[id] = false
+	}
 	return n
 }
 

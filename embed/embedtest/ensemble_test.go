@@ -111,6 +111,29 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// While a member starts on a slow disk, the others can be used, and the disk can be mended.
+func TestEnsemble_StartOnASlowDisk(t *testing.T) {
+	begun := make(chan struct{})
+	ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
+		if c.ID == 3 {
+			close(begun)
+		}
+	}})
+	ens.Start(1)
+	ens.Start(2)
+	ens.Faults(3).SetDisk(embedtest.Disk{Delay: time.Hour})
+	started := make(chan error)
+	go func() {
+		_, err := ens.TryStart(3)
+		started <- err
+	}()
+	<-begun
+	ens.Ready(1)
+	ens.Faults(3).SetDisk(embedtest.Disk{})
+	must(t, <-started)
+	ens.Ready(3)
+}
+
 // Several goroutines end a member at once. One succeeds; the others learn that it is not running.
 func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
 	f := &failing{TB: t}

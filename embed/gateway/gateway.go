@@ -224,11 +224,15 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: config: %w", err)
 	}
-	listener, err := net.Listen("tcp", cfg.Listen)
+	node, listen := (*inside.Node)(n).Parts(), net.Listen
+	if other := node.Config.Seams.Listen; other != nil {
+		listen = other
+	}
+	listener, err := listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g := &Gateway{cfg: cfg, tls: t, node: (*inside.Node)(n).Parts(), listener: listener, since: time.Now(),
+	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Config.Member, "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
