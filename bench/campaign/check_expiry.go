@@ -51,7 +51,7 @@ func findEarlyExpiry(p *past) (found []string) {
 				newest = max(newest, o.Begin)
 			}
 		}
-		if at-newest < l.Timeout && !p.jumped(at-2*l.Timeout, at) {
+		if at-newest < l.Timeout-Blur && !p.jumped(at-2*l.Timeout, at) {
 			found = append(found, fmt.Sprintf("session %s had expired by %.6f (zxid %d), although its process wrote at %.6f and the timeout is %v", l.Name, at.Seconds(), zxid, newest.Seconds(), l.Timeout))
 		}
 	}

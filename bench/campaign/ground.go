@@ -10,9 +10,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
+// Blur is how far Ground.Now may be ahead.
+const Blur = 10 * time.Microsecond
+
 // A Ground is where the ensembles of a campaign live.
 type Ground interface {
-	// Now reads a clock that the campaign and all members share and that nobody sets.
+	// Now reads a clock that the campaign and all members share and that nobody sets. It may be
+	// ahead by as much as Blur, so that it never shows the same time twice.
 	Now() time.Duration
 	// Round runs a round and returns when it is over.
 	Round(play func())
@@ -64,4 +68,6 @@ type Machine struct {
 	Start  func(cfg embed.Config) (*embed.Node, error)
 	Close  func(n *embed.Node) error
 	Log    io.Writer
+	// Ask is the pause between two questions of a holder. Other pauses of the member are multiples.
+	Ask time.Duration
 }

@@ -178,7 +178,7 @@ func (m *Member) startFirst(s *start) error {
 func (m *Member) run(number int, cfg embed.Config) error {
 	n, err := m.Start(cfg)
 	var g *gateway.Gateway
-	if err == nil {
+	if err == nil && m.door != "" {
 		g, err = gateway.Start(n, door(m.door))
 	}
 	m.mu.Lock()
@@ -212,6 +212,17 @@ func (m *Member) mend(next int, r *Reply) error {
 		}
 	}
 	return m.run(next, cfg)
+}
+
+// End closes what a process takes with it when it dies, besides the node. It is for a process that
+// only plays to die.
+func (m *Member) End() {
+	m.mu.Lock()
+	g := m.mu.gateway
+	m.mu.Unlock()
+	if g != nil {
+		_ = g.Close()
+	}
 }
 
 func (m *Member) open(ctx context.Context, n *embed.Node, q *Request, r *Reply) error {

@@ -23,13 +23,9 @@ type held interface {
 	Err() error
 }
 
-const (
-	// questionEvery is the pause between two questions.
-	questionEvery = 200 * time.Microsecond
-	// accessEvery is how often a holder uses what the hold protects. It tells the campaign each time,
-	// so that the campaign also knows of holders that are killed.
-	accessEvery = 10 * time.Millisecond
-)
+// accessEvery is how often a holder uses what the hold protects. It tells the campaign each time.
+// So the campaign also knows of holders that are killed.
+func (m *Member) accessEvery() time.Duration { return 50 * m.Ask }
 
 // guardedBy returns the znode, in the same area, that a lock or an election protects.
 func guardedBy(path string) string {
@@ -123,7 +119,7 @@ func (u *holder) use(length time.Duration, work func()) bool {
 			return true
 		default:
 		}
-		if at-last >= accessEvery {
+		if at-last >= u.m.accessEvery() {
 			last = at
 			u.tell()
 			if at-begun < length {
@@ -131,7 +127,7 @@ func (u *holder) use(length time.Duration, work func()) bool {
 				work()
 			}
 		}
-		time.Sleep(questionEvery)
+		time.Sleep(u.m.Ask)
 	}
 	return true
 }
@@ -554,7 +550,7 @@ func (u *holder) lead(ctx context.Context, l *election.Leadership) {
 	n := 0
 	u.use(u.q.Length, func() {
 		if n++; n%5 == 0 {
-			bound, cancel := context.WithTimeout(ctx, accessEvery)
+			bound, cancel := context.WithTimeout(ctx, u.m.accessEvery())
 			defer cancel()
 			_ = l.Proclaim(bound, fmt.Appendf(nil, "%s.%d", u.q.Data, n))
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // drainEvery is how often a stream is emptied. A stream holds 64 events.
-const drainEvery = 2 * time.Millisecond
+func (m *Member) drainEvery() time.Duration { return 10 * m.Ask }
 
 // A stream is one watch and what it has delivered.
 type stream struct {
@@ -62,7 +62,7 @@ func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 			q.say(Reply{Events: events}, true)
 		}
 	}
-	every := time.NewTicker(drainEvery)
+	every := time.NewTicker(m.drainEvery())
 	defer every.Stop()
 	end := m.Now() + q.Length
 	for m.Now() < end && m.rest.Err() == nil && !t.ended && r.Wrong == "" {

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -20,30 +21,38 @@ type nemesis struct {
 	e      *ensemble
 	w      *workload
 	report *report
-	rng    *rand.Rand
+	plan   plan
+	only   []int    // numbers of cycles; the others are left out; empty means all
 	log    *os.File // the faults, with their times on the history's clock
-	kinds  []fault
-	bag    []fault // kinds that were not drawn since it was filled
+	list   io.Writer
 }
-
-// twoAtOnce is how many of ten cycles have a second fault.
-const twoAtOnce = 2
 
 // settleMax limits the wait for all members to be ready after the healing.
 const settleMax = 10 * time.Second
 
-func newNemesis(w *workload, kinds []fault, seed uint64) (*nemesis, error) {
-	log, err := os.Create(filepath.Join(w.e.dir, "faults.txt"))
+func newNemesis(w *workload, s *Settings, round int) (*nemesis, error) {
+	log, err := os.Create(filepath.Join(w.e.dir, faultsFile))
 	if err != nil {
 		return nil, err
 	}
-	return &nemesis{e: w.e, w: w, report: w.report, kinds: kinds, rng: rand.New(rand.NewPCG(seed, 0)), log: log}, nil
+	n := &nemesis{e: w.e, w: w, report: w.report, only: s.Cycles, log: log, list: io.Discard}
+	if s.List != nil {
+		n.list = s.List
+	}
+	n.plan = plan{round: round, kinds: s.kinds(), rest: s.pace(500 * time.Millisecond), rng: rand.New(rand.NewPCG(w.seed, 0))}
+	return n, nil
 }
 
-// run breaks things until ctx ends, and leaves everything healed.
+// run breaks things until ctx ends or nothing is left to break, and leaves everything healed.
 func (n *nemesis) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		n.cycle(ctx)
+		c := n.plan.next()
+		if len(n.only) > 0 && c.number > slices.Max(n.only) {
+			return
+		}
+		if len(n.only) == 0 || slices.Contains(n.only, c.number) {
+			n.cycle(ctx, &c)
+		}
 	}
 }
 
@@ -56,44 +65,37 @@ type strike struct {
 }
 
 // cycle breaks something, waits, and heals.
-func (n *nemesis) cycle(ctx context.Context) {
-	first := n.draw()
-	length := between(n.rng, first.shortest, first.longest)
-	strikes := []fault{first}
-	if n.rng.IntN(10) < twoAtOnce {
-		strikes = append(strikes, n.draw())
-	}
-	bound, cancel := context.WithTimeout(ctx, length)
+func (n *nemesis) cycle(ctx context.Context, c *cycle) {
+	fmt.Fprintln(n.list, c)
+	bound, cancel := context.WithTimeout(ctx, c.length)
 	defer cancel()
 	var all sync.WaitGroup
-	for i, f := range strikes {
-		s := &strike{nemesis: n, ctx: bound, rng: rand.New(rand.NewPCG(n.rng.Uint64(), 0)), alone: len(strikes) == 1}
-		if i > 0 {
-			pause(bound, between(n.rng, 0, length/2))
-		}
-		n.report.count(sectionFaults, f.name, 1)
+	for _, p := range c.strikes {
+		pause(bound, p.after)
+		s := &strike{nemesis: n, ctx: bound, rng: rand.New(rand.NewPCG(p.seed, 0)), alone: len(c.strikes) == 1}
+		n.report.count(sectionFaults, p.fault.name, 1)
 		all.Go(func() {
 			begun := n.w.h.now()
-			n.note("%s: %s, since %.6f", f.name, f.strike(s), begun.Seconds())
+			n.note("%d %s: %s, since %.6f", c.number, p.fault.name, p.fault.strike(s), begun.Seconds())
 		})
 	}
 	<-bound.Done()
 	all.Wait()
 	n.heal()
-	pause(ctx, between(n.rng, 0, 500*time.Millisecond))
-	if n.rng.IntN(5) > 0 {
+	pause(ctx, c.rest)
+	if c.settle {
 		settled, cancel := context.WithTimeout(ctx, settleMax)
 		defer cancel()
 		if len(n.e.allReady(settled)) == 0 {
-			n.sweep(ctx)
+			n.sweep(ctx, n.e.ids[c.sweeper%len(n.e.ids)])
 		}
 	}
 }
 
 // sweep looks for markers of sessions that are over. Nothing is broken, so the markers must go. It
 // looks now, because the next fault might remove what is left.
-func (n *nemesis) sweep(ctx context.Context) {
-	c := n.w.newClient(n.e.ids[n.rng.IntN(len(n.e.ids))], "sweeper")
+func (n *nemesis) sweep(ctx context.Context, on embed.MemberID) {
+	c := n.w.newClient(on, "sweeper")
 	if !c.enter(ctx) {
 		return
 	}
@@ -118,17 +120,6 @@ func (n *nemesis) sweep(ctx context.Context) {
 			pause(ctx, tick)
 		}
 	}
-}
-
-// draw returns a random kind of fault. Each kind comes once before any kind comes again.
-func (n *nemesis) draw() fault {
-	if len(n.bag) == 0 {
-		n.bag = slices.Clone(n.kinds)
-		n.rng.Shuffle(len(n.bag), func(i, j int) { n.bag[i], n.bag[j] = n.bag[j], n.bag[i] })
-	}
-	f := n.bag[0]
-	n.bag = n.bag[1:]
-	return f
 }
 
 // heal ends every fault.

@@ -135,6 +135,18 @@ func (r *report) print() {
 	fmt.Fprintf(r.out, "violations: %d\n", len(r.mu.violations))
 }
 
+// showFaults writes the faults of a round, in their order, if there was a violation.
+func (r *report) showFaults(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text, err := os.ReadFile(name); err == nil && len(r.mu.violations) > 0 {
+		fmt.Fprintf(r.out, "\nthe faults of this round, each as it ended:\n%s", text)
+	}
+}
+
+// faultsFile is the name of the file with the faults of a round.
+const faultsFile = "faults.txt"
+
 // keep writes the violations beside the evidence.
 func (r *report) keep(dir string) error {
 	r.mu.Lock()

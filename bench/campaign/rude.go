@@ -52,7 +52,7 @@ func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
 	for ctx.Err() == nil {
 		how := w.visit(ctx, w.e.ids[rng.IntN(len(w.e.ids))], kind.stay)
 		w.report.count(sectionSeen, fmt.Sprintf("visit of a %s: %s", kind.name, how), 1)
-		pause(ctx, between(rng, tick, rest))
+		pause(ctx, w.pace(between(rng, tick, rest)))
 	}
 }
 
@@ -69,6 +69,9 @@ func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*rude
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	v := &rudeClient{conn: c, area: w.areas[0], report: w.report}
+	if w.virtual {
+		v.lull = func() { pause(ctx, w.pace(tick)) }
+	}
 	if err := v.enter(); err != nil {
 		return "it was not let in"
 	}
@@ -86,6 +89,7 @@ type rudeClient struct {
 	xid    int32
 	buf    []byte
 	report *report
+	lull   func() // between two spates; nil in real time, which passes anyway
 }
 
 // enter opens a session.
@@ -127,6 +131,9 @@ func (v *rudeClient) count() error {
 			_, err = wire.ReadFrame(v.conn, nil, wire.FrameMax)
 		}
 		v.report.count(sectionSeen, "counts of the tree by rude clients", spate)
+		if v.lull != nil {
+			v.lull()
+		}
 	}
 	return err
 }
@@ -163,14 +170,17 @@ func rush(s *strike) string {
 	}
 	all.Wait()
 	for _, c := range watched {
-		c.call(Request{Call: callGet, Path: rootPath}, nil)
-		if s.alone {
-			s.report.count(sectionSeen, "sessions open while only rude clients came", 1)
-		}
-		if s.alone && !c.alive {
-			s.report.count(sectionSeen, "sessions lost while only rude clients came: "+c.why, 1)
-		}
-		s.w.clients.Go(c.close)
+		// In the background: another fault may have stopped the member, and is healed after this one.
+		s.w.clients.Go(func() {
+			c.call(Request{Call: callGet, Path: rootPath}, nil)
+			if s.alone {
+				s.report.count(sectionSeen, "sessions open while only rude clients came", 1)
+			}
+			if s.alone && !c.alive {
+				s.report.count(sectionSeen, "sessions lost while only rude clients came: "+c.why, 1)
+			}
+			c.close()
+		})
 	}
 	return fmt.Sprintf("%d more", more)
 }

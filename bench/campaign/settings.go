@@ -22,6 +22,15 @@ type Settings struct {
 	Dir     string   // keep all directories and logs in this directory; empty means a temporary one
 	Only    []string // cause only faults whose names contain one of these words
 	Repeat  string   // the command that repeats the campaign
+	Pace    int      // how many times longer than usual clients and faults pause, and rounds last
+	Round   int      // run only this round; zero means one after the other
+	// Cycles are the numbers of the nemesis's cycles to run, of each round. The others are left out.
+	// Empty means all.
+	Cycles []int
+	List   io.Writer // gets a line for each cycle as it begins: round, number, faults; may be nil
+	// Virtual says that time passes only while everybody waits. Whoever never waits would stop it. The
+	// checks come after each round: none of their limits of time ends in it.
+	Virtual bool
 }
 
 // Kinds returns the names of the faults that the nemesis chooses from.

@@ -31,9 +31,11 @@ type workload struct {
 	h       *history
 	report  *report
 	seed    uint64
-	areas   []string     // one on each shard
-	epoch   atomic.Int64 // of the registers
-	focus   atomic.Int64 // the kind of lock that every second holder acquires
+	pace    func(time.Duration) time.Duration // Settings.pace
+	virtual bool                              // Settings.Virtual
+	areas   []string                          // one on each shard
+	epoch   atomic.Int64                      // of the registers
+	focus   atomic.Int64                      // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
 	started atomic.Int64
 }
@@ -103,13 +105,13 @@ func (w *workload) run(ctx context.Context) {
 	w.focus.Store(int64(w.seed % uint64(len(lockKinds))))
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, focusLen)
+			pause(ctx, w.pace(focusLen))
 			w.focus.Add(1)
 		}
 	})
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, epochLen)
+			pause(ctx, w.pace(epochLen))
 			w.epoch.Add(1)
 		}
 	})
@@ -182,7 +184,7 @@ func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, lo
 			}
 			for n := 20 + c.rng.IntN(2000); n > 0 && c.alive && ctx.Err() == nil; n-- {
 				step(ctx, c)
-				pause(ctx, between(c.rng, low, high))
+				pause(ctx, between(c.rng, w.pace(low), w.pace(high)))
 			}
 			if ctx.Err() == nil {
 				c.close()

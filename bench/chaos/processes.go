@@ -33,6 +33,7 @@ func runMember() {
 		Start:  func(cfg embed.Config) (*embed.Node, error) { return embedtest.Start(cfg, faults) },
 		Close:  (*embed.Node).Close,
 		Log:    os.Stderr,
+		Ask:    200 * time.Microsecond,
 	})
 	child.Serve(m.Serve)
 }

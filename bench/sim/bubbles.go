@@ -1,0 +1,367 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/bench/campaign"
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/engine/clock"
+)
+
+// real reads a clock of real time, in a bubble too.
+func real() time.Duration { return clock.System().Boot() }
+
+// bubbles is a campaign.Ground whose rounds run in virtual time, each in a bubble. Members are
+// nodes of this process.
+type bubbles struct {
+	t      *testing.T
+	out    io.Writer
+	failed atomic.Bool  // package embedtest could not do what it was asked to
+	before atomic.Int64 // virtual time of all earlier rounds
+	last   atomic.Int64 // what Now returned last
+	beats  atomic.Int64 // virtual seconds of this round
+	round  atomic.Pointer[bubble]
+}
+
+// A bubble is one round.
+type bubble struct {
+	t     *testing.T
+	begun time.Time
+}
+
+func newBubbles(t *testing.T, out io.Writer) *bubbles { return &bubbles{t: t, out: out} }
+
+// Now is the time that all rounds have taken so far. It runs only in a round.
+//
+// Much can happen at one moment of virtual time. So that the times keep its order, each is later
+// than the one before, if only by a nanosecond. The looks at the clock in one moment are far fewer
+// than the nanoseconds in campaign.Blur.
+func (g *bubbles) Now() time.Duration {
+	now := g.before.Load()
+	if b := g.round.Load(); b != nil {
+		now += int64(time.Since(b.begun))
+	}
+	for {
+		last := g.last.Load()
+		if next := max(now, last+1); g.last.CompareAndSwap(last, next) {
+			return time.Duration(next)
+		}
+	}
+}
+
+func (g *bubbles) Round(play func()) {
+	synctest.Test(g.t, func(t *testing.T) {
+		b := &bubble{t: t, begun: time.Now()}
+		g.beats.Store(0)
+		g.round.Store(b)
+		beat := time.NewTicker(time.Second)
+		over := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-beat.C:
+					g.beats.Add(1)
+				case <-over:
+					return
+				}
+			}
+		}()
+		play()
+		close(over)
+		beat.Stop()
+		g.before.Add(int64(time.Since(b.begun)))
+		g.round.Store(nil)
+	})
+}
+
+// standstill is how long virtual time may stand before the process gives up.
+const standstill = 2 * time.Minute
+
+// watch prints the stacks and ends the process if virtual time stands still. Then some goroutine
+// waits in a way that is not durable, while whoever could wake it waits for virtual time. Only real
+// time shows that.
+func (g *bubbles) watch(out io.Writer) {
+	for last, moved := int64(-1), real(); ; time.Sleep(time.Second) {
+		if now := g.beats.Load(); now != last || g.round.Load() == nil {
+			last, moved = now, real()
+		}
+		if real()-moved > standstill {
+			stacks := make([]byte, 64<<20)
+			fmt.Fprintf(out, "%s\nsim: virtual time has stood still for %v of real time\n", stacks[:runtime.Stack(stacks, true)], standstill)
+			os.Exit(exitStalled)
+		}
+	}
+}
+
+// A judge is a test whose failures are printed at once and do not end it.
+type judge struct {
+	testing.TB
+	ground *bubbles
+}
+
+func (judge) Helper() {}
+
+func (j judge) Errorf(format string, args ...any) {
+	j.ground.failed.Store(true)
+	fmt.Fprintf(j.ground.out, "VIOLATION guest: "+format+"\n", args...)
+}
+
+func (j judge) Fatalf(format string, args ...any) {
+	j.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Found makes an ensemble whose members do not run yet.
+func (g *bubbles) Found(dir string, size, _ int) (campaign.Host, error) {
+	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config)}
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Dir: dir, Stopped: true, Config: h.configure})
+	return h, nil
+}
+
+// A host is an ensemble of nodes in this process.
+type host struct {
+	ground *bubbles
+	ens    *embedtest.Ensemble
+
+	mu      sync.Mutex
+	configs map[embed.MemberID]embed.Config // of the next start
+}
+
+// configure replaces the configuration of a member that is about to start.
+func (h *host) configure(c *embed.Config) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	members := c.Members
+	*c = h.configs[c.ID]
+	c.Members = members
+}
+
+func (h *host) Home(id embed.MemberID) campaign.Home {
+	return campaign.Home{Dir: h.ens.Dir(id), Door: "members-in-a-bubble-listen-on-no-port:0"}
+}
+
+func (h *host) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
+	return h.ens.Dial(ctx, id)
+}
+
+func (h *host) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	faults := h.ens.Faults(id)
+	faults.SetDisk(embedtest.Disk{})
+	faults.SetWallClock(0)
+	p := &process{host: h, id: id, log: out, work: make(chan struct{}, 1), dead: make(chan struct{}), node: make(chan bool, 1)}
+	p.node <- false
+	p.mu.open = make(map[*question]bool)
+	p.member = campaign.NewMember(campaign.Machine{
+		Now: h.ground.Now, Faults: faults, Start: p.start, Close: p.close, Log: out, Ask: 20 * time.Millisecond,
+	})
+	go p.serve()
+	return p, nil
+}
+
+// A process is one run of a member in this process.
+type process struct {
+	host   *host
+	id     embed.MemberID
+	log    *os.File
+	member *campaign.Member
+	work   chan struct{} // has room for one: there may be something to serve; closed by Kill
+	dead   chan struct{}
+
+	// node has room for one. Whoever starts or ends the node receives whether it runs, and sends it
+	// back. Closed when the process is over.
+	node chan bool
+
+	mu struct {
+		sync.Mutex
+		asked  []*question // not served yet
+		open   map[*question]bool
+		held   []func() // answers and notices while it is paused
+		paused bool
+		over   bool
+	}
+}
+
+// A question is a request with whoever waits for the answer.
+type question struct {
+	q      campaign.Request
+	answer chan campaign.Reply
+	notice func(campaign.Reply)
+}
+
+func (p *process) start(cfg embed.Config) (*embed.Node, error) {
+	if _, alive := <-p.node; !alive {
+		return nil, errors.New("the process is over")
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	p.host.mu.Lock()
+	p.host.configs[p.id] = cfg
+	p.host.mu.Unlock()
+	n, err := p.host.ens.TryStart(p.id)
+	p.node <- err == nil
+	return n, err
+}
+
+// killNode ends the node as a crash would. The judge may end the goroutine that asks for it.
+func (p *process) killNode() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.host.ens.Kill(p.id)
+	}()
+	<-done
+}
+
+// close ends the node, if it runs. Nothing that the node does from now on reaches anybody.
+func (p *process) close(*embed.Node) error {
+	runs, alive := <-p.node
+	if runs {
+		p.killNode()
+	}
+	if alive {
+		p.node <- false
+	}
+	return nil
+}
+
+func (p *process) Send(q campaign.Request, notice func(campaign.Reply)) <-chan campaign.Reply {
+	a := &question{q, make(chan campaign.Reply, 1), notice}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.over {
+		close(a.answer)
+		return a.answer
+	}
+	p.mu.asked = append(p.mu.asked, a)
+	p.mu.open[a] = true
+	p.wake()
+	return a.answer
+}
+
+func (p *process) wake() {
+	select {
+	case p.work <- struct{}{}:
+	default:
+	}
+}
+
+// serve passes the requests to the member, one after the other, until the process is killed.
+func (p *process) serve() {
+	for range p.work {
+		for a := p.next(); a != nil; a = p.next() {
+			p.member.Serve(a.q, func(r campaign.Reply, notice bool) { p.say(a, r, notice) })
+		}
+	}
+}
+
+// next returns the next request to serve, if the process may serve one.
+func (p *process) next() *question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.paused || len(p.mu.asked) == 0 {
+		return nil
+	}
+	a := p.mu.asked[0]
+	p.mu.asked = p.mu.asked[1:]
+	return a
+}
+
+// say passes an answer or a notice on. While the process is paused, nobody hears it.
+func (p *process) say(a *question, r campaign.Reply, notice bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.paused {
+		p.mu.held = append(p.mu.held, func() { p.passLocked(a, r, notice) })
+		return
+	}
+	p.passLocked(a, r, notice)
+}
+
+func (p *process) passLocked(a *question, r campaign.Reply, notice bool) {
+	switch {
+	case !p.mu.open[a]:
+	case !notice:
+		delete(p.mu.open, a)
+		a.answer <- r
+	case a.notice != nil:
+		a.notice(r)
+	}
+}
+
+// Pause makes the member stand still towards the world.
+func (p *process) Pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.mu.over {
+		p.mu.paused = true
+		p.host.ens.Pause(p.id)
+	}
+}
+
+func (p *process) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.mu.over {
+		p.resumeLocked()
+	}
+}
+
+func (p *process) resumeLocked() {
+	for _, pass := range p.mu.held {
+		pass()
+	}
+	p.mu.held, p.mu.paused = nil, false
+	p.host.ens.Resume(p.id)
+	p.wake()
+}
+
+func (p *process) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.over {
+		return
+	}
+	p.mu.over = true
+	for a := range p.mu.open {
+		close(a.answer)
+	}
+	clear(p.mu.open)
+	p.resumeLocked()
+	close(p.work)
+	go p.end()
+}
+
+// end ends the node, after its start if it is being started.
+func (p *process) end() {
+	if <-p.node {
+		p.killNode()
+	}
+	p.member.End()
+	close(p.node)
+	_ = p.log.Close()
+	close(p.dead)
+}
+
+func (p *process) Dead() <-chan struct{} { return p.dead }
+
+func (p *process) DiedAlone() (string, bool) { return "killed", false }

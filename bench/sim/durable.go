@@ -1,0 +1,6 @@
+//go:build durable
+
+package main
+
+// durable says that this build's runtime is the one that build makes.
+const durable = true

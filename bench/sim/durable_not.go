@@ -1,0 +1,5 @@
+//go:build !durable
+
+package main
+
+const durable = false
