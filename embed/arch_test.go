@@ -27,9 +27,8 @@ var imports = map[string][]string{
 	"session": {"tree"},
 	"watch":   {"tree", "internal/rank"},
 
-	"storage/disk":          {"internal/files", "internal/rank"},
-	"storage/disk/powercut": {"storage/disk"}, // for tests
-	"storage":               {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
+	"storage/disk": {"internal/files", "internal/rank"},
+	"storage":      {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
 	"replication":                         {"internal/files", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
@@ -292,7 +291,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client, which runs in a process
 // without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank", "storage/disk/powercut"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -82,10 +84,9 @@ func usedDirectory(t *testing.T, h *history) map[string]string {
 	return filesIn(t, n.root)
 }
 
-// run lives the life in the directory, which is a copy of its own. The first change that cut
-// refuses fails, and so throws the switch. run returns the highest index that was promised to last.
-func (l life) run(t *testing.T, root string, cut func(op disk.Op, name string) error) (promised uint64) {
-	n := nodeIn(t, root)
+// run lives the life of a node with a directory of its own. The first change that cut refuses
+// fails, and so throws the switch. run returns the highest index that was promised to last.
+func (l life) run(t *testing.T, n *node, cut func(op disk.Op, name string) error) (promised uint64) {
 	o := n.options()
 	o.FlushInterval = time.Hour
 	n.disk.SetFault(cut)
@@ -105,11 +106,9 @@ func (l life) run(t *testing.T, root string, cut func(op disk.Op, name string) e
 	return promised
 }
 
-// survives checks that the image in the directory is whole, holds what was promised, and can be
-// used.
-func (l life) survives(t *testing.T, root string, promised uint64) {
+// survives checks that the node's image is whole, holds what was promised, and can be used.
+func (l life) survives(t *testing.T, n *node, promised uint64) {
 	t.Helper()
-	n := nodeIn(t, root)
 	i := n.open(t)
 	index := i.Applied()
 	h := l.own
@@ -141,8 +140,10 @@ func TestCrashAtAnyChangeLeavesAWholeImage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for at, more := 1, true; more; at += stride(1) {
 				more = t.Run(fmt.Sprint(at), func(t *testing.T) {
-					c, root := &cutter{at: at}, restore(t, l.before)
-					l.survives(t, root, l.run(t, root, c.cut))
+					n := nodeIn(t, restore(t, l.before))
+					c := &cutter{sys: n.sys, at: at}
+					promised := l.run(t, n, c.cut)
+					l.survives(t, n.successor(t), promised)
 					more = c.at <= 0
 				}) && more
 			}
@@ -165,8 +166,9 @@ func stride(long int) int {
 
 // A cutter counts changes down and makes the last one fail.
 type cutter struct {
-	mu sync.Mutex
-	at int
+	sys files.System
+	mu  sync.Mutex
+	at  int
 }
 
 func (c *cutter) cut(op disk.Op, name string) error {
@@ -176,10 +178,25 @@ func (c *cutter) cut(op disk.Op, name string) error {
 		return nil
 	}
 	if op == disk.OpRemoveAll {
-		all, _ := os.ReadDir(name)
-		for _, e := range all[:len(all)/2] {
-			os.RemoveAll(filepath.Join(name, e.Name()))
+		if err := c.removeHalf(name); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("%w: %v %s", errFault, op, filepath.Base(name))
+}
+
+// removeHalf removes half of what is in a directory.
+func (c *cutter) removeHalf(dir string) error {
+	if _, err := c.sys.Stat(dir); err != nil {
+		return nil // the change has nothing to remove
+	}
+	d, err := disk.Open(c.sys, dir)
+	if err != nil {
+		return err
+	}
+	all, err := d.List(dir)
+	for _, name := range all[:len(all)/2] {
+		err = errors.Join(err, d.RemoveAll(filepath.Join(dir, name)))
+	}
+	return err
 }

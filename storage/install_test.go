@@ -115,15 +115,13 @@ func TestInstallReplacesTheImage(t *testing.T) {
 
 // images returns the names of the image directories.
 func images(t testing.TB, n *node) []string {
-	all, err := os.ReadDir(n.dir())
+	all, err := n.disk.List(n.dir())
 	must(t, err)
-	var names []string
-	for _, e := range all {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names
+	return slices.DeleteFunc(all, func(name string) bool {
+		info, err := n.disk.Stat(filepath.Join(n.dir(), name))
+		must(t, err)
+		return !info.IsDir()
+	})
 }
 
 func TestInstallLeavesOpenSnapshotsReadable(t *testing.T) {

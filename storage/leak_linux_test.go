@@ -67,7 +67,7 @@ func TestFailureLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 		os.RemoveAll(root)
 		must(t, os.CopyFS(root, os.DirFS(restore(t, s.files))))
 		n := nodeIn(t, root)
-		c := &cutter{at: at}
+		c := &cutter{sys: n.sys, at: at}
 		n.disk.SetFault(func(op disk.Op, name string) error { return c.cut(op, name) })
 		i, err := Open(n.options())
 		must(t, err)

@@ -131,19 +131,25 @@ func (h *history) expect(t testing.TB, i *Image) {
 
 // A node is a directory and its disk, as in a real node.
 type node struct {
+	sys  files.System
 	root string
 	disk *disk.Disk
 }
 
 func newNode(t testing.TB) *node { return nodeIn(t, t.TempDir()) }
 
-func nodeIn(t testing.TB, root string) *node {
-	d, err := disk.Open(files.OS, root)
+func nodeIn(t testing.TB, root string) *node { return nodeOn(t, files.OS, root) }
+
+func nodeOn(t testing.TB, sys files.System, root string) *node {
+	d, err := disk.Open(sys, root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node{root: root, disk: d}
+	return &node{sys: sys, root: d.Dir(), disk: d}
 }
+
+// successor returns a new node in the directory of one that has ended.
+func (n *node) successor(t testing.TB) *node { return nodeOn(t, n.sys, n.root) }
 
 func (n *node) dir() string { return filepath.Join(n.root, "image", "shard-1") }
 
@@ -200,8 +206,8 @@ func instant(t testing.TB, root string) map[string]string {
 	}
 }
 
-// scratch returns a directory for tests that sync thousands of times and simulate power cuts. It is
-// in memory if the system offers that.
+// scratch returns a directory for tests that sync thousands of times. It is in memory if the system
+// offers that.
 func scratch(t testing.TB) string {
 	root, err := os.MkdirTemp("/dev/shm", "storage-")
 	if err != nil {

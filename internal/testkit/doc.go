@@ -17,7 +17,7 @@
 // There is more in the packages below it. Package child runs this program again as processes that a
 // test can kill. Package zookeeper starts ZooKeeper's own servers. Package shardsflag has the flag
 // -shards. Test code that needs the types of one room lives with that room: embed/embedtest,
-// internal/wire/wiretest, replication/transport/transporttest, storage/disk/powercut.
+// internal/files/memory, internal/wire/wiretest, replication/transport/transporttest.
 //
 // Only tests, embedtest and the programs of module bench import these packages; embed/arch_test.go
 // checks that.

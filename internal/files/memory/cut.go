@@ -84,16 +84,12 @@ func (c *cut) lasting(dir *inode) map[string]*inode {
 func (c *cut) file(n *inode) *inode {
 	left := newFile(n.mode)
 	size := c.size(n)
-	for at, page := range n.pages {
-		if _, changed := n.was[at]; !changed || c.luck == ContentsLast {
-			left.pages[at] = slices.Clone(page)
-		}
-	}
-	if c.luck != ContentsLast {
-		for _, at := range slices.Sorted(maps.Keys(n.was)) {
-			if page := c.page(n.was[at], n.pages[at]); len(page) > 0 {
-				left.pages[at] = page
-			}
+	maps.Copy(left.pages, n.pages)
+	for _, at := range slices.Sorted(maps.Keys(n.was)) {
+		if page := c.page(n.was[at], n.pages[at]); len(page) > 0 {
+			left.pages[at] = page
+		} else {
+			delete(left.pages, at)
 		}
 	}
 	left.truncate(size)
@@ -117,11 +113,13 @@ func (c *cut) size(n *inode) int64 {
 // page returns what is left of a page. It may be torn between any two sectors. Besides, the disk
 // may have caught it in the middle of a write.
 func (c *cut) page(was, now []byte) []byte {
-	was = slices.Clone(was)
-	if !c.lucky() {
+	switch {
+	case c.luck == ContentsLast:
+		return slices.Clone(now)
+	case !c.lucky():
 		return was
 	}
-	was, now = extended(was, pageSize), extended(slices.Clone(now), pageSize)
+	was, now = extended(slices.Clone(was), pageSize), extended(slices.Clone(now), pageSize)
 	switch c.rng.IntN(3) {
 	case 0:
 		return now

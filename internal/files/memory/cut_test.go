@@ -109,6 +109,21 @@ func TestPowerCut_LosesWhatWasNotSynced(t *testing.T) {
 	wantTree(t, left.PowerCut(NothingLasts, nil), tree(left)) // all of it is durable
 }
 
+// What is left and the file system that goes on change apart.
+func TestPowerCut_LeavesACopy(t *testing.T) {
+	s := New()
+	f := open(t, s, "/f")
+	write(t, f, "old")
+	must(t, f.Sync())
+	syncDir(t, s, "/")
+	left := s.PowerCut(ContentsLast, nil)
+	write(t, f, "new")
+	wantTree(t, left, map[string]string{"/": "", "/f": "old"})
+	write(t, open(t, left, "/f"), "OLD")
+	wantTree(t, s, map[string]string{"/": "", "/f": "new"})
+	wantTree(t, s.PowerCut(NothingLasts, nil), map[string]string{"/": "", "/f": "old"})
+}
+
 // A removed file is back if its directory was not synced, and has the contents of its last sync.
 func TestPowerCut_UndoesRemovesAndRenames(t *testing.T) {
 	s := New()

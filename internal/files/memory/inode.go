@@ -21,7 +21,8 @@ type inode struct {
 	links    int              // names that lead here
 	locks    map[*handle]bool // who has the file locked; true if shared
 
-	// A file's contents: pages by number. A missing page and the missing end of a page are zeros.
+	// A file's contents: pages by number. A missing page and the missing end of a page are zeros. A
+	// page that was synced is never changed, only replaced, so several Systems may share it.
 	size, wasSize int64
 	pages, was    map[int64][]byte
 
@@ -64,8 +65,7 @@ func (n *inode) writeAt(p []byte, off int64) {
 	for len(p) > 0 {
 		at, in := place(off)
 		count := min(len(p), pageSize-in)
-		n.keep(at)
-		page := extended(n.pages[at], in+count)
+		page := extended(n.own(at), in+count)
 		copy(page[in:], p[:count])
 		n.pages[at] = page
 		p, off = p[count:], off+int64(count)
@@ -79,7 +79,7 @@ func (n *inode) truncate(size int64) {
 		if left >= int64(len(page)) {
 			continue
 		}
-		n.keep(at)
+		page = n.own(at)
 		if left > 0 {
 			n.pages[at] = page[:left]
 			continue
@@ -91,15 +91,17 @@ func (n *inode) truncate(size int64) {
 	}
 }
 
-// keep stores the synced contents of a page that is about to change.
-func (n *inode) keep(at int64) {
-	if _, kept := n.was[at]; kept {
-		return
+// own returns a page that the caller may change, and keeps the synced one.
+func (n *inode) own(at int64) []byte {
+	page := n.pages[at]
+	if _, owned := n.was[at]; owned {
+		return page
 	}
 	if n.was == nil {
 		n.was = make(map[int64][]byte)
 	}
-	n.was[at] = slices.Clone(n.pages[at])
+	n.was[at] = page
+	return slices.Clone(page)
 }
 
 // place returns the page that holds an offset, and the offset in it.

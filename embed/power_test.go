@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,11 +13,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
-	"github.com/vivarium-go/vivarium/storage/disk/powercut"
 )
 
 // The power of a node that is alone fails at any moment of its first start, its work, its snapshots
@@ -49,7 +48,8 @@ func powerCuts(t *testing.T, members, lives, odds int) {
 		t.Error("the power was never cut")
 	}
 	renames := 0
-	for _, c := range cuts {
+	for i, c := range cuts {
+		cuts[i] = blackout{} // its files take memory
 		if strings.HasPrefix(c.after, "rename") && strings.Contains(c.after, "CURRENT") {
 			renames++
 		}
@@ -57,7 +57,6 @@ func powerCuts(t *testing.T, members, lives, odds int) {
 			break
 		}
 		g.survives(c)
-		must(t, os.RemoveAll(c.dir))
 	}
 	t.Logf("%d cuts, %d of them between the rename of a CURRENT and what follows", len(cuts), renames)
 }
@@ -67,35 +66,28 @@ func powerCuts(t *testing.T, members, lives, odds int) {
 type grid struct {
 	t     *testing.T
 	ids   []embed.MemberID
-	dir   string
+	files *memory.System // of all members, so that a cut is one moment for all
 	books *ledger
 	odds  int
 
-	mu       sync.Mutex // held while a call is recorded, so that a cut is one moment for all
-	rng      *rand.Rand
-	platters map[embed.MemberID]*powercut.Platter
-	last     string // the newest call
-	cuts     []blackout
+	mu   sync.Mutex
+	rng  *rand.Rand
+	last string // the newest call
+	cuts []blackout
 }
 
 // A blackout is what a power cut leaves.
 type blackout struct {
-	dir   string // the members' directories
-	luck  powercut.Luck
+	left  *memory.System
+	luck  memory.Luck
 	after string    // the last call
 	told  presences // everything acknowledged
 }
 
 func newGrid(t *testing.T, members, odds int) *grid {
-	g := &grid{t: t, dir: t.TempDir(), books: newLedger(), odds: odds, rng: seeded(t), platters: make(map[embed.MemberID]*powercut.Platter)}
+	g := &grid{t: t, files: memory.New(), books: newLedger(), odds: odds, rng: seeded(t)}
 	for i := range members {
-		id := embed.MemberID(i + 1)
-		g.ids = append(g.ids, id)
-		must(t, os.Mkdir(memberDir(g.dir, id), 0o755))
-		p, err := powercut.New(memberDir(g.dir, id), g.rng.Uint64())
-		must(t, err)
-		t.Cleanup(func() { must(t, p.Close()) })
-		g.platters[id] = p
+		g.ids = append(g.ids, embed.MemberID(i+1))
 	}
 	return g
 }
@@ -107,27 +99,23 @@ func (g *grid) note(id embed.MemberID, op disk.Op, name string) error {
 	// CURRENT names the MANIFEST. The name may survive a cut that the MANIFEST does not survive.
 	switch {
 	case strings.HasPrefix(g.last, "rename") && strings.Contains(g.last, "CURRENT"):
-		g.cutLocked(powercut.RenamesLast)
+		g.cutLocked(memory.RenamesLast)
 	case g.rng.IntN(g.odds) == 0:
-		g.cutLocked(powercut.Luck(g.rng.IntN(int(powercut.Lucks))))
+		g.cutLocked(memory.Luck(g.rng.IntN(int(memory.Lucks))))
 	}
 	g.last = fmt.Sprintf("%s of %s by member %d", op, filepath.Base(name), id)
-	g.platters[id].Watch(op, name)
 	return nil
 }
 
-func (g *grid) cutLocked(luck powercut.Luck) {
-	c := blackout{dir: filepath.Join(g.dir, fmt.Sprint("cut-", len(g.cuts))), luck: luck, after: g.last, told: g.books.told()}
-	for id, p := range g.platters {
-		must(g.t, p.Cut(memberDir(c.dir, id), luck))
-	}
-	g.cuts = append(g.cuts, c)
+func (g *grid) cutLocked(luck memory.Luck) {
+	told := g.books.told() // what is told after the cut may not survive it
+	g.cuts = append(g.cuts, blackout{left: g.files.PowerCut(luck, g.rng), luck: luck, after: g.last, told: told})
 }
 
-// start starts a member on its directory below dir.
-func (g *grid) start(dir string, id embed.MemberID, mesh *transporttest.Mesh, fault func(disk.Op, string) error) (*embed.Node, error) {
-	cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}
-	seams := inside.Seams{Fault: fault}
+// start starts a member on its directory.
+func (g *grid) start(files *memory.System, id embed.MemberID, mesh *transporttest.Mesh, fault func(disk.Op, string) error) (*embed.Node, error) {
+	cfg := embed.Config{Dir: memberDir("/", id), ID: id, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: quiet}
+	seams := inside.Seams{Files: files, Fault: fault}
 	if len(g.ids) > 1 {
 		cfg.Members = make(map[embed.MemberID]string)
 		for _, other := range g.ids {
@@ -145,7 +133,7 @@ func (g *grid) live(i int) {
 	mesh := transporttest.NewMesh()
 	var members []*embed.Node
 	for _, id := range g.ids {
-		m, err := g.start(g.dir, id, mesh, func(op disk.Op, name string) error { return g.note(id, op, name) })
+		m, err := g.start(g.files, id, mesh, func(op disk.Op, name string) error { return g.note(id, op, name) })
 		must(g.t, err)
 		members = append(members, m)
 	}
@@ -196,7 +184,7 @@ func (g *grid) survives(c blackout) {
 		}
 	}()
 	for _, j := range order {
-		m, err := g.start(c.dir, g.ids[j], mesh, nil)
+		m, err := g.start(c.left, g.ids[j], mesh, nil)
 		if err != nil {
 			g.t.Errorf("%s: member %d: %v", what, g.ids[j], err)
 			return
