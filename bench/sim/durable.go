@@ -2,5 +2,5 @@
 
 package main
 
-// durable says that this build's runtime is the one that build makes.
+// durable says that this build's runtime is the one that package simbuild makes.
 const durable = true

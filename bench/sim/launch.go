@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vivarium-go/vivarium/bench/internal/simbuild"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -27,7 +29,7 @@ func launch(o options) int {
 		return exitUsage
 	}
 	defer os.RemoveAll(dir)
-	program, err := build(dir)
+	program, err := simbuild.Build(context.Background(), "", dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		return exitUsage
@@ -41,7 +43,7 @@ func launch(o options) int {
 	return status
 }
 
-// A launcher runs the program that build has built.
+// A launcher runs the program that simbuild.Build has built.
 type launcher struct {
 	options
 	program string

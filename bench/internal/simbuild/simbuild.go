@@ -1,9 +1,9 @@
-//go:build unix
-
-package main
+// Package simbuild builds ./sim for virtual time.
+package simbuild
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,16 +13,16 @@ import (
 )
 
 // where the runtime lists what a goroutine of a bubble may wait for while time passes, and what
-// build adds
+// Build adds
 const (
 	idleBefore = "waitReasonSyncCondWait:          true,\n"
 	idleAlso   = idleBefore + "\twaitReasonSyncMutexLock: true,\n\twaitReasonSyncRWMutexRLock: true,\n\twaitReasonSyncRWMutexLock: true,\n"
 )
 
-// build builds this program into a directory, with a runtime in which a goroutine that waits for a
-// mutex does not stop virtual time.
-func build(dir string) (program string, err error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+// Build builds ./sim into dir, with a runtime in which a goroutine that waits for a mutex does not
+// stop virtual time. The directory bench is this module, or a copy of it.
+func Build(ctx context.Context, bench, dir string) (program string, err error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env: %w", err)
 	}
@@ -47,7 +47,8 @@ func build(dir string) (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(dir, "sim")
-	cmd := exec.Command("go", "build", "-overlay", name, "-tags", "durable", "-o", program, "github.com/vivarium-go/vivarium/bench/sim")
+	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", name, "-tags", "durable", "-o", program, "./sim")
+	cmd.Dir = bench
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("go build: %w", err)

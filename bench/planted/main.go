@@ -1,0 +1,220 @@
+//go:build unix
+
+// Planted measures how good ./sim is at finding bugs. It plants bugs in a copy of this repository,
+// one at a time, and lets ./sim look for each:
+//
+//	go run ./planted [-virtual 24h] [-seed N] [name...]
+//
+// The bugs are the patches in planted/bugs. The first line of each says what it breaks. For each bug
+// planted prints how much virtual time passed before the first violation, and which it was. Two
+// campaigns look at the same time, one with a single shard and one with four. The exit status is 1
+// if they miss a bug.
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/simbuild"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+)
+
+//go:embed bugs/*.patch
+var bugs embed.FS
+
+func main() {
+	virtual := flag.Duration("virtual", 24*time.Hour, "how long each campaign looks for a bug, in virtual time")
+	seed := flag.Uint64("seed", 0, "seed of the campaigns; zero means a new one")
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := run(ctx, flag.Args(), *virtual, *seed)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "planted:", err)
+		os.Exit(2)
+	}
+	if missed > 0 {
+		os.Exit(1)
+	}
+}
+
+// names returns the names of all bugs.
+func names() (all []string, err error) {
+	files, err := fs.Glob(bugs, "bugs/*.patch")
+	for _, file := range files {
+		all = append(all, strings.TrimSuffix(path.Base(file), ".patch"))
+	}
+	return all, err
+}
+
+// run looks for the named bugs, or for all, and returns how many the campaigns missed.
+func run(ctx context.Context, only []string, virtual time.Duration, seed uint64) (missed int, err error) {
+	all, err := names()
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range only {
+		if !slices.Contains(all, name) {
+			return 0, fmt.Errorf("there is no bug %q; there are %s", name, strings.Join(all, ", "))
+		}
+	}
+	if len(only) > 0 {
+		all = only
+	}
+	g, err := newGarden(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(g.dir)
+	fmt.Printf("seed %d, up to %v of virtual time for each of %d bugs\n", seed, virtual, len(all))
+	for _, name := range all {
+		begun := time.Now()
+		f, err := g.look(ctx, name, virtual, seed)
+		if err != nil {
+			return missed, fmt.Errorf("%s: %w", name, err)
+		}
+		took := time.Since(begun).Round(time.Second)
+		if f.what == "" {
+			missed++
+			fmt.Printf("%-28s NOT FOUND in %v (%v)\n", name, virtual, took)
+			continue
+		}
+		fmt.Printf("%-28s %10v  with %d shards (%v): %s\n", name, f.at.Round(time.Second), f.shards, took, f.what)
+	}
+	return missed, nil
+}
+
+// A garden is a copy of the repository.
+type garden struct{ dir string }
+
+func newGarden(ctx context.Context) (*garden, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/vivarium-go/vivarium").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "planted-")
+	if err != nil {
+		return nil, err
+	}
+	g := &garden{dir}
+	if err := os.CopyFS(filepath.Join(dir, "copy"), os.DirFS(strings.TrimSpace(string(root)))); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return g, nil
+}
+
+// bench is the module of ./sim in the copy.
+func (g *garden) bench() string { return filepath.Join(g.dir, "copy", "bench") }
+
+// apply plants a bug, or removes it with the option -R.
+func (g *garden) apply(ctx context.Context, name string, options ...string) error {
+	patch, err := bugs.ReadFile("bugs/" + name + ".patch")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "git", append([]string{"apply"}, options...)...)
+	cmd.Dir, cmd.Stdin = filepath.Join(g.dir, "copy"), bytes.NewReader(patch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git apply: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// A finding is a violation.
+type finding struct {
+	shards int
+	at     time.Duration // virtual
+	what   string        // empty if nothing was found
+}
+
+// look plants a bug, lets campaigns look for it until one finds it, and removes it.
+func (g *garden) look(ctx context.Context, name string, virtual time.Duration, seed uint64) (found finding, err error) {
+	if err := g.apply(ctx, name); err != nil {
+		return found, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		finding
+		err error
+	}
+	program, err := simbuild.Build(ctx, g.bench(), g.dir)
+	if err != nil {
+		return found, errors.Join(err, g.apply(ctx, name, "-R"))
+	}
+	counts := []int{1, 4}
+	results := make(chan result, len(counts))
+	for _, shards := range counts {
+		go func() {
+			f, err := g.campaign(ctx, program, shards, virtual, seed)
+			results <- result{f, err}
+		}()
+	}
+	for range counts {
+		r := <-results
+		if found.what != "" {
+			continue // the other one had found it
+		}
+		if r.what != "" {
+			found = r.finding
+			cancel()
+		}
+		err = errors.Join(err, r.err)
+	}
+	if found.what != "" {
+		err = nil
+	}
+	return found, errors.Join(err, g.apply(context.WithoutCancel(ctx), name, "-R"))
+}
+
+// violation is a line of ./sim about a broken promise: its virtual time in seconds, and which.
+var violation = regexp.MustCompile(`(?m)([0-9.]+)s  VIOLATION (.*)$`)
+
+// campaign runs a build of ./sim until its first violation.
+func (g *garden) campaign(ctx context.Context, program string, shards int, virtual time.Duration, seed uint64) (finding, error) {
+	var out bytes.Buffer
+	dir := filepath.Join(g.dir, "run-"+strconv.Itoa(shards))
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, program, "-virtual", virtual.String(),
+		"-seed", strconv.FormatUint(seed, 10), "-shards", strconv.Itoa(shards), "-dir", dir)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := child.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	var exit *exec.ExitError
+	switch m := violation.FindStringSubmatch(out.String()); {
+	case m != nil:
+		seconds, err := strconv.ParseFloat(m[1], 64)
+		return finding{shards, time.Duration(seconds * float64(time.Second)), m[2]}, err
+	case err == nil || ctx.Err() != nil:
+		return finding{}, nil
+	case errors.As(err, &exit):
+		return finding{}, fmt.Errorf("sim ended without a violation: %w\n%s", err, tail(out.Bytes()))
+	default:
+		return finding{}, err
+	}
+}
+
+// tail returns the end of an output.
+func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
