@@ -245,6 +245,9 @@ func (e *ensemble) kill(id embed.MemberID) {
 	<-r.Dead()
 }
 
+// cutPower ends members as a power cut of their machines would. start starts them again.
+func (e *ensemble) cutPower(ids ...embed.MemberID) { e.host.(PowerCutter).PowerCut(ids...) }
+
 // stop stops a member's process without ending it. resume lets it go on.
 func (e *ensemble) stop(id embed.MemberID) {
 	e.mu.Lock()
@@ -318,7 +321,7 @@ func (e *ensemble) takeDir(id embed.MemberID, part string) error {
 	if e.mu.taken[id] != "" {
 		return fmt.Errorf("%s is already moved away", e.mu.taken[id])
 	}
-	if err := e.host.Rename(dir, dir+takenAway); err != nil {
+	if err := e.host.Rename(id, dir, dir+takenAway); err != nil {
 		return err
 	}
 	e.mu.broken[id], e.mu.taken[id] = true, dir
@@ -330,7 +333,7 @@ func (e *ensemble) bringDirs() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, dir := range e.mu.taken {
-		if err := e.host.Rename(dir+takenAway, dir); err != nil {
+		if err := e.host.Rename(id, dir+takenAway, dir); err != nil {
 			e.report.violate("guest", "member %d recreated what was moved away: %v", id, err)
 		}
 	}

@@ -18,6 +18,13 @@ type fault struct {
 	strike            func(s *strike) string
 }
 
+// powerFaults need a PowerCutter.
+var powerFaults = []fault{
+	{"power cut at one", moment, long, func(s *strike) string { return s.cutPower(s.anyone()) }},
+	{"power cut at a majority", moment, long, func(s *strike) string { return s.cutPower(s.some(len(s.e.ids)/2 + 1)...) }},
+	{"power cut at all", moment, long / 2, func(s *strike) string { return s.cutPower(s.e.ids...) }},
+}
+
 const (
 	moment = 200 * time.Millisecond
 	long   = 5 * time.Second // several times the least session timeout
@@ -75,6 +82,11 @@ func (s *strike) kill(ids ...embed.MemberID) string {
 	for _, id := range ids {
 		s.e.kill(id)
 	}
+	return fmt.Sprint("member ", ids)
+}
+
+func (s *strike) cutPower(ids ...embed.MemberID) string {
+	s.e.cutPower(ids...)
 	return fmt.Sprint("member ", ids)
 }
 

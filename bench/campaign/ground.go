@@ -33,7 +33,14 @@ type Host interface {
 	// Dial connects to the gateway of a member.
 	Dial(ctx context.Context, id embed.MemberID) (net.Conn, error)
 	// Rename moves a file or directory of a member to another name.
-	Rename(from, to string) error
+	Rename(id embed.MemberID, from, to string) error
+}
+
+// A PowerCutter is a Host with power that can fail.
+type PowerCutter interface {
+	// PowerCut kills the members' processes, all at one moment, and waits for their end. Their
+	// disks lose what was not synced, in parts by chance.
+	PowerCut(ids ...embed.MemberID)
 }
 
 // A Home is the part of a member's configuration that depends on its Ground.
@@ -68,6 +75,9 @@ type Machine struct {
 	Start  func(cfg embed.Config) (*embed.Node, error)
 	Close  func(n *embed.Node) error
 	Log    io.Writer
+	// Compact lets all members cut their logs, so that few entries are left for members that lag.
+	// It is nil where only bulk does that.
+	Compact func()
 	// Ask is the pause between two questions of a holder. Other pauses of the member are multiples.
 	Ask time.Duration
 }

@@ -38,7 +38,7 @@ func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Re
 	case callPay:
 		err = pay(ctx, s, q.Path, q.Data, r)
 	case callBulk:
-		err = bulk(ctx, s, q.Path, q.Count)
+		err = m.bulk(ctx, s, q.Path, q.Count)
 	case callStorm:
 		err = m.storm(ctx, s, q, r)
 	case callWalk:
@@ -121,13 +121,18 @@ func move(ctx context.Context, s *embed.Session, path string, by int) (embed.Op,
 
 const (
 	bulkBytes  = 1 << 20
-	bulkWindow = 4 // sets in flight at a time
+	bulkFew    = 100 // where Machine.Compact cuts the log
+	bulkWindow = 4   // sets in flight at a time
 )
 
 // bulk sets a znode to many bytes again and again, until the log that a lagging member would need
 // is gone.
-func bulk(ctx context.Context, s *embed.Session, path string, count int) error {
+func (m *Member) bulk(ctx context.Context, s *embed.Session, path string, count int) error {
 	data := make([]byte, bulkBytes)
+	if m.Compact != nil {
+		data = data[:bulkFew]
+		defer m.Compact()
+	}
 	var window []*embed.Pending
 	var failed error
 	for i := range count {

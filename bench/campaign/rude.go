@@ -170,7 +170,7 @@ func rush(s *strike) string {
 	}
 	all.Wait()
 	for _, c := range watched {
-		// In the background: another fault may have stopped the member, and is healed after this one.
+		// In the background: another fault may have stopped the member, and is healed after this.
 		s.w.clients.Go(func() {
 			c.call(Request{Call: callGet, Path: rootPath}, nil)
 			if s.alone {

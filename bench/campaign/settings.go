@@ -24,12 +24,13 @@ type Settings struct {
 	Repeat  string   // the command that repeats the campaign
 	Pace    int      // how many times longer than usual clients and faults pause, and rounds last
 	Round   int      // run only this round; zero means one after the other
-	// Cycles are the numbers of the nemesis's cycles to run, of each round. The others are left out.
-	// Empty means all.
+	// Cycles are the numbers of the nemesis's cycles to run, of each round. The others are left
+	// out. Empty means all.
 	Cycles []int
+	Power  bool      // the Ground's hosts are PowerCutters
 	List   io.Writer // gets a line for each cycle as it begins: round, number, faults; may be nil
-	// Virtual says that time passes only while everybody waits. Whoever never waits would stop it. The
-	// checks come after each round: none of their limits of time ends in it.
+	// Virtual says that time passes only while everybody waits. Whoever never waits would stop it.
+	// The checks come after each round: none of their limits of time ends in it.
 	Virtual bool
 }
 
@@ -42,7 +43,11 @@ func (s *Settings) Kinds() (names []string) {
 }
 
 func (s *Settings) kinds() []fault {
-	return slices.DeleteFunc(slices.Clone(faultKinds), func(f fault) bool {
+	all := faultKinds
+	if s.Power {
+		all = slices.Concat(faultKinds, powerFaults)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool {
 		return !slices.ContainsFunc(s.Only, func(word string) bool { return strings.Contains(f.name, word) })
 	})
 }

@@ -111,7 +111,7 @@ func (w *workload) run(ctx context.Context) {
 	})
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, w.pace(epochLen))
+			pause(ctx, epochLen)
 			w.epoch.Add(1)
 		}
 	})

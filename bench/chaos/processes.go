@@ -83,7 +83,7 @@ func (m *machines) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error
 	return d.DialContext(ctx, "tcp", m.doors[id])
 }
 
-func (m *machines) Rename(from, to string) error { return os.Rename(from, to) }
+func (m *machines) Rename(_ embed.MemberID, from, to string) error { return os.Rename(from, to) }
 
 // A process is one run of this program as a member.
 type process struct {

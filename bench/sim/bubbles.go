@@ -31,10 +31,12 @@ func real() time.Duration { return clock.System().Boot() }
 type bubbles struct {
 	t      *testing.T
 	out    io.Writer
-	failed atomic.Bool  // package embedtest could not do what it was asked to
-	before atomic.Int64 // virtual time of all earlier rounds
-	last   atomic.Int64 // what Now returned last
-	beats  atomic.Int64 // virtual seconds of this round
+	seed   uint64
+	ask    time.Duration // Machine.Ask
+	failed atomic.Bool   // package embedtest could not do what it was asked to
+	before atomic.Int64  // virtual time of all earlier rounds
+	last   atomic.Int64  // what Now returned last
+	beats  atomic.Int64  // virtual seconds of this round
 	round  atomic.Pointer[bubble]
 }
 
@@ -44,7 +46,12 @@ type bubble struct {
 	begun time.Time
 }
 
-func newBubbles(t *testing.T, out io.Writer) *bubbles { return &bubbles{t: t, out: out} }
+// asks is how often a holder asks at the usual pace.
+const asks = 2 * time.Millisecond
+
+func newBubbles(t *testing.T, seed uint64, pace int, out io.Writer) *bubbles {
+	return &bubbles{t: t, out: out, seed: seed, ask: time.Duration(pace) * asks}
+}
 
 // Now is the time that all rounds have taken so far. It runs only in a round.
 //
@@ -64,6 +71,9 @@ func (g *bubbles) Now() time.Duration {
 	}
 }
 
+// farewell is how long the goroutines of dead members have to notice that they are dead.
+const farewell = 5 * time.Minute
+
 func (g *bubbles) Round(play func()) {
 	synctest.Test(g.t, func(t *testing.T) {
 		b := &bubble{t: t, begun: time.Now()}
@@ -82,10 +92,11 @@ func (g *bubbles) Round(play func()) {
 			}
 		}()
 		play()
-		close(over)
-		beat.Stop()
 		g.before.Add(int64(time.Since(b.begun)))
 		g.round.Store(nil)
+		close(over)
+		beat.Stop()
+		time.Sleep(farewell) // a bubble's time ends with this goroutine
 	})
 }
 
@@ -108,6 +119,9 @@ func (g *bubbles) watch(out io.Writer) {
 	}
 }
 
+// keep is how many entries a log keeps for members that lag, few enough that some lag further.
+const keep = 64
+
 // A judge is a test whose failures are printed at once and do not end it.
 type judge struct {
 	testing.TB
@@ -126,10 +140,20 @@ func (j judge) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// aside calls do in a goroutine of its own, which a judge may end.
+func (g *bubbles) aside(do func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	<-done
+}
+
 // Found makes an ensemble whose members do not run yet.
-func (g *bubbles) Found(dir string, size, _ int) (campaign.Host, error) {
-	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config)}
-	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Dir: dir, Stopped: true, Config: h.configure})
+func (g *bubbles) Found(_ string, size, _ int) (campaign.Host, error) {
+	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config), processes: make(map[embed.MemberID]*process)}
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed, KeepEntries: keep})
 	return h, nil
 }
 
@@ -138,8 +162,9 @@ type host struct {
 	ground *bubbles
 	ens    *embedtest.Ensemble
 
-	mu      sync.Mutex
-	configs map[embed.MemberID]embed.Config // of the next start
+	mu        sync.Mutex
+	configs   map[embed.MemberID]embed.Config // of the next start
+	processes map[embed.MemberID]*process     // the newest
 }
 
 // configure replaces the configuration of a member that is about to start.
@@ -159,7 +184,7 @@ func (h *host) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
 	return h.ens.Dial(ctx, id)
 }
 
-func (h *host) Rename(from, to string) error { return os.Rename(from, to) }
+func (h *host) Rename(id embed.MemberID, from, to string) error { return h.ens.Rename(id, from, to) }
 
 func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -173,10 +198,38 @@ func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
 	p.node <- false
 	p.mu.open = make(map[*question]bool)
 	p.member = campaign.NewMember(campaign.Machine{
-		Now: h.ground.Now, Faults: faults, Start: p.start, Close: p.close, Log: out, Ask: 20 * time.Millisecond,
+		Now: h.ground.Now, Faults: faults, Start: p.start, Close: p.close, Log: out, Ask: h.ground.ask, Compact: h.compact,
 	})
+	h.mu.Lock()
+	h.processes[id] = p
+	h.mu.Unlock()
 	go p.serve()
 	return p, nil
+}
+
+// compact asks all members for a snapshot. Those that are not running make none.
+func (h *host) compact() {
+	for _, id := range h.ens.Members() {
+		_ = h.ens.Snapshot(id)
+	}
+}
+
+// PowerCut ends members as a power cut of their machines would.
+func (h *host) PowerCut(ids ...embed.MemberID) {
+	var cut []*process
+	for _, id := range ids {
+		h.mu.Lock()
+		p := h.processes[id]
+		h.mu.Unlock()
+		if p.die() {
+			<-p.node
+			cut = append(cut, p)
+		}
+	}
+	h.ground.aside(func() { h.ens.PowerCut(ids...) })
+	for _, p := range cut {
+		p.bury()
+	}
 }
 
 // A process is one run of a member in this process.
@@ -222,15 +275,8 @@ func (p *process) start(cfg embed.Config) (*embed.Node, error) {
 	return n, err
 }
 
-// killNode ends the node as a crash would. The judge may end the goroutine that asks for it.
-func (p *process) killNode() {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.host.ens.Kill(p.id)
-	}()
-	<-done
-}
+// killNode ends the node as a crash would.
+func (p *process) killNode() { p.host.ground.aside(func() { p.host.ens.Kill(p.id) }) }
 
 // close ends the node, if it runs. Nothing that the node does from now on reaches anybody.
 func (p *process) close(*embed.Node) error {
@@ -336,10 +382,22 @@ func (p *process) resumeLocked() {
 }
 
 func (p *process) Kill() {
+	if p.die() {
+		go func() {
+			if <-p.node { // after its start, if it is being started
+				p.killNode()
+			}
+			p.bury()
+		}()
+	}
+}
+
+// die lets the process answer nobody any longer. It reports whether the process lived.
+func (p *process) die() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.over {
-		return
+		return false
 	}
 	p.mu.over = true
 	for a := range p.mu.open {
@@ -348,14 +406,11 @@ func (p *process) Kill() {
 	clear(p.mu.open)
 	p.resumeLocked()
 	close(p.work)
-	go p.end()
+	return true
 }
 
-// end ends the node, after its start if it is being started.
-func (p *process) end() {
-	if <-p.node {
-		p.killNode()
-	}
+// bury ends what is left of a process whose node was killed.
+func (p *process) bury() {
 	p.member.End()
 	close(p.node)
 	_ = p.log.Close()

@@ -58,6 +58,9 @@ func (l *launcher) run(out, errs io.Writer, round int, cycles []int) int {
 	}
 	cmd := exec.Command(l.program, l.args(round, cycles)...)
 	cmd.Args = append(cmd.Args, "-list", l.list, "-dir", l.Dir)
+	if l.profile != "" {
+		cmd.Args = append(cmd.Args, "-cpuprofile", l.profile)
+	}
 	cmd.Stdout, cmd.Stderr = out, errs
 	err := child.Start(cmd)
 	if err == nil {

@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 
 // The times of a ground keep the order of what happens at one moment.
 func TestBubbles_Now(t *testing.T) {
-	g := newBubbles(t, io.Discard)
+	g := newBubbles(t, 1, 10, io.Discard)
 	last := g.Now()
 	for range 2 {
 		g.Round(func() {

@@ -1,12 +1,14 @@
 package embedtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
@@ -41,6 +44,9 @@ type Options struct {
 	Dir string
 	// Config may change a member's Config before each start. Dir, ID, Members and Tick are set.
 	Config func(c *embed.Config)
+	// KeepEntries is how many entries of its log a shard keeps at a Snapshot for members that lag.
+	// Zero means 64 MiB of them. A member that lags further installs a snapshot.
+	KeepEntries uint64
 	// Seed decides what survives a PowerCut of what was not synced.
 	Seed uint64
 	// Logger gets what the members log; nil means that nothing is logged.
@@ -163,6 +169,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		e.o.Config(&cfg)
 	}
 	seams := seamsOf(cfg)
+	seams.Keep = cmp.Or(seams.Keep, e.o.KeepEntries)
 	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
 	if e.bubble {
 		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }
@@ -330,6 +337,25 @@ func (e *Ensemble) PowerCut(ids ...embed.MemberID) {
 	}
 }
 
+// Rename moves a file or directory of a member that has the name from, and syncs its directory, as
+// somebody at the machine might. Both names have the same directory, which Dir begins.
+func (e *Ensemble) Rename(id embed.MemberID, from, to string) error {
+	e.mu.Lock()
+	var disk files.System = files.OS
+	if d := e.disks[id]; d != nil {
+		disk = d
+	}
+	e.mu.Unlock()
+	if err := disk.Rename(from, to); err != nil {
+		return err
+	}
+	dir, err := disk.OpenFile(filepath.Dir(to), os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
 // Restart starts a member again after Stop, Kill or PowerCut, and waits until it is ready.
 func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 	e.t.Helper()
@@ -487,8 +513,13 @@ func (e *Ensemble) longestTick() time.Duration {
 
 // Snapshot asks a member for a snapshot of each shard, which compacts the shard's log.
 func (e *Ensemble) Snapshot(id embed.MemberID) error {
-	e.t.Helper()
-	return engineOf(e.Node(id)).RequestSnapshot()
+	e.mu.Lock()
+	n := e.running[id]
+	e.mu.Unlock()
+	if n == nil {
+		return fmt.Errorf("member %d is not running", id)
+	}
+	return engineOf(n).RequestSnapshot()
 }
 
 // Until waits until cond holds. If it does not, the failure says that the test waited for what.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -155,4 +156,66 @@ func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
 		}
 		ens.Restart(1)
 	}
+}
+
+// A member that lags by more than the log keeps installs a snapshot, so its watches have a gap.
+func TestOptions_KeepEntries(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 5})
+	s, away := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+	_, err := s.Create(t.Context(), "/z", nil, embed.Persistent)
+	must(t, err)
+	_, err = away.Sync(t.Context(), "/z")
+	must(t, err)
+	w, err := away.Watch(t.Context(), "/z", embed.WatchPersistent)
+	must(t, err)
+	ens.Until("a gap", func() bool {
+		ens.TransferLeadership(1)
+		ens.Isolate(3)
+		for range 20 {
+			_, err := s.Set(t.Context(), "/z", nil, embed.AnyVersion)
+			must(t, err)
+		}
+		for _, id := range []embed.MemberID{1, 2} {
+			must(t, ens.Snapshot(id)) // it does not wait, so the log may be cut too late for this round
+		}
+		ens.HealAll()
+		_, err = away.Sync(t.Context(), "/z")
+		must(t, err)
+		for {
+			select {
+			case _, ok := <-w.Events():
+				if ok {
+					continue
+				}
+			default:
+			}
+			break
+		}
+		return errors.Is(w.Err(), embed.ErrWatchGap)
+	})
+	ens.Kill(3)
+	if err := ens.Snapshot(3); err == nil {
+		t.Error("a dead member makes a snapshot")
+	}
+}
+
+// Rename moves a file of a member, on its disk in memory or on a real one.
+func TestEnsemble_Rename(t *testing.T) {
+	test := func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		_, err := ens.Session(1, embed.SessionOptions{}).Create(t.Context(), "/z", nil, embed.Persistent)
+		must(t, err)
+		ens.Kill(1)
+		log := filepath.Join(ens.Dir(1), "raft")
+		must(t, ens.Rename(1, log, log+".taken"))
+		if err := ens.Rename(1, log, log+".taken"); err == nil {
+			t.Error("the log was moved away twice")
+		}
+		must(t, ens.Rename(1, log+".taken", log))
+		ens.Restart(1)
+		_, _, err = ens.Session(1, embed.SessionOptions{}).Get(t.Context(), "/z")
+		must(t, err)
+	}
+	test(t)
+	synctest.Test(t, test)
 }
