@@ -2,6 +2,7 @@ package embed_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -111,18 +112,61 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 				t.Errorf("Start while the disk hangs: %v", err)
 			}
 			close(c.h.free)
-			until(t, "the directory to be free", func() bool {
-				n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet})
-				if err != nil {
-					if !errors.Is(err, replication.ErrLocked) {
-						t.Fatal(err)
-					}
-					return false
-				}
-				must(t, n.Ready(bounded(t)))
-				must(t, n.Close())
-				return true
-			})
+			becomesFree(t, dir)
 		})
 	}
+}
+
+// A stuckLog blocks at the line with a message, for as long as the test wants.
+type stuckLog struct {
+	message string
+	hit     chan struct{} // closed when it blocks
+	free    chan struct{}
+}
+
+func (l *stuckLog) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.message) {
+		close(l.hit)
+		<-l.free
+	}
+	return len(line), nil
+}
+
+// The directory is free only after the node has ended in it: a logger that blocks holds up a
+// goroutine of the node, and with it the closing of the image. Before, a start would find the image
+// locked.
+func TestClose_WithALoggerThatHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := &stuckLog{message: "msg=ready", hit: make(chan struct{}), free: make(chan struct{})}
+	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
+	must(t, err)
+	defer n.Close()
+	<-log.hit
+	if err := n.Close(); err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("Close says %v", err)
+	}
+	if _, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet}); !errors.Is(err, replication.ErrLocked) {
+		t.Errorf("Start while the logger hangs: %v", err)
+	}
+	close(log.free)
+	becomesFree(t, dir)
+}
+
+// becomesFree waits until a node can be started in a directory.
+func becomesFree(t *testing.T, dir string) {
+	t.Helper()
+	until(t, "the directory to be free", func() bool {
+		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: quiet})
+		if err != nil {
+			if !errors.Is(err, replication.ErrLocked) {
+				t.Fatal(err)
+			}
+			return false
+		}
+		must(t, n.Ready(bounded(t)))
+		must(t, n.Close())
+		return true
+	})
 }

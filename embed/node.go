@@ -160,8 +160,8 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // the timeouts of the sessions, or for the next Start on this directory.
 //
 // Close is idempotent. At worst it takes little more than twice Config.RequestTimeout, or 20 s if
-// that is more. If it has to leave something behind, the error says so. If the disk hangs, the
-// directory stays locked until the disk answers.
+// that is more. If it has to leave something behind, the error says so. If the disk hangs, or the
+// Logger, the directory stays locked until that has ended.
 func (n *Node) Close() error {
 	err := n.in().Engine.Close()
 	n.in().CloseEvents()

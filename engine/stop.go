@@ -77,7 +77,10 @@ var errHung = errors.New("could not be closed in time")
 // reach it any more.
 func (e *Engine) undoOpen() error {
 	ended := make(chan error, 1)
-	go func() { ended <- e.closeAll() }()
+	go func() {
+		defer close(ended)
+		ended <- e.closeAll()
+	}()
 	patience := time.NewTimer(2 * e.cfg.closeTimeout())
 	defer patience.Stop()
 	var err error
@@ -88,9 +91,9 @@ func (e *Engine) undoOpen() error {
 	}
 	if e.disk != nil && (errors.Is(err, errHung) || errors.Is(err, replication.ErrStillRunning)) {
 		e.disk.Fail(err) // from here on, hanging calls cannot change anything
-		if !e.disk.Quiet() {
-			go e.unlockWhenQuiet()
-			return fmt.Errorf("%w; the directory stays locked until its disk answers", err)
+		if errors.Is(err, errHung) || !e.disk.Quiet() {
+			go e.unlockAfter(ended)
+			return fmt.Errorf("%w; the directory stays locked until what hangs has ended", err)
 		}
 	}
 	return errors.Join(err, e.unlock())
@@ -126,9 +129,12 @@ func (e *Engine) unlock() error {
 	return e.lock.Close()
 }
 
-// unlockWhenQuiet unlocks the directory when all hanging calls have returned. Another node could
-// not tell what they will still do to it.
-func (e *Engine) unlockWhenQuiet() {
+// unlockAfter unlocks the directory when closeAll and all hanging calls have ended. Until then
+// another node could not tell what those calls will still do to the directory, and would find the
+// images locked.
+func (e *Engine) unlockAfter(ended <-chan error) {
+	for range ended { // closed when closeAll has ended
+	}
 	for !e.disk.Quiet() {
 		time.Sleep(100 * time.Millisecond)
 	}
