@@ -12,6 +12,20 @@ import (
 // and a leader. It covers an election, a few commits, and the delays of a busy machine.
 const expiryRoom = 4 * time.Second
 
+const (
+	// expiryExact is the same where time is virtual: commits then take no time, and only the
+	// leader counts the silence once a tick.
+	expiryExact = 2 * tick
+	// expiryAnew is what the loss of the leader adds: the step that was lost with it, and two
+	// elections, since the votes of the first may be split.
+	expiryAnew = sessionTimeoutMin/4 + 2*electionMax
+	// electionMax is engine.LongestElection.
+	electionMax = 24 * tick
+)
+
+// sessionTimeouts are the timeouts of sessions that bury waits for, in ascending order.
+var sessionTimeouts = []time.Duration{sessionTimeoutMin, sessionTimeoutShort}
+
 // bury kills a member and leaves it dead until its sessions with the least timeout must be gone. If
 // nothing else is broken, bury checks that they are.
 func bury(s *strike) string {
@@ -24,18 +38,28 @@ func bury(s *strike) string {
 	defer s.w.clients.Go(c.close)
 	all := s.w.h.snapshot().Lives
 	number := s.e.run(id).number
+	room := expiryRoom
+	if s.w.virtual {
+		room = expiryExact
+		if s.e.leader(homeShard) == id {
+			room += expiryAnew
+		}
+	}
 	s.e.kill(id)
 	killed := s.w.h.now()
 	said := fmt.Sprintf("member %d", id)
-	pause(s.ctx, sessionTimeoutMin+expiryRoom)
-	if !s.alone {
-		return said
-	}
-	for _, l := range all {
-		if l.Member == id && l.Run == number && l.Ended == never && s.w.h.now()-killed >= l.Timeout+expiryRoom {
-			s.expectGone(c, l, killed)
+	for _, timeout := range sessionTimeouts {
+		pause(s.ctx, killed+timeout+room-s.w.h.now())
+		if !s.alone || s.ctx.Err() != nil {
+			break
+		}
+		for _, l := range all {
+			if l.Member == id && l.Run == number && l.Ended == never && l.Timeout == timeout {
+				s.expectGone(c, l, killed)
+			}
 		}
 	}
+	<-s.ctx.Done()
 	return said
 }
 

@@ -215,6 +215,9 @@ func (c *campaign) inspect(w *workload) []entry {
 		walkers = append(walkers, walker)
 	}
 	acquireEverything(walkers)
+	if c.Virtual { // in real time it would take too long
+		c.expectTables(w)
+	}
 	for {
 		tree, why := c.compare(w, walkers)
 		if why == "" {
@@ -254,12 +257,17 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 	return first.Tree, strayEphemerals(first.Tree, w)
 }
 
+// mayLive reports whether a session is not known to be over.
+func (e *ensemble) mayLive(l *life) bool {
+	return l.Ended == never && e.run(l.Member).number == l.Run
+}
+
 // strayEphemerals describes an ephemeral whose session is over. It also describes one that was left
 // by a caller who has given up its locks and leaderships.
 func strayEphemerals(tree []entry, w *workload) string {
 	alive := make(map[embed.SessionID]bool)
 	for _, l := range w.h.snapshot().Lives {
-		if r := w.e.run(l.Member); l.Ended == never && r.number == l.Run {
+		if w.e.mayLive(&l) {
 			alive[l.ID] = true
 		}
 	}

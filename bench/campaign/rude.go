@@ -20,6 +20,9 @@ import (
 
 const (
 	rudeTimeout = 5 * time.Second
+	// tablesMax is how long sessions may stay in tables at the end. A gateway's session may take
+	// eight timeouts.
+	tablesMax = patience + 8*rudeTimeout
 	// stayMax is how long a rude client stays on one member.
 	stayMax = 10 * time.Second
 	// spate is how many requests a rude client sends at once.
@@ -29,7 +32,7 @@ const (
 // door returns the configuration of a member's gateway. Its memory for all clients together is so
 // small that a hoarder reaches the limit by itself.
 func door(listen string) gateway.Config {
-	return gateway.Config{Listen: listen, Memory: 4 << 20}
+	return gateway.Config{Listen: listen, Memory: 4 << 20, Words: []string{wordMonitor}}
 }
 
 // rudeClients are the kinds of rude clients.

@@ -194,6 +194,7 @@ func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, lo
 }
 
 const (
+	sessionTimeoutShort   = 3 * time.Second
 	sessionTimeoutLong    = 10 * time.Second // outlives most faults
 	sessionTimeoutPatient = 30 * time.Second // outlives all faults
 )
@@ -228,7 +229,7 @@ func (c *client) enter(ctx context.Context) bool {
 		c.why = "the member is not ready"
 		return false
 	}
-	timeout := []time.Duration{time.Millisecond, time.Millisecond, 3 * time.Second, sessionTimeoutLong}[c.rng.IntN(4)]
+	timeout := []time.Duration{time.Millisecond, time.Millisecond, sessionTimeoutShort, sessionTimeoutLong}[c.rng.IntN(4)]
 	switch {
 	case c.patient:
 		timeout = sessionTimeoutPatient

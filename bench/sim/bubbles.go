@@ -29,14 +29,20 @@ func real() time.Duration { return clock.System().Boot() }
 // bubbles is a campaign.Ground whose rounds run in virtual time, each in a bubble. Members are
 // nodes of this process.
 type bubbles struct {
-	t      *testing.T
-	out    io.Writer
-	seed   uint64
-	ask    time.Duration // Machine.Ask
-	failed atomic.Bool   // package embedtest could not do what it was asked to
-	before atomic.Int64  // virtual time of all earlier rounds
-	last   atomic.Int64  // what Now returned last
-	beats  atomic.Int64  // virtual seconds of this round
+	t    *testing.T
+	out  io.Writer
+	seed uint64
+	ask  time.Duration // Machine.Ask
+
+	// of weigh
+	rounds     int
+	bytes      uint64
+	goroutines int
+
+	failed atomic.Bool  // package embedtest could not do what it was asked to
+	before atomic.Int64 // virtual time of all earlier rounds
+	last   atomic.Int64 // what Now returned last
+	beats  atomic.Int64 // virtual seconds of this round
 	round  atomic.Pointer[bubble]
 }
 
@@ -74,7 +80,32 @@ func (g *bubbles) Now() time.Duration {
 // farewell is how long the goroutines of dead members have to notice that they are dead.
 const farewell = 5 * time.Minute
 
+const (
+	// roundsFirst is how many rounds come before the growth of the process is measured. By then an
+	// ensemble of each size has filled what its libraries keep for the whole process.
+	roundsFirst = 4
+	// growthMax is how many bytes more than then the process may use later.
+	growthMax = 128 << 20
+)
+
+// weigh reports a violation if the process has grown since its first rounds. No round is under way,
+// and no ensemble.
+func (g *bubbles) weigh() {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	goroutines := runtime.NumGoroutine()
+	fmt.Fprintf(g.out, "between rounds: %d MiB, %d goroutines\n", m.HeapAlloc>>20, goroutines)
+	switch g.rounds++; {
+	case g.rounds == roundsFirst:
+		g.bytes, g.goroutines = m.HeapAlloc, goroutines
+	case g.rounds > roundsFirst && (m.HeapAlloc > g.bytes+growthMax || goroutines > g.goroutines):
+		judge{g.t, g}.Errorf("growth: from %d MiB and %d goroutines after %d rounds", g.bytes>>20, g.goroutines, roundsFirst)
+	}
+}
+
 func (g *bubbles) Round(play func()) {
+	g.weigh()
 	synctest.Test(g.t, func(t *testing.T) {
 		b := &bubble{t: t, begun: time.Now()}
 		g.beats.Store(0)
