@@ -132,9 +132,8 @@ func (l *stuckLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// The directory is free only after the node has ended in it: a logger that blocks holds up a
-// goroutine of the node, and with it the closing of the image. Before, a start would find the image
-// locked.
+// A logger that blocks holds up a goroutine of the node, and with it the closing of the image. The
+// directory is free only after that. Before, a start would find the image locked.
 func TestClose_WithALoggerThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

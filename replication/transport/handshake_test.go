@@ -404,8 +404,8 @@ func TestHandshakeTicks(t *testing.T) {
 			one, two := identity(1), identity(2)
 			one.Tick, two.Tick = c.one, c.two
 			a, b := onMesh(t, mesh, one), onMesh(t, mesh, two)
-			a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
 			if c.kind == nil {
+				a.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
 				get(t, b.batches, "batch")
 				for _, p := range []*peer{a, b} {
 					if warns := strings.Contains(p.log.String(), "another tick than this member's"); warns != c.warns {
@@ -414,6 +414,7 @@ func TestHandshakeTicks(t *testing.T) {
 				}
 				return
 			}
+			a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
 			if reason := get(t, a.refused, "refusal"); !errors.Is(reason, c.kind) {
 				t.Fatal(reason)
 			}
