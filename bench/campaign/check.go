@@ -28,6 +28,8 @@ var checks = []check{
 	{"expiry bounded", findEarlyExpiry},
 	{"expiry bounded", findEarlyEnds},
 	{"no orphan", findLeftovers},
+	{"TTL", findEarlyDeaths},
+	{"TTL", findImmortals},
 }
 
 // checkSoFar makes the checks that are possible at any time.

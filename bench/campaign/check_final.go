@@ -128,7 +128,7 @@ func countChecked(p *past, rep *report) {
 	}
 	for kind, n := range map[string]int{
 		"writes": writes, "plain reads": reads, "synced reads": synced, "sessions": len(p.Lives),
-		"guarded writes": passed, "watches": len(p.Tapes), "events": events, "observers": len(p.Observers),
+		"guarded writes": passed, "watches": len(p.Tapes), "events": events, "observers": len(p.Observers), "TTL znodes": len(p.mortals()),
 	} {
 		rep.count(sectionChecks, kind, n)
 	}

@@ -14,10 +14,10 @@ func findTimeTravel(p *past) (found []string) {
 	deletes := make(map[string]bool) // paths that may have been deleted
 	for i := range p.Ops {
 		o := &p.Ops[i]
-		switch {
-		case o.Call == callDelete:
+		if o.Call == callDelete || o.TTL > 0 {
 			deletes[o.Path] = true
-		case (o.Call == callCreate || o.Call == callSet) && o.wrote() != 0:
+		}
+		if (o.Call == callCreate || o.Call == callSet) && o.wrote() != 0 {
 			writes[o.Path] = append(writes[o.Path], o)
 		}
 	}

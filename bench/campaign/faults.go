@@ -171,8 +171,11 @@ func wallClock(s *strike) string {
 	return fmt.Sprintf("member %d by %v", id, by)
 }
 
+// sleepMax is the longest sleep of a machine.
+const sleepMax = 2 * long
+
 func sleep(s *strike) string {
-	id, by := s.anyone(), between(s.rng, moment, 2*long)
+	id, by := s.anyone(), between(s.rng, moment, sleepMax)
 	add(s.w.h, jumps, s.w.h.now())
 	s.e.run(id).Send(Request{Call: callSleep, Length: by}, nil)
 	return fmt.Sprintf("member %d for %v", id, by)

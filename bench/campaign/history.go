@@ -28,6 +28,7 @@ type op struct {
 	Path    string
 	Data    string // of a write: an id that no other write has
 	Version int32  // the version that a write requires
+	TTL     time.Duration
 	Begin   time.Duration
 	End     time.Duration
 	Outcome outcome
@@ -151,7 +152,8 @@ type past struct {
 	Removals  []removal
 	Expiries  []expiry
 	Jumps     []time.Duration // when a clock was set ahead
-	Taken     time.Duration   // the moment
+	Calms     []calm
+	Taken     time.Duration // the moment
 }
 
 // begin records that a call is issued and returns its place.
@@ -227,6 +229,7 @@ func tapes(p *past) *[]tape            { return &p.Tapes }
 func removals(p *past) *[]removal      { return &p.Removals }
 func expiries(p *past) *[]expiry       { return &p.Expiries }
 func jumps(p *past) *[]time.Duration   { return &p.Jumps }
+func calms(p *past) *[]calm            { return &p.Calms }
 
 // snapshot returns the history as it is now. In it, calls that are under way have an unknown
 // outcome.
@@ -235,7 +238,7 @@ func (h *history) snapshot() *past {
 	defer h.mu.Unlock()
 	p := &past{
 		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants),
-		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Taken: h.now(),
+		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Taken: h.now(),
 	}
 	for _, o := range h.mu.Observers {
 		o.Seen = slices.Clone(o.Seen)

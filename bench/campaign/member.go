@@ -170,7 +170,7 @@ func (m *Member) startFirst(s *start) error {
 	}
 	m.door = s.Door
 	return m.run(s.Run, embed.Config{
-		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout,
+		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout, ContainerCheckInterval: reapEvery,
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(Reply{Session: id, At: m.Now()}, true) }},
 	})
 }

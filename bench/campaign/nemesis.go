@@ -82,14 +82,16 @@ func (n *nemesis) cycle(ctx context.Context, c *cycle) {
 	<-bound.Done()
 	all.Wait()
 	n.heal()
-	pause(ctx, c.rest)
 	if c.settle {
 		settled, cancel := context.WithTimeout(ctx, settleMax)
 		defer cancel()
 		if len(n.e.allReady(settled)) == 0 {
+			from := n.w.h.now()
+			defer func() { add(n.w.h, calms, calm{from, n.w.h.now()}) }()
 			n.sweep(ctx, n.e.ids[c.sweeper%len(n.e.ids)])
 		}
 	}
+	pause(ctx, c.rest)
 }
 
 // sweep looks for markers of sessions that are over. Nothing is broken, so the markers must go. It

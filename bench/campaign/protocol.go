@@ -28,6 +28,7 @@ type Request struct {
 	Mode    int            `json:",omitempty"`
 	Version int32          `json:",omitempty"`
 	Count   int            `json:",omitempty"`
+	TTL     time.Duration  `json:",omitempty"`
 	Hold    asked          `json:",omitzero"`  // section, lead, acquire
 	Timeout time.Duration  `json:",omitempty"` // of the session
 	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit

@@ -60,7 +60,7 @@ func (w *workload) plant(ctx context.Context) error {
 // parents returns the znodes that the clients need in an area, in the order of their creation.
 func (w *workload) parents(area string) []string {
 	paths := []string{area}
-	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath} {
+	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath, mortalsPath} {
 		paths = append(paths, area+path)
 	}
 	for _, path := range slices.Concat(mutexPaths, []string{keptPath, doPath, askedPath, rwPath, permitsPath, electionPath}) {
@@ -99,6 +99,7 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "storm", 2*time.Second, 5*time.Second, stormStep)
 		w.start(ctx, id, "install", 0, 10*time.Millisecond, installStep)
 		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
+		w.start(ctx, id, "mortal", 200*time.Millisecond, time.Second, (&mortalClient{}).step)
 		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
 	}
 	w.receive(ctx)
@@ -296,7 +297,7 @@ func (c *client) call(q Request, notice func(Reply)) Reply {
 
 // do is a call that the history records.
 func (c *client) do(q Request) Reply {
-	at := c.w.h.begin(op{Client: c.name, Session: c.session, Member: c.member, Run: c.run.number, Call: q.Call, Path: q.Path, Data: q.Data, Version: q.Version})
+	at := c.w.h.begin(op{Client: c.name, Session: c.session, Member: c.member, Run: c.run.number, Call: q.Call, Path: q.Path, Data: q.Data, Version: q.Version, TTL: q.TTL})
 	r := c.call(q, nil)
 	c.w.h.end(at, r)
 	return r
