@@ -274,7 +274,8 @@ func TestFaults_Pause(t *testing.T) {
 			} else {
 				ens.TransferLeadership(other)
 			}
-			s := ens.Session(victim, embed.SessionOptions{Timeout: time.Second})
+			// On a busy machine, a shorter timeout would end the Hold before the pause.
+			s := ens.Session(victim, embed.SessionOptions{Timeout: 4 * time.Second})
 			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
 			must(t, err)
 			waiter := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
