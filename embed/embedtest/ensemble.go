@@ -74,7 +74,7 @@ type Ensemble struct {
 	chance  *rand.Rand                        // decides what a power cut leaves
 	tick    time.Duration                     // the longest tick of a member
 	running map[embed.MemberID]*embed.Node
-	taken   map[embed.MemberID]bool // it runs or is being started
+	taken   map[embed.MemberID]bool // it runs, or is being started or stopped
 	paused  map[embed.MemberID]bool
 }
 
@@ -176,7 +176,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	}
 	disk, free := e.take(id, cfg.Tick)
 	if !free {
-		return nil, fmt.Errorf("member %d is running", id)
+		return nil, fmt.Errorf("member %d is running, or is being started or stopped", id)
 	}
 	if disk != nil {
 		seams.Files = disk
@@ -216,15 +216,20 @@ func (e *Ensemble) take(id embed.MemberID, tick time.Duration) (disk *memory.Sys
 	return e.disks[id], true
 }
 
+// remove removes a member if it is running. Its caller stops it, and releases it then.
 func (e *Ensemble) remove(id embed.MemberID) *embed.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.running[id]
-	if n != nil {
-		delete(e.running, id)
-		e.taken[id] = false
-	}
+	delete(e.running, id)
 	return n
+}
+
+// release lets a member be started again.
+func (e *Ensemble) release(id embed.MemberID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.taken[id] = false
 }
 
 // mustRemove removes a member that must be running. Of several callers one gets it.
@@ -284,6 +289,7 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 func (e *Ensemble) Stop(id embed.MemberID) {
 	e.t.Helper()
 	n := e.mustRemove(id)
+	defer e.release(id)
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
 	if err := n.Shutdown(ctx); err != nil {
@@ -296,6 +302,7 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
 	n := e.mustRemove(id)
+	defer e.release(id)
 	engineOf(n).Kill()
 	e.closeKilled(id, n)
 }
@@ -310,7 +317,8 @@ func (e *Ensemble) closeKilled(id embed.MemberID, n *embed.Node) {
 
 // PowerCut ends members as a power cut of their machines would, all at one moment. Beyond what Kill
 // does, their disks lose what was not synced. By chance, some of it survives: a name, a page of a
-// file, or a part of a page. Members that are not running lose it too.
+// file, or a part of a page. Members that are not running lose it too. Those that are being started
+// or stopped must not be among them.
 //
 // PowerCut needs disks in memory: it works inside a bubble of testing/synctest, if Options.Dir is
 // empty.
@@ -319,22 +327,44 @@ func (e *Ensemble) PowerCut(ids ...embed.MemberID) {
 	if e.disks == nil {
 		e.t.Fatalf("a power cut needs disks in memory: call New inside a bubble of testing/synctest, with an empty Options.Dir")
 	}
-	killed := make(map[embed.MemberID]*embed.Node)
-	for _, id := range ids {
-		e.Faults(id) // there is such a member
-		if n := e.remove(id); n != nil {
-			engineOf(n).Kill()
-			killed[id] = n
-		}
+	running := e.takeForCut(ids)
+	for _, n := range running {
+		engineOf(n).Kill()
 	}
-	for id, n := range killed {
+	for id, n := range running {
 		e.closeKilled(id, n)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
 		e.disks[id] = e.disks[id].PowerCut(memory.AnythingLasts, e.chance)
+		e.taken[id] = false
 	}
+}
+
+// takeForCut takes members for a power cut and returns those that run. Nobody else may have a
+// member that does not run: it would go on with a disk that nobody else sees.
+func (e *Ensemble) takeForCut(ids []embed.MemberID) map[embed.MemberID]*embed.Node {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		switch {
+		case e.faults[id] == nil:
+			e.t.Fatalf("there is no member %d", id)
+		case e.taken[id] && e.running[id] == nil:
+			e.t.Fatalf("member %d is being started or stopped: its power cannot be cut meanwhile", id)
+		}
+	}
+	running := make(map[embed.MemberID]*embed.Node)
+	for _, id := range ids {
+		if n := e.running[id]; n != nil {
+			running[id] = n
+			delete(e.running, id)
+		}
+		e.taken[id] = true
+	}
+	return running
 }
 
 // Rename moves a file or directory of a member that has the name from, and syncs its directory, as

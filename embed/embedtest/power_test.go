@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
@@ -84,6 +85,54 @@ func TestPowerCut_OfOneMember(t *testing.T) {
 		ens.PowerCut(victim)
 		ens.Restart(victim)
 		if _, ok, err := ens.Session(victim, embed.SessionOptions{}).Exists(t.Context(), "/a"); !ok || err != nil {
+			t.Errorf("/a exists: %v, %v", ok, err)
+		}
+	})
+}
+
+// A member that is being started or stopped would go on without its disk. So its power cannot be cut.
+func TestPowerCut_OfAMemberThatStartsOrStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{TB: t}
+		ens := embedtest.New(f, 1, embedtest.Options{Stopped: true})
+		refused := func() {
+			t.Helper()
+			end := make(chan struct{})
+			go func() {
+				defer close(end) // Fatalf ends this goroutine
+				ens.PowerCut(1)
+			}()
+			<-end
+			if text, _ := f.last.Swap("").(string); !strings.Contains(text, "being started or stopped") {
+				t.Errorf("the test failed with %q", text)
+			}
+		}
+		ens.Faults(1).SetDisk(embedtest.Disk{Delay: time.Hour})
+		started := make(chan struct{})
+		go func() {
+			defer close(started)
+			ens.Start(1)
+		}()
+		synctest.Wait()
+		refused()
+		ens.Faults(1).SetDisk(embedtest.Disk{})
+		<-started
+		ens.Ready(1)
+		_, err := ens.Session(1, embed.SessionOptions{}).Create(t.Context(), "/a", nil, embed.Persistent)
+		must(t, err)
+
+		ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Second})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			ens.Stop(1)
+		}()
+		synctest.Wait()
+		refused()
+		ens.Faults(1).SetDisk(embedtest.Disk{})
+		<-stopped
+		ens.Restart(1)
+		if _, ok, err := ens.Session(1, embed.SessionOptions{}).Exists(t.Context(), "/a"); !ok || err != nil {
 			t.Errorf("/a exists: %v, %v", ok, err)
 		}
 	})
