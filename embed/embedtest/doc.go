@@ -16,7 +16,7 @@
 // # Virtual time
 //
 // Inside a bubble of testing/synctest an ensemble runs in virtual time. When all goroutines wait,
-// the clock jumps to the next timer, so timeouts of minutes and hours pass in milliseconds:
+// the clock jumps to the next timer, so minutes pass in milliseconds and hours in seconds:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		ens := embedtest.New(t, 3, embedtest.Options{})
@@ -31,8 +31,9 @@
 // The members' directories are in memory there, unless Options.Dir names a real one. So an fsync
 // takes no time, and Ensemble.PowerCut can lose what was not synced.
 //
-// An hour of three members costs two or three seconds of CPU, because they beat every tick. With a
-// Config.Tick of a second it costs about a tenth of that. The least session timeout is then 72 s.
+// An hour of three members costs some seconds of CPU, because they beat every tick. With a
+// Config.Tick of a second it costs a few tenths of a second. The least session timeout is then
+// 72 s.
 //
 // These do not work in a bubble:
 //
