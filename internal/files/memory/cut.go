@@ -27,7 +27,7 @@ const sectorSize = 512
 func (s *System) PowerCut(luck Luck, rng *rand.Rand) *System {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	c := cut{luck: luck, rng: rng, made: make(map[*inode]*inode)}
+	c := cut{luck: luck, rng: rng, made: make(map[*inode]*inode), above: make(map[*inode]bool)}
 	root := newRoot()
 	c.fill(root, s.root)
 	return &System{root: root}
@@ -35,21 +35,27 @@ func (s *System) PowerCut(luck Luck, rng *rand.Rand) *System {
 
 // A cut makes what is left.
 type cut struct {
-	luck Luck
-	rng  *rand.Rand
-	made map[*inode]*inode // for a file with several names
+	luck  Luck
+	rng   *rand.Rand
+	made  map[*inode]*inode // for a file with several names
+	above map[*inode]bool   // directories that are being filled
 }
 
 func (c *cut) lucky() bool { return c.luck == AnythingLasts && c.rng.IntN(2) == 0 }
 
-// fill fills an empty directory with what is left of another. All of it is durable.
+// fill fills an empty directory with what is left of another. All of it is durable. A directory that
+// was renamed may last under both names, but not below itself.
 func (c *cut) fill(dir, from *inode) {
 	dir.mode, dir.modified = from.mode, from.modified
 	names := c.lasting(from)
+	c.above[from] = true
+	defer delete(c.above, from)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		child := names[name]
 		left := c.made[child]
 		switch {
+		case c.above[child]:
+			continue
 		case left != nil:
 		case child.isDir():
 			left = newDir(0)

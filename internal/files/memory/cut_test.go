@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -139,6 +140,22 @@ func TestPowerCut_UndoesRemovesAndRenames(t *testing.T) {
 	wantTree(t, s.PowerCut(NothingLasts, nil), map[string]string{"/": "", "/a": "/a", "/b": "/b", "/c": "/c"})
 	wantTree(t, s.PowerCut(RenamesLast, nil), map[string]string{"/": "", "/a": "/a", "/b": "/b", "/c": "/b"})
 	wantTree(t, s, map[string]string{"/": "", "/c": "/b", "/d": "/b"})
+}
+
+// Two directories have changed places, and not every old name is durably gone. No directory is below
+// itself afterwards.
+func TestPowerCut_LeavesNoDirectoryBelowItself(t *testing.T) {
+	s := New()
+	for _, name := range []string{"/a", "/a/b"} {
+		must(t, s.Mkdir(name, 0o777))
+		syncDir(t, s, filepath.Dir(name))
+	}
+	must(t, s.Rename("/a/b", "/b"))
+	syncDir(t, s, "/")
+	must(t, s.Rename("/a", "/b/a"))
+	syncDir(t, s, "/b")
+	wantTree(t, s.PowerCut(NothingLasts, nil), map[string]string{"/": "", "/a/": "", "/a/b/": "", "/b/": ""})
+	wantTree(t, s, map[string]string{"/": "", "/b/": "", "/b/a/": ""})
 }
 
 // A file that is truncated and grows again may have its old end back.
