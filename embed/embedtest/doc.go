@@ -46,6 +46,9 @@
 //   - A goroutine of the test that does not end: synctest.Test panics with "deadlock". Give the
 //     service t.Context(), which ends before the members do.
 //
+// Because of the bubbles, one goroutine of this package lives as long as the process. Whoever looks
+// for leaked goroutines should ignore those in embedtest.makeTasks.
+//
 // # What can be broken
 //
 //	link, both ways   Cut, Isolate, Heal, HealAll

@@ -367,8 +367,8 @@ func (e *Ensemble) takeForCut(ids []embed.MemberID) map[embed.MemberID]*embed.No
 	return running
 }
 
-// Rename moves a file or directory of a member that has the name from, and syncs its directory, as
-// somebody at the machine might. Both names have the same directory, which Dir begins.
+// Rename gives a file or directory of a member another name in the same directory, and syncs that
+// directory, as somebody at the machine might. Both names are full paths; see Dir.
 func (e *Ensemble) Rename(id embed.MemberID, from, to string) error {
 	e.mu.Lock()
 	var disk files.System = files.OS

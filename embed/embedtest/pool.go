@@ -19,9 +19,12 @@ func init() {
 	}
 	made := make(chan any)
 	writeTasks.New = func() any { return <-made }
-	go func() { // it ends with the process
-		for {
-			made <- newTask()
-		}
-	}()
+	go makeTasks(newTask, made)
+}
+
+// makeTasks makes tasks as long as the process lives.
+func makeTasks(newTask func() any, made chan<- any) {
+	for {
+		made <- newTask()
+	}
 }
