@@ -236,7 +236,8 @@ func (f *Faults) Sleep(d time.Duration) {
 
 // clock returns the clocks of the goroutine that runs, with the offsets of f. Inside a bubble of
 // testing/synctest both are virtual. So Boot cannot be the system's, which always runs in real
-// time. If a real machine sleeps, the wall clock jumps against this Boot. That also costs the holds.
+// time. If a real machine sleeps, the wall clock jumps against this Boot. That also costs the
+// holds.
 func (f *Faults) clock() clock.Clock {
 	began := time.Now()
 	return clock.Clock{

@@ -90,7 +90,8 @@ func TestPowerCut_OfOneMember(t *testing.T) {
 	})
 }
 
-// A member that is being started or stopped would go on without its disk. So its power cannot be cut.
+// A member that is being started or stopped would go on without its disk. So its power cannot be
+// cut.
 func TestPowerCut_OfAMemberThatStartsOrStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &failing{TB: t}

@@ -43,8 +43,8 @@ type cut struct {
 
 func (c *cut) lucky() bool { return c.luck == AnythingLasts && c.rng.IntN(2) == 0 }
 
-// fill fills an empty directory with what is left of another. All of it is durable. A directory that
-// was renamed may last under both names, but not below itself.
+// fill fills an empty directory with what is left of another. All of it is durable. A directory
+// that was renamed may last under both names, but not below itself.
 func (c *cut) fill(dir, from *inode) {
 	dir.mode, dir.modified = from.mode, from.modified
 	names := c.lasting(from)

@@ -142,8 +142,8 @@ func TestPowerCut_UndoesRemovesAndRenames(t *testing.T) {
 	wantTree(t, s, map[string]string{"/": "", "/c": "/b", "/d": "/b"})
 }
 
-// Two directories have changed places, and not every old name is durably gone. No directory is below
-// itself afterwards.
+// Two directories have changed places, and not every old name is durably gone. No directory is
+// below itself afterwards.
 func TestPowerCut_LeavesNoDirectoryBelowItself(t *testing.T) {
 	s := New()
 	for _, name := range []string{"/a", "/a/b"} {
