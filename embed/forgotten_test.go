@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // keepCopy copies a member's directory while the member runs, as a backup of its volume does.
@@ -18,7 +19,7 @@ func keepCopy(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) (restore
 	t.Helper()
 	ens.Pause(id) // so that the copy shows one moment
 	kept := filepath.Join(t.TempDir(), "copy")
-	must(t, os.CopyFS(kept, os.DirFS(ens.Dir(id))))
+	testkit.CopyDir(t, kept, ens.Dir(id))
 	ens.Resume(id)
 	return func() {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -319,9 +320,7 @@ func openTan(t *testing.T, e *ensemble, n *node) (*logStore, *plainDisk) {
 func crashed(t *testing.T, n *node) *node {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.CopyDir(t, dir, n.dir)
 	return &node{id: n.id, dir: dir}
 }
 

@@ -47,9 +47,43 @@ func OpenFiles(t testing.TB) []string {
 }
 
 // Contents describes the directories and files below dir by their paths: names, modes, sizes and
-// contents, and with times also when they were changed. It returns nil if there is no dir.
-func Contents(t testing.TB, dir string, times bool) map[string]string {
+// contents, and with times also when they were changed. It returns nil if there is no dir. If a
+// file vanishes meanwhile, because a node runs on dir, it looks again.
+func Contents(t testing.TB, dir string, times bool) (got map[string]string) {
 	t.Helper()
+	_ = unlessVanished(t, dir, func() (err error) { got, err = contents(dir, times); return err })
+	return got
+}
+
+// CopyDir copies the directory from to the directory to. A node may run on from, and delete files
+// that it no longer needs. If one vanishes meanwhile, CopyDir begins again.
+func CopyDir(t testing.TB, to, from string) {
+	t.Helper()
+	Must(t, unlessVanished(t, from, func() error {
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		return os.CopyFS(to, os.DirFS(from))
+	}))
+}
+
+// unlessVanished calls read until nothing below dir vanishes meanwhile. It returns an error if
+// there is no dir.
+func unlessVanished(t testing.TB, dir string, read func() error) (gone error) {
+	t.Helper()
+	Until(t, dir+" to be read as a whole", func() bool {
+		err := read()
+		if errors.Is(err, fs.ErrNotExist) {
+			_, gone = os.Stat(dir)
+			return gone != nil
+		}
+		Must(t, err)
+		return true
+	})
+	return gone
+}
+
+func contents(dir string, times bool) (map[string]string, error) {
 	got := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -72,11 +106,10 @@ func Contents(t testing.TB, dir string, times bool) map[string]string {
 		}
 		return nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	Must(t, err)
-	return got
+	return got, nil
 }
 
 // Unchanged reports an error of the test for each path that differs between two results of
