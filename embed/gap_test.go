@@ -24,6 +24,21 @@ func lagging(t *testing.T) *embedtest.Ensemble {
 	return embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 1} }})
 }
 
+// compact asks all members but the one that is away for snapshots, which compact their logs. They
+// do so in the background. A busy machine needs more time for that than for a few writes, so late
+// says how often the logs were not compacted in time: each time doubles the writes.
+func compact(t *testing.T, ens *embedtest.Ensemble, late int, write func() error) {
+	t.Helper()
+	for _, id := range ens.Members() {
+		if id != away {
+			must(t, ens.Snapshot(id))
+		}
+	}
+	for range 5 << min(late, 8) {
+		must(t, write())
+	}
+}
+
 // D2: a random history passes while a member is away for so long that it gets a snapshot. Before,
 // during and after, every watch of that member is compared with the list of all changes. The watch
 // is told of each change that it matches, once and in order. Of changes in the gap, a once-watch
@@ -140,11 +155,10 @@ func (h *gapHistory) round() {
 	h.ens.Isolate(away)
 	only := []string{"", "/a", "/b", "/a/b"}[h.rng.IntN(4)]
 	h.write(1+h.rng.IntN(6), only)
-	for _, id := range h.ens.Members() {
-		if id != away {
-			must(h.t, h.ens.Snapshot(id))
-		}
-	}
+	compact(h.t, h.ens, h.rounds-h.installs-1, func() error {
+		_, err := h.writer.Set(h.ctx, h.base, nil, embed.AnyVersion) // nobody watches it
+		return err
+	})
 	h.write(1+h.rng.IntN(3), only)
 	g.high = h.last()
 	h.ens.HealAll()
@@ -386,12 +400,13 @@ func TestRecipes_AcrossASnapshot(t *testing.T) {
 	ens, rounds := lagging(t), 0
 	ens.Until("a snapshot", func() bool { // one more round if the log is not compacted in time
 		rounds++
-		return recipesWhileAway(t, ens, fmt.Sprint("/round-", rounds))
+		return recipesWhileAway(t, ens, rounds)
 	})
 }
 
-// recipesWhileAway plays one round below a path and reports whether there was a snapshot.
-func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
+// recipesWhileAway plays one round and reports whether there was a snapshot.
+func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, round int) bool {
+	path := fmt.Sprint("/round-", round)
 	ctx := bounded(t)
 	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
 	held := func(s *embed.Session, path string) *lock.Hold {
@@ -447,15 +462,10 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 	must(t, here.Delete(ctx, deleted.Path(), embed.AnyVersion))
 	_, err = here.Create(ctx, path+"/marker", nil, embed.Persistent)
 	must(t, err)
-	for _, id := range ens.Members() {
-		if id != away {
-			must(t, ens.Snapshot(id))
-		}
-	}
-	for range 5 {
-		_, err = here.Set(ctx, path+"/marker", nil, embed.AnyVersion)
-		must(t, err)
-	}
+	compact(t, ens, round-1, func() error {
+		_, err := here.Set(ctx, path+"/marker", nil, embed.AnyVersion)
+		return err
+	})
 	ens.HealAll()
 
 	must(t, <-granted)
@@ -485,15 +495,16 @@ func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
 	ens, rounds := lagging(t), 0
 	ens.Until("a snapshot that stands for what a caller waits for", func() bool {
 		rounds++
-		return swallowed(t, ens, fmt.Sprint("/round-", rounds))
+		return swallowed(t, ens, rounds)
 	})
 	t.Logf("%d rounds", rounds)
 }
 
-// swallowed plays one round below a path and reports whether a snapshot swallowed the answer. That
-// may fail: the member may lose sight of the leader before it sends anything, or a log that is not
-// compacted in time may bring the answer.
-func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
+// swallowed plays one round and reports whether a snapshot swallowed the answer. That may fail: the
+// member may lose sight of the leader before it sends anything, or a log that is not compacted in
+// time may bring the answer.
+func swallowed(t *testing.T, ens *embedtest.Ensemble, round int) bool {
+	path := fmt.Sprint("/round-", round)
 	ctx := bounded(t)
 	here, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
 	ens.TransferLeadership(1)
@@ -511,19 +522,19 @@ func swallowed(t *testing.T, ens *embedtest.Ensemble, path string) bool {
 		case <-time.After(time.Second): // the write is sent when the links are whole
 		}
 	}
-	for _, id := range []embed.MemberID{1, 2} {
-		must(t, ens.Snapshot(id))
-	}
-	for range 5 {
-		_, err = here.Set(ctx, path, nil, embed.AnyVersion)
-		must(t, err)
-	}
+	compact(t, ens, round-1, func() error {
+		_, err := here.Set(ctx, path, nil, embed.AnyVersion)
+		return err
+	})
 	later := there.Submit(ctx, embed.OpCreate(path+"/later", nil, embed.Persistent))
 	ens.HealAll()
 
 	results, err := later.Result()
+	if errors.Is(err, embed.ErrUnknownOutcome) { // a late snapshot stands for this one too
+		err = nil
+	}
 	must(t, err)
-	if results[0].Path != path+"/later" {
+	if len(results) > 0 && results[0].Path != path+"/later" {
 		t.Errorf("the answer is %v, asked for was %s/later", results, path)
 	}
 	select {
