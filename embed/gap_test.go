@@ -53,14 +53,11 @@ func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
 	if testing.Short() {
 		rounds = 4
 	}
-	for h.installs < rounds && !t.Failed() {
+	for (h.installs < rounds || h.went == 0 || h.fired == 0 || h.ended == 0) && !t.Failed() {
 		h.round()
 	}
 	t.Logf("%d rounds, %d snapshots installed; of %d watches at a gap: %d went on, %d fired, %d ended; %d events checked",
 		h.rounds, h.installs, h.went+h.fired+h.ended, h.went, h.fired, h.ended, h.events)
-	if h.went == 0 || h.fired == 0 || h.ended == 0 {
-		t.Error("one of these did not happen at all")
-	}
 }
 
 // away is the member that gets the snapshots.
