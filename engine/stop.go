@@ -122,9 +122,13 @@ func (e *Engine) closeAll() error {
 	return errors.Join(errs...)
 }
 
+// unlock unlocks the directory, also for a host that runs on in it.
 func (e *Engine) unlock() error {
 	if e.lock == nil {
 		return nil
+	}
+	if h := e.host.Load(); h != nil {
+		h.Unlock()
 	}
 	return e.lock.Close()
 }

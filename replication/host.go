@@ -363,7 +363,7 @@ func (h *Host) TransferLeader(id ShardID, to MemberID) error {
 
 // Close stops all shards, closes their machines and the transport, and ends the host. It waits at
 // most for timeout; zero means 10 s. ErrStillRunning says that it left goroutines and open files
-// behind. A second Close does nothing.
+// behind; see Unlock. A second Close does nothing.
 func (h *Host) Close(timeout time.Duration) error {
 	if timeout <= 0 {
 		timeout = closeDefault
@@ -386,12 +386,13 @@ func (h *Host) Close(timeout time.Duration) error {
 		return err
 	case <-timer.C:
 		bridge.leave(h)
-		if h.cfg.Disk.Err() != nil {
-			h.files.unlock() // this host can no longer change the directory, so the next may have it
-		}
 		return fmt.Errorf("%w within %v: its goroutines and open files stay until the process ends", ErrStillRunning, timeout)
 	}
 }
+
+// Unlock gives up the locks of a host that runs on after Close, so that another can be opened in the
+// directory. The caller knows that this host can no longer change the directory.
+func (h *Host) Unlock() { h.files.unlock() }
 
 // closeLoop ends with the NodeHost. It has a goroutine of its own because nothing bounds
 // NodeHost.Close.

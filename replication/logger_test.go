@@ -77,6 +77,36 @@ func TestLogger_LinesGoToTheOldestOpenHost(t *testing.T) {
 	}
 }
 
+// A host whose Close has given up keeps its directory until Unlock. When it ends at last, it does
+// not take the locks of its successor along.
+func TestClose_TheDirectoryOfAHostThatRunsOn(t *testing.T) {
+	e := found(t, 1, 1)
+	e.newDisk = realDisk(t)
+	e.startAll()
+	n := e.nodes[0]
+	end := make(chan struct{})
+	first := n.host
+	first.loops.Go(func() { <-end })
+	if err := first.Close(1); !errors.Is(err, ErrStillRunning) {
+		t.Fatalf("Close returned %v", err)
+	}
+	n.host = nil
+	n.disk.Fail(errors.New("given up"))
+	n.disk = e.newDisk(n.dir)
+	if _, err := Open(e.config(n)); err == nil {
+		t.Fatal("another host was opened beside it")
+	}
+	first.Unlock()
+	e.start(n)
+	close(end)
+	eventually(t, "end of the first host", func() bool {
+		bridge.mu.Lock()
+		defer bridge.mu.Unlock()
+		return !bridge.mu.left[first]
+	})
+	e.write(n, 1, "second")
+}
+
 // C1.8: A host whose Close has given up gets no more lines. What breaks in it fails no other host.
 func TestLogger_AHostThatRunsOnAfterClose(t *testing.T) {
 	var first, second lines
