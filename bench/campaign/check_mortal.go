@@ -29,8 +29,8 @@ func findEarlyDeaths(p *past) (found []string) {
 	return found
 }
 
-// findImmortals checks that a TTL znode is gone soon after its TTL is over, counted from the
-// beginning of a calm at the earliest: what was broken may have begun the count anew.
+// findImmortals checks that a TTL znode is gone soon after its TTL is over. The count begins anew
+// with a calm, because a leader that was started or replaced counts from then.
 func findImmortals(p *past) (found []string) {
 	born := p.mortals()
 	calms := p.Calms

@@ -346,11 +346,18 @@ func (e *ensemble) isBroken(id embed.MemberID) bool {
 	return e.mu.broken[id]
 }
 
+// mendTime is how long a node may take to fail because of an error that its disk returned before.
+const mendTime = 5 * tick
+
 // mend mends a member's disk. If the node has failed, mend starts a new node in the same process
 // and returns why the old one failed. A node that fails without a broken disk is a violation.
 func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) {
 	r := e.run(id)
-	a, err := e.call(ctx, id, Request{Call: callMend, Run: r.number + 1})
+	q := Request{Call: callMend, Run: r.number + 1}
+	if e.isBroken(id) {
+		q.Length = mendTime
+	}
+	a, err := e.call(ctx, id, q)
 	if strings.Contains(a.Error, notStarted) {
 		return "" // it may still fail, because of what its disk did before
 	}

@@ -130,7 +130,7 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		m.Faults.Sleep(q.Length)
 		return nil
 	case callMend:
-		return m.mend(q.Run, r)
+		return m.mend(q, r)
 	case callRest:
 		m.tire()
 		return nil
@@ -187,10 +187,11 @@ func (m *Member) run(number int, cfg embed.Config) error {
 	return err
 }
 
-// mend mends the disk. If the node failed meanwhile, or could not start, mend starts a new one in
-// this process.
-func (m *Member) mend(next int, r *Reply) error {
+// mend mends the disk. If the node fails in the time of q.Length, or could not start, mend starts a
+// new one in this process.
+func (m *Member) mend(q *Request, r *Reply) error {
 	setDisk(m.Faults, diskFault{})
+	time.Sleep(q.Length)
 	m.mu.Lock()
 	n, g, cfg, failed := m.mu.node, m.mu.gateway, m.mu.cfg, m.mu.failed
 	m.mu.Unlock()
@@ -211,7 +212,7 @@ func (m *Member) mend(next int, r *Reply) error {
 			fmt.Fprintln(m.Log, "closing the failed node:", err)
 		}
 	}
-	return m.run(next, cfg)
+	return m.run(q.Run, cfg)
 }
 
 // End closes what a process takes with it when it dies, besides the node. It is for a process that

@@ -32,7 +32,7 @@ type Request struct {
 	Hold    asked          `json:",omitzero"`  // section, lead, acquire
 	Timeout time.Duration  `json:",omitempty"` // of the session
 	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit
-	Length  time.Duration  `json:",omitempty"` // how long a section, a watch or a jump lasts
+	Length  time.Duration  `json:",omitempty"` // how long a section, a watch, a jump or a mend lasts
 	To      embed.MemberID `json:",omitempty"`
 	Shard   int            `json:",omitempty"`
 	Link    link           `json:",omitzero"`

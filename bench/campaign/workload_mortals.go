@@ -18,16 +18,22 @@ const (
 	reapEvery = time.Second
 )
 
-// A mortalClient creates TTL znodes and looks whether they are gone.
+// A mortalClient creates TTL znodes and looks whether they are gone: at some of those with a short
+// TTL as soon as they must be, at others at any time.
 type mortalClient struct{ paths []string }
 
-func (k *mortalClient) step(_ context.Context, c *client) {
+func (k *mortalClient) step(ctx context.Context, c *client) {
 	id := c.next()
 	q := Request{Call: callCreate, Path: c.area() + mortalsPath + "/" + id, Data: id, Mode: int(embed.TTL), TTL: c.ttl()}
-	if r := c.do(q); r.Outcome == applied {
+	made := c.do(q).Outcome == applied
+	if made {
 		k.paths = append(k.paths[max(0, len(k.paths)-mortalsAmong):], q.Path)
 	}
-	if len(k.paths) > 0 {
+	switch {
+	case made && q.TTL < long && c.rng.IntN(2) == 0:
+		pause(ctx, q.TTL+reapRoom+tick)
+		c.do(Request{Call: callSyncGet, Path: q.Path})
+	case len(k.paths) > 0:
 		c.do(Request{Call: callSyncGet, Path: k.paths[c.rng.IntN(len(k.paths))]})
 	}
 }
