@@ -41,7 +41,7 @@ func bury(s *strike) string {
 	room := expiryRoom
 	if s.w.virtual {
 		room = expiryExact
-		if s.e.leader(homeShard) == id {
+		if leader := s.e.leader(homeShard); leader == id || leader == 0 {
 			room += expiryAnew
 		}
 	}

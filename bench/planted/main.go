@@ -187,10 +187,16 @@ func (g *garden) look(ctx context.Context, name string, virtual time.Duration, s
 	return found, errors.Join(err, g.apply(context.WithoutCancel(ctx), name, "-R"))
 }
 
-// violation is a line of ./sim about a broken promise: its virtual time in seconds, and which.
-var violation = regexp.MustCompile(`(?m)([0-9.]+)s  VIOLATION (.*)$`)
+var (
+	// violation is a line of ./sim about a broken promise: its virtual time in seconds, and which.
+	violation = regexp.MustCompile(`(?m)([0-9.]+)s  VIOLATION (.*)$`)
+	// progress is any line of ./sim with a virtual time.
+	progress = regexp.MustCompile(`(?m)^\[.*\] +([0-9.]+)s  .*$`)
+	// crash is why a campaign ended early: the process panicked, or virtual time stood still.
+	crash = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|sim: virtual time .*)$`)
+)
 
-// campaign runs a build of ./sim until its first violation.
+// campaign runs a build of ./sim. A violation ends the round in which it is found.
 func (g *garden) campaign(ctx context.Context, program string, shards int, virtual time.Duration, seed uint64) (finding, error) {
 	var out bytes.Buffer
 	dir := filepath.Join(g.dir, "run-"+strconv.Itoa(shards))
@@ -203,7 +209,11 @@ func (g *garden) campaign(ctx context.Context, program string, shards int, virtu
 		err = cmd.Wait()
 	}
 	var exit *exec.ExitError
-	switch m := violation.FindStringSubmatch(out.String()); {
+	m, c := violation.FindStringSubmatch(out.String()), crash.FindStringSubmatch(out.String())
+	if all := progress.FindAllStringSubmatch(out.String(), -1); m == nil && c != nil && len(all) > 0 {
+		m = []string{"", all[len(all)-1][1], c[1]}
+	}
+	switch {
 	case m != nil:
 		seconds, err := strconv.ParseFloat(m[1], 64)
 		return finding{shards, time.Duration(seconds * float64(time.Second)), m[2]}, err

@@ -35,14 +35,15 @@ type bubbles struct {
 	ask  time.Duration // Machine.Ask
 
 	// of weigh
-	rounds     int
+	rounds     int // that are over
 	bytes      uint64
 	goroutines int
 
 	failed atomic.Bool  // package embedtest could not do what it was asked to
 	before atomic.Int64 // virtual time of all earlier rounds
 	last   atomic.Int64 // what Now returned last
-	beats  atomic.Int64 // virtual seconds of this round
+	open   atomic.Bool  // there is a bubble
+	beats  atomic.Int64 // virtual seconds of this bubble
 	round  atomic.Pointer[bubble]
 }
 
@@ -96,12 +97,13 @@ func (g *bubbles) weigh() {
 	runtime.ReadMemStats(&m)
 	goroutines := runtime.NumGoroutine()
 	fmt.Fprintf(g.out, "between rounds: %d MiB, %d goroutines\n", m.HeapAlloc>>20, goroutines)
-	switch g.rounds++; {
+	switch {
 	case g.rounds == roundsFirst:
 		g.bytes, g.goroutines = m.HeapAlloc, goroutines
 	case g.rounds > roundsFirst && (m.HeapAlloc > g.bytes+growthMax || goroutines > g.goroutines):
 		judge{g.t, g}.Errorf("growth: from %d MiB and %d goroutines after %d rounds", g.bytes>>20, g.goroutines, roundsFirst)
 	}
+	g.rounds++
 }
 
 func (g *bubbles) Round(play func()) {
@@ -109,6 +111,7 @@ func (g *bubbles) Round(play func()) {
 	synctest.Test(g.t, func(t *testing.T) {
 		b := &bubble{t: t, begun: time.Now()}
 		g.beats.Store(0)
+		g.open.Store(true)
 		g.round.Store(b)
 		beat := time.NewTicker(time.Second)
 		over := make(chan struct{})
@@ -125,9 +128,10 @@ func (g *bubbles) Round(play func()) {
 		play()
 		g.before.Add(int64(time.Since(b.begun)))
 		g.round.Store(nil)
+		time.Sleep(farewell) // a bubble's time ends with this goroutine
+		g.open.Store(false)
 		close(over)
 		beat.Stop()
-		time.Sleep(farewell) // a bubble's time ends with this goroutine
 	})
 }
 
@@ -139,7 +143,7 @@ const standstill = 2 * time.Minute
 // time shows that.
 func (g *bubbles) watch(out io.Writer) {
 	for last, moved := int64(-1), real(); ; time.Sleep(time.Second) {
-		if now := g.beats.Load(); now != last || g.round.Load() == nil {
+		if now := g.beats.Load(); now != last || !g.open.Load() {
 			last, moved = now, real()
 		}
 		if real()-moved > standstill {
@@ -167,7 +171,7 @@ func (judge) Helper() {}
 
 func (j judge) Errorf(format string, args ...any) {
 	j.ground.failed.Store(true)
-	fmt.Fprintf(j.ground.out, "VIOLATION guest: "+format+"\n", args...)
+	fmt.Fprintf(j.ground.out, "%7.1fs  VIOLATION guest: %s\n", j.ground.Now().Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (j judge) Fatalf(format string, args ...any) {
@@ -188,7 +192,7 @@ func (g *bubbles) aside(do func()) {
 // Found makes an ensemble whose members do not run yet.
 func (g *bubbles) Found(_ string, size, _ int) (campaign.Host, error) {
 	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config), processes: make(map[embed.MemberID]*process)}
-	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed, KeepEntries: keep})
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep})
 	return h, nil
 }
 
