@@ -390,8 +390,8 @@ func (h *Host) Close(timeout time.Duration) error {
 	}
 }
 
-// Unlock gives up the locks of a host that runs on after Close, so that another can be opened in the
-// directory. The caller knows that this host can no longer change the directory.
+// Unlock gives up the locks of a host that runs on after Close, so that another can be opened in
+// the directory. The caller knows that this host can no longer change the directory.
 func (h *Host) Unlock() { h.files.unlock() }
 
 // closeLoop ends with the NodeHost. It has a goroutine of its own because nothing bounds

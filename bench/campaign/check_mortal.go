@@ -8,8 +8,8 @@ import (
 // A calm is a time in which nothing was broken and all members were ready.
 type calm struct{ From, To time.Duration }
 
-// reapRoom is how long a TTL znode may stay beyond its TTL in a calm. A look at all of them may have
-// just been over.
+// reapRoom is how long a TTL znode may stay beyond its TTL in a calm. A look at all of them may
+// have just been over.
 const reapRoom = 2*reapEvery + time.Second
 
 // findEarlyDeaths checks that no TTL znode is gone before its TTL is over. A leader whose clock is

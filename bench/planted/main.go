@@ -5,8 +5,8 @@
 //
 //	go run ./planted [-virtual 24h] [-seed N] [name...]
 //
-// The bugs are the patches in planted/bugs. The first line of each says what it breaks. For each bug
-// planted prints how much virtual time passed before the first violation, and which it was. Two
+// The bugs are the patches in planted/bugs. The first line of each says what it breaks. For each
+// bug planted prints how much virtual time passed before the first violation, and which it was. Two
 // campaigns look at the same time, one with a single shard and one with four. The exit status is 1
 // if they miss a bug.
 package main

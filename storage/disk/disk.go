@@ -70,7 +70,7 @@ type Disk struct {
 	}
 }
 
-// Open returns the Disk of directory dir of a file system, and makes the directory if it is missing.
+// Open returns the Disk of directory dir of a file system. It makes the directory if it is missing.
 // A relative dir is resolved against the present working directory; [Disk.Dir] returns the result.
 func Open(sys files.System, dir string) (*Disk, error) {
 	abs, err := filepath.Abs(dir)
