@@ -29,7 +29,7 @@ type Settings struct {
 	Cycles []int
 	Power  bool      // the Ground's hosts are PowerCutters
 	List   io.Writer // gets a line for each cycle as it begins: round, number, faults; may be nil
-	// Virtual says that time passes only while everybody waits. Whoever never waits would stop it.
+	// Virtual says that time passes only while all goroutines wait. One that never waits stops it.
 	// The checks come after each round: none of their limits of time ends in it.
 	Virtual bool
 }

@@ -20,5 +20,5 @@
 // In a bubble, time stands while a goroutine waits for a mutex. The logs of Raft and Pebble write
 // under mutexes, so a disk that is slow in virtual time would stop time for ever. Sim therefore
 // builds itself with a copy of the Go runtime in which a wait for a mutex counts as a wait. The
-// first build takes some minutes.
+// first build takes one or two minutes.
 package main

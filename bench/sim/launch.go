@@ -37,7 +37,8 @@ func launch(o options) int {
 	l := &launcher{options: o, program: program, list: filepath.Join(dir, "cycles")}
 	status := l.run(os.Stdout, os.Stderr, o.Round, o.Cycles)
 	l.Dir = filepath.Join(dir, "shrink")
-	if status != exitWell && status != exitUsage && o.shrink > 0 {
+	l.profile = "" // of the whole campaign only
+	if broken(status) && o.shrink > 0 {
 		l.shrinkAll()
 	}
 	return status
@@ -78,6 +79,10 @@ func (l *launcher) run(out, errs io.Writer, round int, cycles []int) int {
 	}
 	return exitWell
 }
+
+// broken reports whether a run with this exit status broke a promise. A run that could not be made
+// says nothing.
+func broken(status int) bool { return status != exitWell && status != exitUsage }
 
 // again runs some cycles of a round and leaves nothing behind.
 func (l *launcher) again(out io.Writer, round int, cycles []int) int {
@@ -141,7 +146,7 @@ func (l *launcher) shrinkAll() {
 	var last bytes.Buffer
 	for range proofs {
 		var out bytes.Buffer
-		if l.again(&out, round, cycles) != exitWell {
+		if broken(l.again(&out, round, cycles)) {
 			failures++
 			last = out
 		}
@@ -161,7 +166,7 @@ func (l *launcher) fails(round int, cycles []int) bool {
 		if time.Now().After(l.until) {
 			return false
 		}
-		if l.again(io.Discard, round, cycles) != exitWell {
+		if broken(l.again(io.Discard, round, cycles)) {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func main() {
 	testing.Main(all, []testing.InternalTest{{Name: o.Name, F: func(t *testing.T) { os.Exit(run(t, o, os.Stdout)) }}}, nil, nil)
 }
 
-// options are the choices of whoever starts the program.
+// options are what the command line says.
 type options struct {
 	campaign.Settings
 	only    string // -faults
