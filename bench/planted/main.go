@@ -4,11 +4,14 @@
 // one at a time, and lets ./sim look for each:
 //
 //	go run ./planted [-virtual 24h] [-seed N] [name...]
+//	go run ./planted -real 30m [-seed N] [name...]
+//
+// The second form lets ./chaos look, to compare the two.
 //
 // The bugs are the patches in planted/bugs. The first line of each says what it breaks. For each
-// bug planted prints how much virtual time passed before the first violation, and which it was. Two
-// campaigns look at the same time, one with a single shard and one with four. The exit status is 1
-// if they miss a bug.
+// bug planted prints how much of the campaign's time passed before the first violation, and which
+// it was. Two campaigns look at the same time, one with a single shard and one with four. The exit
+// status is 1 if they miss a bug.
 package main
 
 import (
@@ -41,14 +44,19 @@ var bugs embed.FS
 
 func main() {
 	virtual := flag.Duration("virtual", 24*time.Hour, "how long each campaign looks for a bug, in virtual time")
+	real := flag.Duration("real", 0, "let ./chaos look instead, so long in real time; zero means ./sim")
 	seed := flag.Uint64("seed", 0, "seed of the campaigns; zero means a new one")
 	flag.Parse()
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
+	p := program{length: *virtual, flag: "-virtual", build: simbuild.Build}
+	if *real > 0 {
+		p = program{length: *real, flag: "-d", build: buildChaos}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	missed, err := run(ctx, flag.Args(), *virtual, *seed)
+	missed, err := run(ctx, flag.Args(), p, *seed)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "planted:", err)
 		os.Exit(2)
@@ -56,6 +64,23 @@ func main() {
 	if missed > 0 {
 		os.Exit(1)
 	}
+}
+
+// A program runs a campaign.
+type program struct {
+	length time.Duration
+	flag   string // of the length
+	build  func(ctx context.Context, bench, dir string) (name string, err error)
+}
+
+func buildChaos(ctx context.Context, bench, dir string) (name string, err error) {
+	name = filepath.Join(dir, "chaos")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", name, "./chaos")
+	cmd.Dir = bench
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return name, nil
 }
 
 // names returns the names of all bugs.
@@ -68,7 +93,7 @@ func names() (all []string, err error) {
 }
 
 // run looks for the named bugs, or for all, and returns how many the campaigns missed.
-func run(ctx context.Context, only []string, virtual time.Duration, seed uint64) (missed int, err error) {
+func run(ctx context.Context, only []string, p program, seed uint64) (missed int, err error) {
 	all, err := names()
 	if err != nil {
 		return 0, err
@@ -86,17 +111,17 @@ func run(ctx context.Context, only []string, virtual time.Duration, seed uint64)
 		return 0, err
 	}
 	defer os.RemoveAll(g.dir)
-	fmt.Printf("seed %d, up to %v of virtual time for each of %d bugs\n", seed, virtual, len(all))
+	fmt.Printf("seed %d, up to %s %v for each of %d bugs\n", seed, p.flag, p.length, len(all))
 	for _, name := range all {
 		begun := time.Now()
-		f, err := g.look(ctx, name, virtual, seed)
+		f, err := g.look(ctx, name, p, seed)
 		if err != nil {
 			return missed, fmt.Errorf("%s: %w", name, err)
 		}
 		took := time.Since(begun).Round(time.Second)
 		if f.what == "" {
 			missed++
-			fmt.Printf("%-28s NOT FOUND in %v (%v)\n", name, virtual, took)
+			fmt.Printf("%-28s NOT FOUND in %v (%v)\n", name, p.length, took)
 			continue
 		}
 		fmt.Printf("%-28s %10v  with %d shards (%v): %s\n", name, f.at.Round(time.Second), f.shards, took, f.what)
@@ -143,12 +168,12 @@ func (g *garden) apply(ctx context.Context, name string, options ...string) erro
 // A finding is a violation.
 type finding struct {
 	shards int
-	at     time.Duration // virtual
+	at     time.Duration // of the campaign
 	what   string        // empty if nothing was found
 }
 
 // look plants a bug, lets campaigns look for it until one finds it, and removes it.
-func (g *garden) look(ctx context.Context, name string, virtual time.Duration, seed uint64) (found finding, err error) {
+func (g *garden) look(ctx context.Context, name string, p program, seed uint64) (found finding, err error) {
 	if err := g.apply(ctx, name); err != nil {
 		return found, err
 	}
@@ -158,7 +183,7 @@ func (g *garden) look(ctx context.Context, name string, virtual time.Duration, s
 		finding
 		err error
 	}
-	program, err := simbuild.Build(ctx, g.bench(), g.dir)
+	built, err := p.build(ctx, g.bench(), g.dir)
 	if err != nil {
 		return found, errors.Join(err, g.apply(ctx, name, "-R"))
 	}
@@ -166,7 +191,7 @@ func (g *garden) look(ctx context.Context, name string, virtual time.Duration, s
 	results := make(chan result, len(counts))
 	for _, shards := range counts {
 		go func() {
-			f, err := g.campaign(ctx, program, shards, virtual, seed)
+			f, err := g.campaign(ctx, shards, built, p.flag, p.length.String(), "-seed", strconv.FormatUint(seed, 10))
 			results <- result{f, err}
 		}()
 	}
@@ -188,21 +213,20 @@ func (g *garden) look(ctx context.Context, name string, virtual time.Duration, s
 }
 
 var (
-	// violation is a line of ./sim about a broken promise: its virtual time in seconds, and which.
+	// violation is a line about a broken promise: its time in seconds, and which.
 	violation = regexp.MustCompile(`(?m)([0-9.]+)s  VIOLATION (.*)$`)
-	// progress is any line of ./sim with a virtual time.
+	// progress is any line of ./sim with its virtual time.
 	progress = regexp.MustCompile(`(?m)^\[.*\] +([0-9.]+)s  .*$`)
 	// crash is why a campaign ended early: the process panicked, or virtual time stood still.
 	crash = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|sim: virtual time .*)$`)
 )
 
-// campaign runs a build of ./sim. A violation ends the round in which it is found.
-func (g *garden) campaign(ctx context.Context, program string, shards int, virtual time.Duration, seed uint64) (finding, error) {
+// campaign runs a program's build. A violation ends the round in which it is found.
+func (g *garden) campaign(ctx context.Context, shards int, built string, args ...string) (finding, error) {
 	var out bytes.Buffer
 	dir := filepath.Join(g.dir, "run-"+strconv.Itoa(shards))
 	defer os.RemoveAll(dir)
-	cmd := exec.CommandContext(ctx, program, "-virtual", virtual.String(),
-		"-seed", strconv.FormatUint(seed, 10), "-shards", strconv.Itoa(shards), "-dir", dir)
+	cmd := exec.CommandContext(ctx, built, append(args, "-shards", strconv.Itoa(shards), "-dir", dir)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := child.Start(cmd)
 	if err == nil {
@@ -220,7 +244,7 @@ func (g *garden) campaign(ctx context.Context, program string, shards int, virtu
 	case err == nil || ctx.Err() != nil:
 		return finding{}, nil
 	case errors.As(err, &exit):
-		return finding{}, fmt.Errorf("sim ended without a violation: %w\n%s", err, tail(out.Bytes()))
+		return finding{}, fmt.Errorf("the campaign ended without a violation: %w\n%s", err, tail(out.Bytes()))
 	default:
 		return finding{}, err
 	}
