@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -225,6 +228,32 @@ func TestRemoteWatches_Reset(t *testing.T) {
 		n.write(s, set("/same"))
 		n.write(s, create("/none"))
 		wantSent(t, w, "NodeDataChanged /set", "NodeDataChanged /same", "NodeCreated /none")
+	})
+}
+
+// A parent that has used up its sequence numbers still gets children. A client that comes back
+// learns of them too.
+func TestRemoteWatches_ResetBelowAFullParent(t *testing.T) {
+	withNode(t, func(t *testing.T, n *node) {
+		n.withImage()
+		n.apply(n.applied...)
+		s := n.open(testTimeout)
+		n.write(s, create("/full"))
+		if err := n.shard.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		full := n.image.NewBatch()
+		full.Put(storage.Znodes, []byte("/full"), command.EncodeZnode(tree.Znode{Created: math.MaxInt32}))
+		if err := errors.Join(full.Commit(n.image.Applied()), n.shard.Load(n.image)); err != nil {
+			t.Fatal(err)
+		}
+		seen := n.tree().Visible()
+		n.write(s, create("/full/child"))
+		w := n.WatchRemotely(0)
+		if _, err := w.Reset(watch.Reset{Since: seen, Children: []string{"/full"}}); err != nil {
+			t.Fatal(err)
+		}
+		wantSent(t, w, "NodeChildrenChanged /full")
 	})
 }
 

@@ -280,11 +280,11 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 	r.children = r.children.add(Base(e.path), t.edit)
 	r.numChildren++
 	t.countBelow(e, 1)
-	// A full counter stands still, and, as in ZooKeeper, Pzxid stands still with it.
 	if r.created < math.MaxInt32 {
 		r.created++
-		r.pzxid = t.header.Zxid
 	}
+	// Also below a full counter: Pzxid tells a client that comes back what its watches have missed.
+	r.pzxid = t.header.Zxid
 	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), ParentACL: p.acl()})
 	size := int64(len(v.data))
 	t.recount(e)

@@ -70,6 +70,8 @@
 //   - Children are listed in byte order of their names. ZooKeeper promises no order.
 //   - A create counter stops at 2147483647. ZooKeeper's counter goes on while earlier creates are
 //     not applied yet, so a multi may count on to -2147483648. Here every suffix has ten digits.
+//   - Creates below a znode with a full counter still change its Pzxid. In ZooKeeper they do not,
+//     so a client that comes back does not learn that its child watch has missed them.
 //
 // Transactions:
 //

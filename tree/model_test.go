@@ -183,8 +183,8 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	} else {
 		parent.Created++
 		parent.cversion++
-		parent.Pzxid = h.Zxid
 	}
+	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
 	m.change(Change{Created, false, path, z.Owner, z.ACL, parent.ACL}, parentPath)
 	if subtree, ok := modelQuota(path, "/zookeeper_stats"); ok {

@@ -123,8 +123,12 @@ func parentOf(path string, slash int) string {
 	return path[:slash]
 }
 
-// suffixLen is the length of a sequence suffix: the digits of the largest counter.
-const suffixLen = 10
+const (
+	// suffixLen is the length of a sequence suffix: the digits of the largest counter.
+	suffixLen = 10
+	// lastSuffix is the suffix at which a create counter stops.
+	lastSuffix = "2147483647"
+)
 
 // sequentialPath returns the path of a sequential create for a counter, which is never negative.
 func sequentialPath(path string, counter int32) string {

@@ -35,7 +35,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 	}
 	e := t.index.get(path)
 	if e != nil && e.current() != nil {
-		return ErrNodeExists
+		return errExists(op.Mode, path)
 	}
 	if p.rest().owner != 0 {
 		return ErrNoChildrenForEphemerals
@@ -55,6 +55,19 @@ func (t *Tree) create(op *Op, r *Result) error {
 	}
 	r.Path, r.Stat = e.path, t.addZnode(e, t.newZnode(op, acl, p.rest().traits)).stat()
 	return nil
+}
+
+// errExists says that a new znode's path is taken. The caller of a sequential create has never seen
+// the whole name, so the error names it.
+func errExists(mode CreateMode, path string) error {
+	switch name := Base(path); {
+	case !mode.IsSequential():
+		return ErrNodeExists
+	case strings.HasSuffix(name, lastSuffix):
+		return fmt.Errorf("%w: %s, the last sequential name here: use another parent", ErrNodeExists, name)
+	default:
+		return fmt.Errorf("%w: %s is the next sequential name", ErrNodeExists, name)
+	}
 }
 
 // checkCreate makes the checks of a create that do not depend on the tree, except for the ACL. It

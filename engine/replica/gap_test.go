@@ -8,11 +8,11 @@ import (
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// D2: a parent whose create counter has reached its end keeps its Pzxid when a child is created.
-func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
-	load := func(paths ...string) *tree.Tree {
+// D2: a child is created below a parent whose create counter has reached its end.
+func TestGapSeesAChildOfAFullParent(t *testing.T) {
+	load := func() *tree.Tree {
 		loader := tree.NewLoader(nil)
-		for _, path := range append(paths, "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full") {
+		for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/full"} {
 			if err := loader.Add(path, tree.Znode{Created: math.MaxInt32}); err != nil {
 				t.Fatal(err)
 			}
@@ -23,7 +23,12 @@ func TestGapSeesAChildThatMovedNoPzxid(t *testing.T) {
 		}
 		return tr
 	}
-	g := gap{old: load(), next: load("/full/child"), compared: make(map[string]comparison)}
+	next := load()
+	if _, err := next.Apply(tree.Header{Zxid: 2}, []tree.Op{{Kind: tree.KindCreate, Path: "/full/child"}}); err != nil {
+		t.Fatal(err)
+	}
+	next.Publish()
+	g := gap{old: load(), next: next, compared: make(map[string]comparison)}
 	for _, path := range []string{"/full", "/full/child", "/full/other"} {
 		if _, touched := g.compare(path, watch.Once); !touched {
 			t.Errorf("%s counts as untouched", path)
