@@ -1,12 +1,9 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,19 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
-	"github.com/vivarium-go/vivarium/storage"
-	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 func init() { shardsflag.Define() }
@@ -675,83 +667,4 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("deleted %d times", deleted)
-}
-
-// E6: the counter of a lock's znode has reached its end. From there on all contenders would get the
-// same number, and a later one could come first.
-func TestMutex_Exhausted(t *testing.T) {
-	dir := t.TempDir()
-	var until func(string, func() bool)
-	lived := func(use func(*embed.Session)) {
-		ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
-		until = ens.Until
-		use(ens.Session(1, embed.SessionOptions{}))
-		must(t, ens.Snapshot(1))
-		ens.Stop(1)
-	}
-	// Repeat until the image has it, because the log would bring the counter back.
-	for found := false; !found; {
-		lived(func(s *embed.Session) {
-			h, err := lock.NewMutex(s, path).Lock(bounded(t))
-			must(t, err)
-			must(t, h.Release())
-		})
-		images, err := filepath.Glob(filepath.Join(dir, "member-1", "image", "shard-*"))
-		must(t, err)
-		for _, image := range images {
-			found = setCounter(t, image, path, 2147483645) || found
-		}
-	}
-	lived(func(s *embed.Session) {
-		m := lock.NewMutex(s, path)
-		for i := range 2 {
-			h, err := m.Lock(bounded(t))
-			must(t, err)
-			if want := fmt.Sprint(2147483645 + i); !strings.HasSuffix(h.Path(), want) {
-				t.Errorf("got %s, want the number %s", h.Path(), want)
-			}
-			must(t, h.Release())
-		}
-		for range 3 {
-			if h, err := m.Lock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
-				t.Errorf("Lock: %v, %v", h, err)
-			}
-			until("it to leave the queue", func() bool { return len(queued(t, s)) == 0 })
-			if h, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrLockExhausted) {
-				t.Errorf("TryLock: %v, %v", h, err)
-			}
-			until("it to leave the queue", func() bool { return len(queued(t, s)) == 0 })
-		}
-	})
-}
-
-// setCounter sets the create counter of a znode in the image of a stopped member. It returns false
-// if the image does not have that znode.
-func setCounter(t *testing.T, dir, path string, counter int64) bool {
-	t.Helper()
-	d, err := disk.Open(files.OS, dir)
-	must(t, err)
-	image, err := storage.Open(storage.Options{Disk: d, Dir: dir})
-	must(t, err)
-	defer image.Close()
-	var record []any
-	must(t, image.Load(func(table storage.Table, key, value []byte) error {
-		if table != storage.Znodes || string(key) != path {
-			return nil
-		}
-		return msgpack.Unmarshal(value, &record)
-	}))
-	if record == nil {
-		return false
-	}
-	record[7] = counter
-	var value bytes.Buffer
-	e := msgpack.NewEncoder(&value)
-	e.UseCompactInts(true) // the only form that the reader accepts
-	must(t, e.Encode(record))
-	b := image.NewBatch()
-	b.Put(storage.Znodes, []byte(path), value.Bytes())
-	must(t, b.Commit(image.Applied()))
-	must(t, image.Sync())
-	return true
 }

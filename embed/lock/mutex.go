@@ -12,8 +12,10 @@ import (
 // ErrHeld says that somebody holds the lock, or waits for it already.
 var ErrHeld = errors.New("lock is held")
 
-// ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers. Nobody can
-// acquire a lock on it any more.
+// ErrLockExhausted says that the path has used up its 2,147,483,647 sequence numbers. Those who wait
+// already are served. Nobody else can acquire a lock on the path while its znode exists. If the
+// znode is a container, as this package creates it, the ensemble removes it soon after the last
+// contender has left. Then the numbers start from zero again.
 var ErrLockExhausted = queue.ErrExhausted
 
 // A Mutex is a fair lock on a path. Contenders are served in the order in which they arrived, and a

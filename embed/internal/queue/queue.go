@@ -14,7 +14,7 @@ import (
 
 // ErrExhausted says that the parent's create counter has reached its end. No number is left for
 // another contender.
-var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: use another path")
+var ErrExhausted = errors.New("the parent znode has used up its sequence numbers: use another path, or wait until nobody is left and it is removed")
 
 // A Contender stands in a queue, or in several at once, until it is released. Only one goroutine
 // may use it at a time.
