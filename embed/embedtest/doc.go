@@ -28,6 +28,9 @@
 //
 // examples/virtualtime tests a lease of 30 minutes and a job that runs at midnight.
 //
+// With Config.TLS the members' connections are secured there too, so a test can wait for the day on
+// which a certificate expires. The members' names are member-1.test and so on.
+//
 // The members' directories are in memory there, unless Options.Dir names a real one. So an fsync
 // takes no time, and Ensemble.PowerCut can lose what was not synced.
 //

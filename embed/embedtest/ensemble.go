@@ -170,7 +170,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	}
 	seams := seamsOf(cfg)
 	seams.Keep = cmp.Or(seams.Keep, e.o.KeepEntries)
-	seams.Network = func(transport.Network) transport.Network { return e.mesh.Network(uint64(id)) }
+	seams.Network = func(tcp transport.Network) transport.Network { return transport.Over(tcp, e.mesh.Network(uint64(id))) }
 	if e.bubble {
 		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }
 	}

@@ -170,6 +170,9 @@ func (t *TLS) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS.CertFile %q, TLS.KeyFile %q: %w", t.CertFile, t.KeyFile, err)
 	}
+	if leaf := cert.Leaf; leaf != nil && time.Now().After(leaf.NotAfter) {
+		return nil, fmt.Errorf("TLS.CertFile %q expired at %v", t.CertFile, leaf.NotAfter)
+	}
 	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
 	if t.ClientCAFile == "" {
 		if t.ClientCertRequired {

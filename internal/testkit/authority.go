@@ -21,11 +21,14 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority with a certificate that it signed itself.
-func NewAuthority(t testing.TB, name string) *Authority {
+// NewAuthority returns an authority with a certificate that it signed itself, after the changes.
+func NewAuthority(t testing.TB, name string, changes ...func(*x509.Certificate)) *Authority {
 	t.Helper()
 	template := certificate(name)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	for _, change := range changes {
+		change(template)
+	}
 	key := newKey(t)
 	a := &Authority{Cert: sign(t, template, template, key, key), Pool: x509.NewCertPool(), key: key}
 	a.Pool.AddCert(a.Cert)

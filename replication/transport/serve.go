@@ -194,7 +194,7 @@ func insecure(err error) error {
 	if h := (tls.RecordHeaderError{}); errors.As(err, &h) && string(h.RecordHeader[:4]) == helloMagic {
 		err = fmt.Errorf("the peer does not use TLS and this member does: %w", err)
 	}
-	return insecureError{err}
+	return insecureError{named(err)}
 }
 
 // logNotAccepted logs why a connection was not accepted.
