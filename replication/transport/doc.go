@@ -23,11 +23,11 @@
 //	acceptor -> dialer:   hello, verdict
 //	dialer   -> acceptor: verdict, then frames
 //
-// Hello (116 bytes and 56 for each shard, big endian):
+// Hello of version 3 (128 bytes and 56 for each shard, big endian):
 //
 //	offset  size  field
 //	     0     4  magic "VvHi"
-//	     4     2  version of this protocol: 2
+//	     4     2  version of this protocol
 //	     6     1  purpose: 1 messages, 2 snapshot
 //	     7     1  number of shards n; 0 for a peer that is not recognised
 //	     8    32  founding digest
@@ -38,8 +38,13 @@
 //	    80    16  nonce
 //	    96     8  run: a random id of the process
 //	   104     8  tick of the process in nanoseconds
-//	   112  56*n  the state of each shard, in order
-//	112+56n    4  crc32c of the bytes before
+//	   112     4  lowest level that the build reads
+//	   116     4  highest level that the build reads
+//	   120     4  level in use on the member now, the highest of its shards
+//	   124  56*n  the state of each shard, in order
+//	124+56n    4  crc32c of the bytes before
+//
+// A hello of version 2 lacks the three levels, and stands for 1, 1 and 1.
 //
 // State of a shard (56 bytes):
 //
@@ -58,7 +63,7 @@
 //	     0     4  magic "VvOk"
 //	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
 //	              3 not a member, 4 wrong member, 5 not accepted, 6 has forgotten, 7 other tick,
-//	              8 other history
+//	              8 other history, 9 other level
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
 //	    24     n  text, the reason of a refusal
@@ -74,6 +79,27 @@
 //	    12     n  payload: protobuf of raftpb, empty for ask and answer
 //
 // An ask is answered once all frames before it are handled.
+//
+// # Versions
+//
+// A rolling restart puts builds side by side that speak different versions of this protocol. A
+// build speaks a range of versions, now 2 and 3. Magic and version of a hello never move.
+//
+// The dialler offers its highest version. The acceptor answers in the same version if it speaks it.
+// If not, it answers with a hello in its own highest version, and refuses. If the dialler speaks
+// that one, it closes the connection and offers that version on another, at once. It remembers
+// nothing of this. So two members meet in the highest version that both speak as soon as they next
+// connect. If they share no version, the refusal says which build is too old.
+//
+// Code 9 does not travel in version 2, whose builds stop for good on a code that they do not know.
+// Code 1 takes its place: the member goes on to dial, and logs the text.
+//
+// # Levels
+//
+// A level says which commands and records may be in the logs; see package engine/command. The
+// transport compares levels only. If either side has a level in use that the build of the other
+// does not read, they refuse each other. A member whose shards lag behind may be at a lower level
+// than the build of its peer reads.
 //
 // # What a member must not forget
 //

@@ -259,7 +259,7 @@ func pairOf(t *testing.T, m networks) (near, far net.Conn) {
 // halfHandshake returns what the dialling end sends before its first frame.
 func halfHandshake() []byte {
 	h := helloOf(1, 2)
-	return appendVerdict(h.marshal(nil), h.nonce, nil)
+	return h.appendVerdict(h.marshal(nil), nil)
 }
 
 // After Shut no delayed message is sent, and no goroutine is left to send one.

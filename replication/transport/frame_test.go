@@ -170,7 +170,7 @@ func FuzzPayload(f *testing.F) {
 		}
 		tr.handlers.chunk = func(c pb.Chunk) bool { handed++; return true }
 		tr.gate.noteRunning(beat(2, 1, 1).Requests)
-		for _, h := range []hello{helloOf(1, 2), {Identity: identity(1), purpose: forSnapshot}} {
+		for _, h := range []hello{helloOf(1, 2), {Identity: identity(1), version: protocolMax, purpose: forSnapshot}} {
 			k := kindBatch
 			if h.purpose == forSnapshot {
 				k = kindChunk

@@ -27,11 +27,12 @@ var (
 	ErrForgot        = errors.New("has forgotten what it acknowledged")
 	ErrOtherTick     = errors.New("other tick")
 	ErrOtherHistory  = errors.New("other history")
+	ErrOtherLevel    = errors.New("other level")
 )
 
 // refusalKinds lists the kinds as they travel. The code of a kind is its place in the list.
 var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAccepted,
-	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory}
+	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory, 9: ErrOtherLevel}
 
 // A Refusal says why one member does not talk to another. It wraps one of the kinds above.
 type Refusal struct {
@@ -64,11 +65,18 @@ func refusal(kind error, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// notAccepted is the code of every kind that has no code of its own.
-const notAccepted = 5
+// Codes that stand for other kinds too.
+const (
+	otherVersion = 1 // for ErrOtherLevel in version 2, whose members may be replaced by a newer build
+	notAccepted  = 5 // for every kind that has no code of its own
+)
 
-// code returns the kind as it travels.
-func (r *Refusal) code() uint16 {
+// code returns the kind as it travels in a version of the protocol. A build of version 2 takes a
+// code that it does not know for notAccepted, and stops for good.
+func (r *Refusal) code(version uint16) uint16 {
+	if version == 2 && r.Kind == ErrOtherLevel {
+		return otherVersion
+	}
 	for i, k := range refusalKinds {
 		if k != nil && r.Kind == k {
 			return uint16(i)
@@ -89,13 +97,17 @@ const (
 	helloMagic   = "VvHi"
 	verdictMagic = "VvOk"
 
-	protocolVersion = 2
-	helloHead       = 112 // a hello up to its shards
-	stateSize       = 56
-	statesMax       = 255
-	helloMax        = helloHead + statesMax*stateSize + 4
-	verdictSize     = 28   // without its text
-	reasonMax       = 1024 // bytes of a refusal's text
+	// This build speaks these versions of the protocol and all between them.
+	protocolMin = 2
+	protocolMax = 3
+
+	helloStart  = 112 // a hello up to where the versions differ
+	levelsSize  = 12  // since version 3
+	stateSize   = 56
+	statesMax   = 255
+	helloMax    = helloStart + levelsSize + statesMax*stateSize + 4
+	verdictSize = 28   // without its text
+	reasonMax   = 1024 // bytes of a refusal's text
 
 	// handshakeTimeout bounds the handshake, including that of TLS. It is four round trips on the
 	// worst of links. A silent peer keeps its place that long.
@@ -108,19 +120,30 @@ var errHandshake = errors.New("malformed handshake")
 // A hello is the first message of each side.
 type hello struct {
 	Identity
+	version uint16
 	purpose purpose
 	wanted  uint64 // the member that it is meant for
 	nonce   [16]byte
 }
 
+// helloHead returns the size of a hello of a version up to its shards.
+func helloHead(version uint16) int {
+	if version == 2 {
+		return helloStart
+	}
+	return helloStart + levelsSize
+}
+
 // helloSize returns the size of a hello from its first eight bytes.
-func helloSize(b []byte) int { return helloHead + int(b[7])*stateSize + 4 }
+func helloSize(b []byte) int {
+	return helloHead(binary.BigEndian.Uint16(b[4:])) + int(b[7])*stateSize + 4
+}
 
 // marshal appends the hello as it travels.
 func (h *hello) marshal(b []byte) []byte {
 	n := len(b)
 	b = append(b, helloMagic...)
-	b = binary.BigEndian.AppendUint16(b, protocolVersion)
+	b = binary.BigEndian.AppendUint16(b, h.version)
 	b = append(b, byte(h.purpose), byte(len(h.Shards)))
 	b = append(b, h.Digest[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Member)
@@ -130,6 +153,11 @@ func (h *hello) marshal(b []byte) []byte {
 	b = append(b, h.nonce[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Run)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Tick))
+	if h.version > 2 {
+		for _, n := range [...]uint32{h.Levels.Min, h.Levels.Max, h.Level} {
+			b = binary.BigEndian.AppendUint32(b, n)
+		}
+	}
 	for _, s := range h.Shards {
 		for _, n := range [...]uint64{s.Term, s.Vote, s.Last, s.Held.Term, s.Held.Commit, s.Held.CommitTerm, s.Held.CommitSum} {
 			b = binary.BigEndian.AppendUint64(b, n)
@@ -141,9 +169,10 @@ func (h *hello) marshal(b []byte) []byte {
 // tlsHandshake is the start of a connection with TLS.
 const tlsHandshake = "\x16\x03"
 
-// readHello reads a hello. Magic and version come first and have the same place in every version.
-// So a member can tell the peer that their versions differ. The error is then a *Refusal.
-func readHello(r *bufio.Reader) (hello, error) {
+// readHello reads a hello of a version between lowest and highest. Magic and version come first and
+// have the same place in every version. Of a hello of another version readHello returns only the
+// version, with ErrOtherVersion itself.
+func readHello(r *bufio.Reader, lowest, highest uint16) (hello, error) {
 	var h hello
 	start, err := r.Peek(6)
 	if err == io.EOF && len(start) == 0 {
@@ -158,18 +187,20 @@ func readHello(r *bufio.Reader) (hello, error) {
 	if string(start[:4]) != helloMagic {
 		return h, fmt.Errorf("%w: it begins with % x, which no member sends", errHandshake, start)
 	}
-	if v := binary.BigEndian.Uint16(start[4:]); v != protocolVersion {
-		return h, refusal(ErrOtherVersion, "one side speaks version %d of the protocol between members, the other %d", v, protocolVersion)
+	h.version = binary.BigEndian.Uint16(start[4:])
+	if h.version < lowest || h.version > highest {
+		return h, ErrOtherVersion
 	}
 	var room [helloMax]byte
-	b := room[:helloHead]
+	head := helloHead(h.version)
+	b := room[:head]
 	if _, err := io.ReadFull(r, b); err != nil {
 		return h, cutShort(err)
 	}
 	size := helloSize(b)
 	body := size - 4
 	b = room[:size]
-	if _, err := io.ReadFull(r, b[helloHead:]); err != nil {
+	if _, err := io.ReadFull(r, b[head:]); err != nil {
 		return h, cutShort(err)
 	}
 	if crc32.Checksum(b[:body], castagnoli) != binary.BigEndian.Uint32(b[body:]) {
@@ -180,8 +211,7 @@ func readHello(r *bufio.Reader) (hello, error) {
 
 // parseHello parses a hello whose checksum is right.
 func parseHello(b []byte) (hello, error) {
-	var h hello
-	h.purpose = purpose(b[6])
+	h := hello{version: binary.BigEndian.Uint16(b[4:]), purpose: purpose(b[6])}
 	if h.purpose != forMessages && h.purpose != forSnapshot {
 		return h, fmt.Errorf("%w: purpose %d", errHandshake, b[6])
 	}
@@ -193,7 +223,15 @@ func parseHello(b []byte) (hello, error) {
 	copy(h.nonce[:], b[80:96])
 	h.Run = binary.BigEndian.Uint64(b[96:])
 	h.Tick = time.Duration(binary.BigEndian.Uint64(b[104:]))
-	for b = b[helloHead:]; len(b) > 0; b = b[stateSize:] {
+	h.Levels, h.Level = Levels{Min: 1, Max: 1}, 1 // of every build of version 2
+	if h.version > 2 {
+		at := func(i int) uint32 { return binary.BigEndian.Uint32(b[helloStart+4*i:]) }
+		h.Levels, h.Level = Levels{Min: at(0), Max: at(1)}, at(2)
+	}
+	if h.Levels.Min > h.Levels.Max {
+		return h, fmt.Errorf("%w: the build reads %v", errHandshake, h.Levels)
+	}
+	for b = b[helloHead(h.version):]; len(b) > 0; b = b[stateSize:] {
 		h.Shards = append(h.Shards, parseState(b))
 	}
 	return h, nil
@@ -204,18 +242,18 @@ func parseState(b []byte) ShardState {
 	return ShardState{Term: at(0), Vote: at(1), Last: at(2), Held: Held{Term: at(3), Commit: at(4), CommitTerm: at(5), CommitSum: at(6)}}
 }
 
-// appendVerdict appends the verdict on the hello with this nonce. A nil Refusal accepts.
-func appendVerdict(b []byte, nonce [16]byte, r *Refusal) []byte {
+// appendVerdict appends the verdict on a hello. A nil Refusal accepts.
+func (h *hello) appendVerdict(b []byte, r *Refusal) []byte {
 	n := len(b)
 	var code uint16
 	var text string
 	if r != nil {
-		code, text = r.code(), r.Text[:min(len(r.Text), reasonMax)]
+		code, text = r.code(h.version), r.Text[:min(len(r.Text), reasonMax)]
 	}
 	b = append(b, verdictMagic...)
 	b = binary.BigEndian.AppendUint16(b, code)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
-	b = append(b, nonce[:]...)
+	b = append(b, h.nonce[:]...)
 	b = append(b, text...)
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
@@ -275,13 +313,15 @@ func printable(s string) string {
 
 // newHello returns this member's hello to another. A peer that is not recognised gets nothing that
 // it could use as its own identity, and its hello costs no read of the log.
-func (t *Transport) newHello(p purpose, wanted uint64, recognised bool) hello {
-	h := hello{Identity: t.o.Self, purpose: p, wanted: wanted}
+func (t *Transport) newHello(version uint16, p purpose, wanted uint64, recognised bool) hello {
+	h := hello{Identity: t.o.Self, version: version, purpose: p, wanted: wanted}
 	rand.Read(h.nonce[:]) // never fails
 	if !recognised {
 		h.Identity = Identity{Member: h.Member}
+		return h
 	}
-	if !recognised || t.o.Held == nil {
+	h.Level = t.level()
+	if t.o.Held == nil {
 		return h
 	}
 	h.Shards = slices.Clone(h.Shards)
@@ -311,6 +351,10 @@ func (t *Transport) accept(h hello) *Refusal {
 			return &Refusal{Kind: ErrNotAccepted, Text: err.Error()}
 		}
 	}
+	t.recordLevels(h.Member, h.Levels)
+	if no := t.compareLevels(h); no != nil {
+		return no
+	}
 	return t.promises.accept(h.Identity)
 }
 
@@ -326,6 +370,28 @@ func (t *Transport) compareTicks(h hello) *Refusal {
 			theirs, h.Member, ours, t.o.Self.Member, tickRatio)
 	}
 	t.notices.give(slog.LevelWarn, notice{event: "another tick than this member's", peer: h.Member}, "tick", theirs, "own", ours)
+	return nil
+}
+
+// level returns the level in use on this member.
+func (t *Transport) level() uint32 {
+	if t.o.Level == nil {
+		return 1
+	}
+	return t.o.Level()
+}
+
+// compareLevels refuses a peer if its build or this one does not read the level in use on the other
+// side. The lowest levels do not matter: a member whose shards lag behind is at an older level than
+// the ensemble, and gets the newer one with its next entries.
+func (t *Transport) compareLevels(h hello) *Refusal {
+	inUse := max(t.level(), h.Level)
+	for _, m := range [...]*Identity{&h.Identity, &t.o.Self} {
+		if m.Levels.Max < inUse {
+			return refusal(ErrOtherLevel, "the ensemble is at level %d and member %d's build reads %v: start a build on member %d that reads level %d",
+				inUse, m.Member, m.Levels, m.Member, inUse)
+		}
+	}
 	return nil
 }
 
@@ -346,21 +412,26 @@ func (t *Transport) recognise(h hello) *Refusal {
 	return nil
 }
 
-// acceptHandshake does the handshake of the side that accepted.
+// acceptHandshake does the handshake of the side that accepted. It answers in the version of the
+// dialler's hello. If this build does not speak that, it answers in its highest version: the
+// dialler can then dial again with a version that both speak.
 func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, error) {
-	h, err := readHello(r)
+	h, err := readHello(r, protocolMin, t.o.highest)
 	var no *Refusal
-	if err != nil && !errors.As(err, &no) {
+	version := h.version
+	switch {
+	case err == ErrOtherVersion:
+		no, version = t.unspoken(h.version), t.o.highest
+	case err != nil:
 		return h, err
-	}
-	if no == nil {
+	default:
 		no = t.recognise(h)
 	}
-	own := t.newHello(max(h.purpose, forMessages), h.Member, no == nil)
+	own := t.newHello(version, max(h.purpose, forMessages), h.Member, no == nil)
 	if no == nil {
 		no = t.accept(h)
 	}
-	if _, err := conn.Write(appendVerdict(own.marshal(nil), h.nonce, no)); err != nil {
+	if _, err := conn.Write(h.appendVerdict(own.marshal(nil), no)); err != nil {
 		return h, err
 	}
 	if no != nil {
@@ -375,13 +446,26 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 	return h, err
 }
 
-// dialHandshake does the handshake of the side that dialled.
-func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
-	own := t.newHello(p, member, true)
+// unspoken refuses a hello of a version that this build does not speak. It cannot read who sent it.
+func (t *Transport) unspoken(version uint16) *Refusal {
+	next := "the peer may offer one of these next"
+	if version < protocolMin {
+		next = "start a newer build on the peer"
+	}
+	return refusal(ErrOtherVersion, "the peer offers version %d of the protocol between members, member %d speaks versions %d to %d: %s",
+		version, t.o.Self.Member, protocolMin, t.o.highest, next)
+}
+
+// dialHandshake does the handshake of the side that dialled, in a version of the protocol.
+func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose, version uint16) error {
+	own := t.newHello(version, p, member, true)
 	if _, err := conn.Write(own.marshal(nil)); err != nil {
 		return err
 	}
-	h, err := readHello(r)
+	h, err := readHello(r, version, version)
+	if err == ErrOtherVersion {
+		return t.answeredIn(h.version, member)
+	}
 	if err != nil {
 		return err
 	}
@@ -398,13 +482,35 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 	if doubt == nil {
 		doubt = t.accept(h)
 	}
-	if _, err := conn.Write(appendVerdict(nil, h.nonce, doubt)); err != nil {
+	if _, err := conn.Write(h.appendVerdict(nil, doubt)); err != nil {
 		return err
 	}
 	if doubt != nil {
 		return doubt
 	}
 	return nil
+}
+
+// A versionError says that the peer does not speak the version that was offered, but another one
+// that this build speaks.
+type versionError struct{ version uint16 }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("the peer now speaks version %d of the protocol between members: its build was replaced", e.version)
+}
+
+// answeredIn returns the error for an answer in another version than was offered. The verdict after
+// it says nothing more. It cannot even name our nonce, because the peer has not read it.
+func (t *Transport) answeredIn(version uint16, member uint64) error {
+	if protocolMin <= version && version <= t.o.highest {
+		return &versionError{version}
+	}
+	old := member
+	if version > t.o.highest {
+		old = t.o.Self.Member
+	}
+	return refusal(ErrOtherVersion, "member %d answers in version %d of the protocol between members, member %d speaks versions %d to %d: start a newer build on member %d",
+		member, version, t.o.Self.Member, protocolMin, t.o.highest, old)
 }
 
 // A refusedError says that the peer refused this member.
@@ -431,9 +537,20 @@ func (t *Transport) refusedBy(peer uint64, err error) error {
 	return &refusedError{peer: peer, reason: no}
 }
 
-// dial connects to a member and does the handshake. The connection is adopted; the caller releases
-// it.
+// dial connects to a member and does the handshake. It offers the highest version of the protocol,
+// and dials once more if the peer answers that it speaks only a lower one. It remembers nothing of
+// that, so a peer with a newer build is met at its highest version the next time. The connection is
+// adopted; the caller releases it.
 func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Conn, *bufio.Reader, error) {
+	conn, r, err := t.dialIn(life, member, p, t.o.highest)
+	if other, ok := err.(*versionError); ok {
+		return t.dialIn(life, member, p, other.version)
+	}
+	return conn, r, err
+}
+
+// dialIn dials in a version of the protocol.
+func (t *Transport) dialIn(life context.Context, member uint64, p purpose, version uint16) (net.Conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(life, dialTimeout)
 	defer cancel()
 	conn, err := t.o.Network.Dial(ctx, member)
@@ -446,7 +563,7 @@ func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Co
 	stop := context.AfterFunc(life, func() { cut(conn) })
 	defer stop()
 	r := bufio.NewReaderSize(conn, answerBuffer)
-	if err := t.dialHandshakeInTime(conn, r, member, p); err != nil {
+	if err := t.dialHandshakeInTime(conn, r, member, p, version); err != nil {
 		t.release(conn)
 		return nil, nil, err
 	}
@@ -454,11 +571,11 @@ func (t *Transport) dial(life context.Context, member uint64, p purpose) (net.Co
 }
 
 // dialHandshakeInTime does dialHandshake with its deadline.
-func (t *Transport) dialHandshakeInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose) error {
+func (t *Transport) dialHandshakeInTime(conn net.Conn, r *bufio.Reader, member uint64, p purpose, version uint16) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
-	if err := t.dialHandshake(conn, r, member, p); err != nil {
+	if err := t.dialHandshake(conn, r, member, p, version); err != nil {
 		return err
 	}
 	return conn.SetDeadline(time.Time{})

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"reflect"
@@ -25,20 +27,20 @@ func shake(conn net.Conn, h hello) error {
 		return err
 	}
 	r := bufio.NewReader(conn)
-	there, err := readHello(r)
+	there, err := readHello(r, protocolMin, protocolMax)
 	if err != nil {
 		return err
 	}
 	if err := readVerdict(r, h.nonce); err != nil {
 		return err
 	}
-	_, err = conn.Write(appendVerdict(nil, there.nonce, nil))
+	_, err = conn.Write(there.appendVerdict(nil, nil))
 	return err
 }
 
 // helloOf returns the hello of a correct member.
 func helloOf(from, to uint64) hello {
-	return hello{Identity: identity(from), purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
+	return hello{Identity: identity(from), version: protocolMax, purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
 }
 
 // C4.7: The peer's identity is known before the first message.
@@ -130,9 +132,17 @@ func TestDiallerRefuses(t *testing.T) {
 // A process that is not member 1, but knows member 1's hello, refuses member 2 again and again. The
 // real member 1 does not refuse it.
 func TestImpostorRefuses(t *testing.T) {
+	for _, highest := range []uint16{protocolMin, protocolMax} {
+		t.Run(fmt.Sprint("member 1 speaks ", highest), func(t *testing.T) { impostorRefuses(t, highest) })
+	}
+}
+
+func impostorRefuses(t *testing.T, highest uint16) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
-	a := onMesh(t, mesh, identity(1))
+	o := meshOptions(t, mesh, identity(1))
+	o.highest = highest
+	a := newPeer(t, o)
 	for range 3 {
 		conn, err := mesh.Network(3).Dial(t.Context(), 2)
 		if err != nil {
@@ -141,11 +151,11 @@ func TestImpostorRefuses(t *testing.T) {
 		h := helloOf(1, 2)
 		conn.Write(h.marshal(nil))
 		r := bufio.NewReader(conn)
-		there, err := readHello(r)
+		there, err := readHello(r, protocolMin, protocolMax)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.Write(appendVerdict(nil, there.nonce, refusal(ErrForgot, "you have forgotten")))
+		conn.Write(there.appendVerdict(nil, refusal(ErrForgot, "you have forgotten")))
 	}
 	until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "you have forgotten") })
 	until(t, "member 1 to be asked", func() bool { return a.asked() })
@@ -167,8 +177,8 @@ func TestStrangersLearnNothing(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	onMesh(t, mesh, identity(2))
 	for name, h := range map[string]hello{
-		"another ensemble": {Identity: Identity{Digest: [32]byte{9}, Member: 1}, purpose: forMessages, wanted: 2},
-		"no member":        {Identity: Identity{Digest: identity(2).Digest, Member: 77}, purpose: forMessages, wanted: 2},
+		"another ensemble": {Identity: Identity{Digest: [32]byte{9}, Member: 1}, version: protocolMax, purpose: forMessages, wanted: 2},
+		"no member":        {Identity: Identity{Digest: identity(2).Digest, Member: 77}, version: protocolMax, purpose: forMessages, wanted: 2},
 	} {
 		conn, err := mesh.Network(1).Dial(t.Context(), 2)
 		if err != nil {
@@ -176,7 +186,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 		}
 		conn.SetDeadline(time.Now().Add(patience))
 		conn.Write(h.marshal(nil))
-		got, err := readHello(bufio.NewReader(conn))
+		got, err := readHello(bufio.NewReader(conn), protocolMin, protocolMax)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,10 +214,10 @@ func TestStrangersDoNotRefuseDirectories(t *testing.T) {
 			if err != nil {
 				return
 			}
-			h, err := readHello(bufio.NewReader(conn))
+			h, err := readHello(bufio.NewReader(conn), protocolMin, protocolMax)
 			if err == nil {
-				there := hello{Identity: foreign, purpose: forMessages, wanted: 1}
-				conn.Write(appendVerdict(there.marshal(nil), h.nonce, refusal(ErrNotAccepted, "go away")))
+				there := hello{Identity: foreign, version: protocolMax, purpose: forMessages, wanted: 1}
+				conn.Write(h.appendVerdict(there.marshal(nil), refusal(ErrNotAccepted, "go away")))
 			}
 		}
 	}()
@@ -226,7 +236,11 @@ func TestHandshakeBytes(t *testing.T) {
 	flipped[50] ^= 1
 	newer := bytes.Clone(whole)
 	newer[5] = 9
-	purposeless := hello{Identity: identity(1), purpose: 7, wanted: 2}
+	older := bytes.Clone(whole)
+	older[5] = 1
+	mixed := good
+	mixed.Levels = Levels{Min: 2, Max: 1}
+	purposeless := hello{Identity: identity(1), version: protocolMax, purpose: 7, wanted: 2}
 	for _, c := range []struct {
 		name  string
 		bytes []byte
@@ -240,9 +254,11 @@ func TestHandshakeBytes(t *testing.T) {
 		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "which no member sends"},
 		{"flipped", flipped, "checksum"},
 		{"purpose", purposeless.marshal(nil), "purpose 7"},
-		{"newer", newer, "version 9"},
+		{"newer", newer, "offers version 9 of the protocol between members, member 2 speaks versions 2 to 3"},
+		{"older", older, "offers version 1 of the protocol between members, member 2 speaks versions 2 to 3: start a newer build on the peer"},
+		{"levels", mixed.marshal(nil), "the build reads levels 2 to 1"},
 		{"no verdict", whole, "closed the connection"},
-		{"verdict on another nonce", appendVerdict(bytes.Clone(whole), [16]byte{1}, nil), "another hello"},
+		{"verdict on another nonce", (&hello{nonce: [16]byte{1}}).appendVerdict(bytes.Clone(whole), nil), "another hello"},
 		{"frames for a verdict", appendEmpty(bytes.Clone(whole), kindAsk), "closed the connection"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -352,33 +368,34 @@ func TestHandshakeDeadline(t *testing.T) {
 func TestHandshakeLayout(t *testing.T) {
 	h := hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
-			Run: 6, Tick: 256, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
-		purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
+		version: 3, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
-	want := "56764869" + "0002" + "02" + "02" +
+	want := "56764869" + "0003" + "02" + "02" +
 		"d0" + strings.Repeat("00", 30) + "d1" +
 		"0000000000000001" + "0000000000000002" +
 		"e0" + strings.Repeat("00", 14) + "e1" +
 		"0000000000000005" +
 		"f0" + strings.Repeat("00", 14) + "f1" +
 		"0000000000000006" + "0000000000000100" +
+		"00000002" + "00000003" + "00000004" +
 		"0000000000000007" + "0000000000000008" + "0000000000000009" +
 		"000000000000000a" + "000000000000000b" + "000000000000000c" + "000000000000000d" +
 		strings.Repeat("00", 16) + "000000000000000e" + strings.Repeat("00", 32)
-	if got[:448] != want || len(got) != 456 {
+	if got[:472] != want || len(got) != 480 {
 		t.Fatalf("hello is %s", got)
 	}
-	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))))
+	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 3, 3)
 	if err != nil || !reflect.DeepEqual(back, h) {
 		t.Fatalf("%+v came back as %+v, %v", h, back, err)
 	}
-	v := hex.EncodeToString(appendVerdict(nil, h.nonce, refusal(ErrNotMember, "no")))
+	v := hex.EncodeToString(h.appendVerdict(nil, refusal(ErrNotMember, "no")))
 	if want := "56764f6b" + "0003" + "0002" + "f0" + strings.Repeat("00", 14) + "f1" + "6e6f"; v[:52] != want || len(v) != 60 {
 		t.Fatalf("verdict is %s", v)
 	}
 	long := refusal(ErrNotAccepted, "%s", strings.Repeat("x", 5000))
-	err = readVerdict(bufio.NewReader(bytes.NewReader(appendVerdict(nil, h.nonce, long))), h.nonce)
+	err = readVerdict(bufio.NewReader(bytes.NewReader(h.appendVerdict(nil, long))), h.nonce)
 	if err == nil || len(err.Error()) != reasonMax {
 		t.Fatalf("long reason came back as %d bytes", len(err.Error()))
 	}
@@ -435,21 +452,35 @@ func TestHandshakeTicks(t *testing.T) {
 
 func FuzzHandshake(f *testing.F) {
 	h := helloOf(1, 2)
-	f.Add(h.marshal(nil))
-	f.Add(appendVerdict(h.marshal(nil), h.nonce, nil))
-	f.Add(appendVerdict(h.marshal(nil), h.nonce, refusal(ErrNotAccepted, "because")))
+	for h.version = protocolMin; h.version <= protocolMax; h.version++ {
+		f.Add(h.marshal(nil))
+		f.Add(h.appendVerdict(h.marshal(nil), nil))
+		f.Add(h.appendVerdict(h.marshal(nil), refusal(ErrNotAccepted, "because")))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := bufio.NewReader(bytes.NewReader(b))
-		got, err := readHello(r)
-		if err == nil && !bytes.Equal(got.marshal(nil), b[:helloSize(b)]) {
-			t.Fatalf("%x read as %+v", b, got)
+		for range 2 {
+			r := bufio.NewReader(bytes.NewReader(b))
+			got, err := readHello(r, protocolMin, protocolMax)
+			if err == nil && !bytes.Equal(got.marshal(nil), b[:helloSize(b)]) {
+				t.Fatalf("%x read as %+v", b, got)
+			}
+			err = readVerdict(r, h.nonce)
+			if no := (*Refusal)(nil); errors.As(err, &no) && (len(no.Text) > 3*reasonMax || no.Kind == nil) {
+				t.Fatalf("verdict %+v", no)
+			}
+			readVerdict(bufio.NewReader(bytes.NewReader(b)), h.nonce)
+			b = withChecksum(b)
 		}
-		err = readVerdict(r, h.nonce)
-		if no := (*Refusal)(nil); errors.As(err, &no) && (len(no.Text) > 3*reasonMax || no.Kind == nil) {
-			t.Fatalf("verdict %+v", no)
-		}
-		readVerdict(bufio.NewReader(bytes.NewReader(b)), h.nonce)
 	})
+}
+
+// withChecksum returns the bytes with the checksum that makes them a hello, if they are long enough.
+func withChecksum(b []byte) []byte {
+	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= helloSize(b) {
+		end := helloSize(b) - 4
+		binary.BigEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
+	}
+	return b
 }
 
 // Anyone who reaches the port may send a hello. The logs are read for members only. A log may make

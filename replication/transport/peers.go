@@ -14,6 +14,8 @@ type Peer struct {
 	Err       error // why the last connection failed or ended; nil before it and while Reached
 	RefusedBy error // a *Refusal, if Err says that the peer refuses this member
 	Refused   error // a *Refusal, if this member refused the newest peer that claimed this id
+
+	Levels Levels // that the peer's build reads, as it last said; zero if not known
 }
 
 // Peers returns what is known about each of the other members, in the order of their ids. A
@@ -40,7 +42,7 @@ func (t *Transport) Peers() []Peer {
 func (t *Transport) recordReached(peer uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.peers[peer] = Peer{Reached: true}
+	t.mu.peers[peer] = Peer{Reached: true, Levels: t.mu.peers[peer].Levels}
 }
 
 // recordNotReached records why there is no connection to a peer.
@@ -56,9 +58,19 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p.Refused == nil {
-		p.Refused = t.mu.peers[peer].Refused
+	before := t.mu.peers[peer]
+	if p.Levels = before.Levels; p.Refused == nil {
+		p.Refused = before.Refused
 	}
+	t.mu.peers[peer] = p
+}
+
+// recordLevels records which levels the build of a peer reads.
+func (t *Transport) recordLevels(peer uint64, levels Levels) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.mu.peers[peer]
+	p.Levels = levels
 	t.mu.peers[peer] = p
 }
 

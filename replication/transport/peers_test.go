@@ -51,10 +51,11 @@ func TestPeers(t *testing.T) {
 		}
 		open.Store(true)
 		talk(3*time.Second, ab)
-		if p := of(a); p != (Peer{Member: 2, Reached: true}) {
+		levels := Levels{Min: 1, Max: 1}
+		if p := of(a); p != (Peer{Member: 2, Reached: true, Levels: levels}) {
 			t.Errorf("let in: %+v", p)
 		}
-		if p := of(b); p != (Peer{Member: 1, Heard: true}) {
+		if p := of(b); p != (Peer{Member: 1, Heard: true, Levels: levels}) {
 			t.Errorf("letting in: %+v", p)
 		}
 		m.set(1, 2, transporttest.Fault{Cut: true})
@@ -66,7 +67,7 @@ func TestPeers(t *testing.T) {
 		talk(10*time.Second, ab)
 		link.Close()
 		synctest.Wait()
-		if p := of(a); p != (Peer{Member: 2}) {
+		if p := of(a); p != (Peer{Member: 2, Levels: levels}) {
 			t.Errorf("nothing to say: %+v", p)
 		}
 		a.module.Close()

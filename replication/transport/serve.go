@@ -143,6 +143,10 @@ func (t *Transport) serveLoop(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, readBuffer)
 	h, err := t.acceptHandshakeInTime(conn, r)
 	t.recordVerdict(h.Member, err)
+	if h.version > t.o.highest {
+		t.logNewer(conn, err)
+		return
+	}
 	if err != nil {
 		t.logNotAccepted(conn, err)
 		return
@@ -197,16 +201,28 @@ func insecure(err error) error {
 	return insecureError{named(err)}
 }
 
+// logNewer logs that a peer offers a newer version of the protocol than this build speaks.
+func (t *Transport) logNewer(conn net.Conn, err error) {
+	address, host := addressOf(conn)
+	t.notices.give(slog.LevelInfo, notice{event: "a peer offers a newer version of the protocol", host: host}, "address", address, "cause", err)
+}
+
+// addressOf returns the address of a peer and the host in it.
+func addressOf(conn net.Conn) (address, host string) {
+	address = conn.RemoteAddr().String()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	return address, host
+}
+
 // logNotAccepted logs why a connection was not accepted.
 func (t *Transport) logNotAccepted(conn net.Conn, err error) {
 	if t.shut.Load() {
 		return
 	}
-	address := conn.RemoteAddr().String()
-	host, _, splitErr := net.SplitHostPort(address)
-	if splitErr != nil {
-		host = address
-	}
+	address, host := addressOf(conn)
 	n, level := notice{event: "connection not accepted", host: host}, slog.LevelWarn
 	var no *Refusal
 	switch bad := (insecureError{}); {

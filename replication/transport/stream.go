@@ -37,7 +37,8 @@ type stream struct {
 	cause     error         // why it ended; set before broken is closed
 }
 
-// newStream connects. It takes at most dialTimeout and handshakeTimeout together.
+// newStream connects. It takes at most dialTimeout and handshakeTimeout together, and twice that if
+// the peer's build is older.
 func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error) {
 	dialling, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -25,7 +26,21 @@ type Identity struct {
 	Run  uint64        // random id of the process
 	Tick time.Duration // tick of its Raft clock; zero is not compared
 
+	Levels Levels // that its build reads; zero in Options means level 1
+	Level  uint32 // in use on it now, the highest of its shards; Options.Level says it for this member
+
 	Shards []ShardState // by shard - 1
+}
+
+// Levels are the lowest and the highest feature level that a build reads.
+type Levels struct{ Min, Max uint32 }
+
+// String names the levels.
+func (l Levels) String() string {
+	if l.Min == l.Max {
+		return fmt.Sprint("level ", l.Min)
+	}
+	return fmt.Sprintf("levels %d to %d", l.Min, l.Max)
 }
 
 // shard returns what a member says about a shard; zero if it says nothing.
@@ -59,6 +74,10 @@ type Options struct {
 	// hello. Nil means that the hello says nothing about it.
 	Held func(shard int) Held
 
+	// Level returns the feature level in use on this member, the highest of its shards. It is called
+	// for each handshake, from several goroutines, and must not block. Nil means level 1.
+	Level func() uint32
+
 	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
 	// many times for the same refusal. It must not block and must not call Close, but may call
 	// Shut. Nil means that nothing is called.
@@ -74,6 +93,9 @@ type Options struct {
 	// the largest batch dragonboat makes. It must be the same on all members. More than 1 GiB means
 	// 1 GiB.
 	FrameMax int
+
+	// highest is the highest version of the protocol. Zero means protocolMax; only tests set it.
+	highest uint16
 }
 
 // Errors of the connections that dragonboat asks for.
@@ -128,6 +150,12 @@ func New(o Options) *Transport {
 	o.FrameMax = min(o.FrameMax, frameMaxMax)
 	if o.Shards == 0 {
 		o.Shards = 1
+	}
+	if o.Self.Levels == (Levels{}) {
+		o.Self.Levels = Levels{Min: 1, Max: 1}
+	}
+	if o.highest == 0 {
+		o.highest = protocolMax
 	}
 	t := &Transport{o: o, members: make(map[uint64]bool), notices: newNotices(o.Logger)}
 	for _, m := range o.Members {

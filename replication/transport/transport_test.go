@@ -25,7 +25,8 @@ const patience = testkit.Patience
 
 // identity returns the identity of a member of the tests' ensemble.
 func identity(m uint64) Identity {
-	return Identity{Digest: [32]byte{1, 2, 3}, Member: m, Directory: [16]byte{byte(m)}, Start: 1}
+	return Identity{Digest: [32]byte{1, 2, 3}, Member: m, Directory: [16]byte{byte(m)}, Start: 1,
+		Levels: Levels{Min: 1, Max: 1}, Level: 1}
 }
 
 // uuidOf and targetOf convert between a member and its name in the tests' dragonboat.

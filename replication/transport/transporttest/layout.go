@@ -5,9 +5,10 @@ import "encoding/binary"
 // The dialling end of a connection sends a hello, a verdict and then frames. These are the parts of
 // the layouts, drawn in the doc of package transport, that say where one ends and what a frame is.
 const (
-	helloHead = 112 // a hello up to the states of its shards
-	stateSize = 56
-	sumSize   = 4
+	helloStart = 112 // a hello of version 2 up to the states of its shards
+	levelsSize = 12  // more since version 3
+	stateSize  = 56
+	sumSize    = 4
 
 	verdictHead = 24 // a verdict up to its text
 
@@ -19,8 +20,11 @@ const (
 // connection. It returns zero while part of the message is missing.
 func messageSize(b []byte, earlier int) (n int) {
 	switch {
-	case earlier == 0 && len(b) >= helloHead:
-		n = helloHead + int(b[7])*stateSize + sumSize
+	case earlier == 0 && len(b) >= helloStart:
+		n = helloStart + int(b[7])*stateSize + sumSize
+		if binary.BigEndian.Uint16(b[4:]) > 2 {
+			n += levelsSize
+		}
 	case earlier == 1 && len(b) >= verdictHead:
 		n = verdictHead + int(binary.BigEndian.Uint16(b[6:])) + sumSize
 	case earlier > 1 && len(b) >= frameHead:

@@ -1,0 +1,358 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
+)
+
+// goldenHello returns the hello of the golden file, as a build of a version says and reads it.
+func goldenHello(version uint16) hello {
+	h := hello{
+		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
+			Run: 6, Tick: 256, Levels: Levels{Min: 1, Max: 1}, Level: 1,
+			Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
+		version: version, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+	}
+	if version > 2 {
+		h.Levels, h.Level = Levels{Min: 2, Max: 4}, 3
+	}
+	return h
+}
+
+// Every build goes on to understand the first bytes of the versions that it speaks. A line of this
+// file never changes; only new lines come.
+func TestGoldenHandshake(t *testing.T) {
+	const file = "testdata/handshake.txt"
+	var text strings.Builder
+	for v := uint16(protocolMin); v <= protocolMax; v++ {
+		h := goldenHello(v)
+		fmt.Fprintf(&text, "hello of version %d: %x\n", v, h.marshal(nil))
+		fmt.Fprintf(&text, "accepted in version %d: %x\n", v, h.appendVerdict(nil, nil))
+		for _, kind := range refusalKinds[1:] {
+			fmt.Fprintf(&text, "%v in version %d: %x\n", kind, v, h.appendVerdict(nil, refusal(kind, "because")))
+		}
+	}
+	golden.Check(t, file, text.String())
+
+	lines, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		name, hexed, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		b, err := hex.DecodeString(hexed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, version := bufio.NewReader(bytes.NewReader(b)), uint16(name[len(name)-1]-'0')
+		want := goldenHello(version)
+		if strings.HasPrefix(name, "hello") {
+			if got, err := readHello(r, protocolMin, protocolMax); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s is read as %+v, %v", name, got, err)
+			}
+			continue
+		}
+		kind, _, _ := strings.Cut(name, " in version")
+		if kind == ErrOtherLevel.Error() && version == 2 {
+			kind = ErrOtherVersion.Error()
+		}
+		err = readVerdict(r, want.nonce)
+		if no := (*Refusal)(nil); kind == "accepted" && err != nil || kind != "accepted" && (!errors.As(err, &no) || no.Kind.Error() != kind || no.Text != "because") {
+			t.Errorf("%s is read as %v", name, err)
+		}
+	}
+}
+
+// A single changed byte in the version or the levels of a hello is an error.
+func TestChangedVersionOrLevels(t *testing.T) {
+	for v := uint16(protocolMin); v <= protocolMax; v++ {
+		h := goldenHello(v)
+		places := []int{4, 5}
+		for i := helloStart; i < helloHead(v); i++ {
+			places = append(places, i)
+		}
+		for _, i := range places {
+			for change := 1; change < 256; change++ {
+				b := h.marshal(nil)
+				b[i] ^= byte(change)
+				_, err := readHello(bufio.NewReader(bytes.NewReader(b)), protocolMin, protocolMax)
+				if err != ErrOtherVersion && !errors.Is(err, errHandshake) {
+					t.Fatalf("version %d, byte %d changed by %x: %v", v, i, change, err)
+				}
+			}
+		}
+	}
+}
+
+// offers is a network that keeps the versions that a member offers when it dials.
+type offers struct {
+	Network
+	mu   sync.Mutex
+	list []uint16
+}
+
+func (o *offers) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+	conn, err := o.Network.Dial(ctx, member)
+	if err != nil {
+		return nil, err
+	}
+	return &offering{Conn: conn, o: o}, nil
+}
+
+func (o *offers) take() []uint16 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { o.list = nil }()
+	return o.list
+}
+
+// offering is a connection whose first bytes are a hello.
+type offering struct {
+	net.Conn
+	o    *offers
+	said bool
+}
+
+func (c *offering) Write(b []byte) (int, error) {
+	if !c.said {
+		c.said = true
+		c.o.mu.Lock()
+		c.o.list = append(c.o.list, binary.BigEndian.Uint16(b[4:]))
+		c.o.mu.Unlock()
+	}
+	return c.Conn.Write(b)
+}
+
+// speaker starts a member that speaks the versions up to highest. It returns what the member offers.
+func speaker(t *testing.T, m networks, id Identity, highest uint16) (*peer, *offers) {
+	t.Helper()
+	o := meshOptions(t, m, id)
+	made := &offers{Network: o.Network}
+	o.Network, o.highest = made, highest
+	return newPeer(t, o), made
+}
+
+// Members of different builds talk in the highest version that both speak, in both directions, for
+// messages and for snapshots. Version 4 is made up; it looks like version 3. The extra dial is no
+// refusal.
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		one, two   uint16
+		dial, back []uint16 // offers of one and of two
+	}{
+		{one: 3, two: 3, dial: []uint16{3}, back: []uint16{3}},
+		{one: 3, two: 2, dial: []uint16{3, 2}, back: []uint16{2}},
+		{one: 3, two: 4, dial: []uint16{3}, back: []uint16{4, 3}},
+		{one: 2, two: 4, dial: []uint16{2}, back: []uint16{4, 2}},
+	} {
+		t.Run(fmt.Sprintf("%d and %d", c.one, c.two), func(t *testing.T) {
+			mesh := transporttest.NewMesh()
+			a, aOffers := speaker(t, mesh, identity(1), c.one)
+			b, bOffers := speaker(t, mesh, identity(2), c.two)
+			for _, way := range []struct {
+				from, to *peer
+				offers   *offers
+				want     []uint16
+			}{{a, b, aOffers, c.dial}, {b, a, bOffers, c.back}} {
+				from, to := way.from.o.Self.Member, way.to.o.Self.Member
+				way.from.connected(t, to).SendMessageBatch(beat(from, to, 1))
+				get(t, way.to.batches, "batch")
+				if got := way.offers.take(); !slices.Equal(got, way.want) {
+					t.Errorf("member %d offers %v for messages, want %v", from, got, way.want)
+				}
+				way.to.gate.noteRunning(beat(to, from, 0).Requests)
+				s, err := way.from.module.GetSnapshotConnection(t.Context(), uuidOf(to))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.SendChunk(chunkOf(from, to, 0, true)); err != nil {
+					t.Fatal(err)
+				}
+				get(t, way.to.chunks, "chunk")
+				s.Close()
+				if got := way.offers.take(); !slices.Equal(got, way.want) {
+					t.Errorf("member %d offers %v for a snapshot, want %v", from, got, way.want)
+				}
+			}
+			for _, p := range []*peer{a, b} {
+				if log := p.log.String(); strings.Contains(log, "WARN") || strings.Contains(log, "refuse") {
+					t.Errorf("log of member %d:\n%s", p.o.Self.Member, log)
+				}
+				other := p.Peers()[0]
+				if len(p.refused) > 0 || other.Refused != nil || other.RefusedBy != nil || other.Levels != (Levels{Min: 1, Max: 1}) {
+					t.Errorf("member %d knows %+v", p.o.Self.Member, other)
+				}
+			}
+		})
+	}
+}
+
+// Nothing is remembered of an old build: once its member runs a newer one, both use the newer
+// version.
+func TestUpgradedPeer(t *testing.T) {
+	mesh := transporttest.NewMesh()
+	a, offered := speaker(t, mesh, identity(1), 3)
+	old, _ := speaker(t, mesh, identity(2), 2)
+	link := a.connected(t, 2)
+	if got := offered.take(); !slices.Equal(got, []uint16{3, 2}) {
+		t.Fatalf("offers %v to the old build", got)
+	}
+	old.module.Close()
+	id := identity(2)
+	id.Start, id.Run, id.Levels = 2, 2, Levels{Min: 1, Max: 2}
+	b, _ := speaker(t, mesh, id, 3)
+	until(t, "a message that passes", func() bool {
+		link.SendMessageBatch(beat(1, 2, 1))
+		return len(b.batches) > 0
+	})
+	if got := offered.take(); len(got) == 0 || slices.Contains(got, 2) {
+		t.Errorf("offers %v to the new build", got)
+	}
+	if got := a.Peers()[0].Levels; got != id.Levels {
+		t.Errorf("knows that the new build reads %v", got)
+	}
+}
+
+// A member that gets an answer in a version that this build does not speak says which of the two
+// builds is too old, and tries again later.
+func TestUnspokenAnswer(t *testing.T) {
+	for version, text := range map[uint16]string{
+		1: "member 2 answers in version 1 of the protocol between members, member 1 speaks versions 2 to 3: start a newer build on member 2",
+		4: "member 2 answers in version 4 of the protocol between members, member 1 speaks versions 2 to 3: start a newer build on member 1",
+	} {
+		mesh := transporttest.NewMesh()
+		l, err := mesh.Network(2).Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				if _, err := readHello(bufio.NewReader(conn), protocolMin, protocolMax); err == nil {
+					conn.Write(binary.BigEndian.AppendUint16([]byte(helloMagic), version))
+				}
+				conn.Close()
+			}
+		}()
+		a, offered := speaker(t, mesh, identity(1), 3)
+		_, err = a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
+		if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != ErrOtherVersion || no.Final() || no.Text != text {
+			t.Errorf("version %d: %v", version, err)
+		}
+		if got := offered.take(); !slices.Equal(got, []uint16{3}) {
+			t.Errorf("version %d: offers %v", version, got)
+		}
+	}
+}
+
+// A member whose build does not read the ensemble's level is kept out, whichever side dials. Both
+// sides say what to do, and no refusal is final: an old build that is told goes on to try.
+func TestLevels(t *testing.T) {
+	const tooOld = "the ensemble is at level 2 and member 1's build reads level 1: start a build on member 1 that reads level 2"
+	for _, c := range []struct {
+		name     string
+		one, two Levels
+		at       [2]uint32 // the levels in use on both
+		highest  uint16    // version that member 1 speaks
+		text     string
+	}{
+		{name: "the same", one: Levels{1, 2}, two: Levels{1, 2}, at: [2]uint32{2, 2}},
+		{name: "one lags behind", one: Levels{1, 2}, two: Levels{2, 3}, at: [2]uint32{1, 2}},
+		{name: "one reads more", one: Levels{1, 3}, two: Levels{1, 1}, at: [2]uint32{1, 1}},
+		{name: "one reads less", one: Levels{1, 1}, two: Levels{1, 2}, at: [2]uint32{1, 2}, text: tooOld},
+		{name: "one speaks no levels", two: Levels{1, 2}, at: [2]uint32{1, 2}, highest: 2, text: tooOld},
+		{name: "nothing that both read", one: Levels{1, 1}, two: Levels{3, 4}, at: [2]uint32{1, 4},
+			text: "the ensemble is at level 4 and member 1's build reads level 1: start a build on member 1 that reads level 4"},
+		{name: "many levels", one: Levels{1, 3}, two: Levels{3, 4}, at: [2]uint32{1, 4},
+			text: "the ensemble is at level 4 and member 1's build reads levels 1 to 3: start a build on member 1 that reads level 4"},
+	} {
+		for _, from := range []uint64{1, 2} {
+			t.Run(fmt.Sprint(c.name, ", ", from, " dials"), func(t *testing.T) {
+				mesh := transporttest.NewMesh()
+				member := func(id uint64, levels Levels, at uint32, highest uint16) *peer {
+					o := meshOptions(t, mesh, identity(id))
+					o.Self.Levels, o.Self.Level, o.highest = levels, 0, highest
+					o.Level = func() uint32 { return at }
+					return newPeer(t, o)
+				}
+				a, b := member(1, c.one, c.at[0], c.highest), member(2, c.two, c.at[1], 0)
+				if from == 2 {
+					a, b = b, a
+				}
+				to := b.o.Self.Member
+				if c.text == "" {
+					a.connected(t, to).SendMessageBatch(beat(from, to, 1))
+					get(t, b.batches, "batch")
+					if got := b.Peers()[0].Levels; got != a.o.Self.Levels {
+						t.Errorf("knows that the peer reads %v", got)
+					}
+					return
+				}
+				a.link(t, to).SendMessageBatch(beat(from, to, 1))
+				until(t, "the reason in both logs", func() bool {
+					return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+				})
+				kind := ErrOtherLevel
+				if c.highest == 2 && from == 1 {
+					kind = ErrOtherVersion // as a build of version 2 reads it
+				}
+				_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(to))
+				if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != kind || no.Final() {
+					t.Errorf("the snapshot is refused because %v", err)
+				}
+				if len(b.batches) != 0 {
+					t.Error("a message passed")
+				}
+				if p := a.Peers()[0]; !errors.Is(p.Refused, kind) && !errors.Is(p.RefusedBy, kind) {
+					t.Errorf("the dialler knows %+v", p)
+				}
+			})
+		}
+	}
+}
+
+// Each handshake says the level in use at that time, and Options.Accept sees it.
+func TestLevelIsAskedEachTime(t *testing.T) {
+	mesh := transporttest.NewMesh()
+	seen := make(chan Identity, 16)
+	o := meshOptions(t, mesh, identity(2))
+	o.Self.Levels = Levels{Min: 1, Max: 7}
+	o.Accept = func(p Identity) error { seen <- p; return nil }
+	newPeer(t, o)
+	var level atomic.Uint32
+	o = meshOptions(t, mesh, identity(1))
+	o.Self.Levels = Levels{Min: 1, Max: 9}
+	o.Level = level.Load
+	a := newPeer(t, o)
+	for _, at := range []uint32{1, 6} {
+		level.Store(at)
+		s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if p := get(t, seen, "the peer's identity"); p.Level != at || p.Levels != o.Self.Levels {
+			t.Errorf("at level %d the peer says %+v", at, p)
+		}
+	}
+}
