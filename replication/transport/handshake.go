@@ -459,14 +459,16 @@ func (t *Transport) unspoken(version uint16) *Refusal {
 // dialHandshake does the handshake of the side that dialled, in a version of the protocol.
 func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64, p purpose, version uint16) error {
 	own := t.newHello(version, p, member, true)
-	if _, err := conn.Write(own.marshal(nil)); err != nil {
-		return err
-	}
+	// A peer that does not speak the version answers after the first bytes, and closes the
+	// connection. So there may be an answer even if the rest could not be written.
+	_, unwritten := conn.Write(own.marshal(nil))
 	h, err := readHello(r, version, version)
-	if err == ErrOtherVersion {
+	switch {
+	case err == ErrOtherVersion:
 		return t.answeredIn(h.version, member)
-	}
-	if err != nil {
+	case unwritten != nil:
+		return unwritten
+	case err != nil:
 		return err
 	}
 	doubt := t.recognise(h)

@@ -99,6 +99,34 @@ func TestTCP(t *testing.T) {
 	}
 }
 
+// A member of an older build reads only the first bytes of the largest hello and closes the
+// connection. Its answer still arrives.
+func TestTCP_OlderPeer(t *testing.T) {
+	for _, config := range []*tls.Config{nil, memberTLS(t, testkit.NewAuthority(t, "authority"))} {
+		var at addresses
+		member := func(m uint64, highest uint16) *peer {
+			n := TCP("127.0.0.1:0", at.of, config)
+			l, err := n.Listen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			at.m.Store(m, l.Addr().String())
+			o := Options{Self: identity(m), Shards: statesMax, Network: n, Listener: l, highest: highest}
+			o.Self.Shards = make([]ShardState, statesMax)
+			return newPeer(t, o)
+		}
+		a, b := member(1, 3), member(2, 2)
+		for range 20 {
+			s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+		}
+		exchange(t, a, b)
+	}
+}
+
 func TestPortInUse(t *testing.T) {
 	var at addresses
 	at.onTCP(t, 1, "127.0.0.1", nil)
