@@ -10,7 +10,6 @@ import (
 	"math"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble"
 
@@ -31,10 +30,6 @@ const (
 	blockLen = 32 << 10
 
 	outOfReach = 1 << 20
-
-	// backgroundPause slows down Pebble's retries. Pebble repeats failed background work at once
-	// and without end. Only the node's Close, which follows the thrown switch, stops it.
-	backgroundPause = 10 * time.Millisecond
 )
 
 // ownTable is the key space for this package's own records. No Table has its number.
@@ -119,7 +114,16 @@ func pebbleOptions(d *disk.Disk, cache *pebble.Cache, mode openMode, log *slog.L
 	o.Experimental.ReadSamplingMultiplier = -1
 	o.EventListener.BackgroundError = func(err error) {
 		d.Fail(fmt.Errorf("image, in the background: %w", err))
-		time.Sleep(backgroundPause)
+	}
+	// Pebble repeats a failed compaction at once and without end. It calls BackgroundError with its
+	// lock held, so a pause there would hold up Close, and stop the time of a bubble of
+	// testing/synctest. Instead no compaction begins after the failure. Flushes may go on: they
+	// only write, which succeeds behind the switch.
+	o.MaxConcurrentCompactions = func() int {
+		if d.Err() != nil {
+			return -1 // none; Pebble divides by this number, so it cannot be zero
+		}
+		return 1
 	}
 	return o
 }

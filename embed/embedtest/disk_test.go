@@ -1,12 +1,16 @@
 package embedtest
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -68,6 +72,44 @@ func TestFaults_CallsOfTheDisk(t *testing.T) {
 				synctest.Wait()
 				<-time.After(2 * time.Second)
 			}
+		}
+	})
+}
+
+// A compaction of an image cannot read. Pebble used to repeat it at once, and to hold a lock while
+// it paused in between. Close waited for that lock and stopped the time of the bubble, for ever.
+// Package storage has no test in a bubble, because of Pebble's pool; see pool.go.
+func TestBubble_AReadFailsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := disk.Open(memory.New(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := storage.Open(storage.Options{Disk: d, Dir: "/image"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.SetReadFault(func(_ disk.Op, name string) error {
+			if strings.HasSuffix(name, ".sst") {
+				return syscall.EIO
+			}
+			return nil
+		})
+		// Each Sync writes a table, and tables are compacted after some.
+		for k := uint64(1); k < 100 && d.Err() == nil; k++ {
+			b := image.NewBatch()
+			b.Put(storage.Znodes, []byte("first"), make([]byte, 1000))
+			b.Put(storage.Znodes, []byte("last"), make([]byte, 1000))
+			if err := errors.Join(b.Commit(k), image.Sync()); err != nil && d.Err() == nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := d.Err(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "in the background") {
+			t.Errorf("the disk failed with %v", err)
+		}
+		if err := image.Close(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("Close: %v", err)
 		}
 	})
 }
