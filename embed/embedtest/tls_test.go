@@ -155,8 +155,9 @@ func TestBubble_ACertificateExpires(t *testing.T) {
 	})
 }
 
-// All certificates expire on one day. The members are started one by one with new ones. The first
-// one stays alone until the second comes.
+// All certificates expire on one day. The members are started one by one with new ones, the leader
+// last: the others may have no connection without it. The first one stays alone until the second
+// comes.
 func TestBubble_AllCertificatesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certs := newCertificates(t)
@@ -167,6 +168,7 @@ func TestBubble_AllCertificatesExpire(t *testing.T) {
 		}
 		issue(time.Now().Add(time.Hour))
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick, c.TLS = time.Second, certs.tls(c.ID) }})
+		ens.TransferLeadership(3)
 		<-time.After(2 * time.Hour)
 		issue(time.Now().Add(60 * day))
 		ens.Stop(1)
