@@ -297,9 +297,9 @@ func (w *worker) step() {
 	case op == 6:
 		dir := []string{"/", "/d"}[w.rng.IntN(2)]
 		syncDir(w.t, w.s, dir)
-		_, _, n, err := w.s.find(dir)
+		p, err := w.s.find(dir)
 		must(w.t, err)
-		w.names[n] = maps.Clone(n.names)
+		w.names[p.n] = maps.Clone(p.n.names)
 	default:
 		must(w.t, f.SyncData())
 		n := f.(*handle).inode

@@ -13,8 +13,8 @@
 //
 // Every call finishes without waiting for the machine, so the package suits tests in bubbles of
 // testing/synctest. A [System] needs as much memory as its files, and up to twice as much as the
-// changes that were not synced. It checks no permissions, and has no symbolic links. Its working
-// directory is its root.
+// changes that were not synced. It takes and refuses names as Linux does. It checks no
+// permissions, and has no symbolic links. Its working directory is its root.
 //
 // Read inode.go first, then system.go and handle.go, then cut.go.
 package memory

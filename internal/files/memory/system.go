@@ -3,6 +3,7 @@ package memory
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,45 +48,102 @@ func (s *System) open(name string, flag int, perm os.FileMode) (*inode, error) {
 	if flag&^knownFlags != 0 {
 		return nil, syscall.EINVAL
 	}
-	dir, last, n, err := s.find(name)
+	p, err := s.find(name)
+	create := flag&os.O_CREATE != 0
 	switch {
-	case err == syscall.ENOENT && dir != nil && flag&os.O_CREATE != 0:
-		n = newFile(perm)
-		dir.set(last, n)
 	case err != nil:
 		return nil, err
-	case flag&(os.O_CREATE|os.O_EXCL) == os.O_CREATE|os.O_EXCL:
-		return nil, syscall.EEXIST
-	case n.isDir() && flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE) != 0:
+	case create && p.slash && p.isName():
 		return nil, syscall.EISDIR
-	case flag&os.O_TRUNC != 0 && !n.isDir():
-		n.truncate(0)
+	case create && p.n == nil && p.long == nil:
+		p.n = newFile(perm)
+		p.dir().set(p.last, p.n)
+		return p.n, nil
+	case p.there() != nil:
+		return nil, p.there()
+	case create && flag&os.O_EXCL != 0:
+		return nil, syscall.EEXIST
+	case p.n.isDir() && (create || flag&(os.O_WRONLY|os.O_RDWR) != 0):
+		return nil, syscall.EISDIR
+	case flag&os.O_TRUNC != 0 && !p.n.isDir():
+		p.n.truncate(0)
 	}
-	return n, nil
+	return p.n, nil
 }
 
-// find returns the directory that a name is in, the last part of the name, and what it stands for.
-// If only the last part is missing, the error is ENOENT and the directory is not nil.
-func (s *System) find(name string) (dir *inode, last string, n *inode, err error) {
-	n = s.root
-	for part := range strings.SplitSeq(path(name), string(filepath.Separator)) {
+// A target is where a name leads.
+type target struct {
+	above []*inode // the directories from the root to the one that the last part is in
+	last  string   // the last part; "." if it is no name in that directory
+	slash bool     // the name ends in a slash, so it can only be a directory's
+	n     *inode   // nil if there is nothing
+	long  error    // ENAMETOOLONG if the last part is too long; then there is nothing
+}
+
+// dir is the directory that the last part is in.
+func (p *target) dir() *inode { return p.above[len(p.above)-1] }
+
+// there returns an error if the name leads to nothing, or if a slash follows a file's name.
+func (p *target) there() error {
+	switch {
+	case p.long != nil:
+		return p.long
+	case p.n == nil:
+		return syscall.ENOENT
+	case p.slash && !p.n.isDir():
+		return syscall.ENOTDIR
+	}
+	return nil
+}
+
+// The longest names that Linux takes, of a whole path and of one part of it.
+const pathMax, partMax = 4095, 255
+
+// find returns the target of a name. As on Linux, everything before the last part must exist, also
+// what ".." takes back.
+func (s *System) find(name string) (p target, err error) {
+	switch {
+	case hasNUL(name):
+		return p, syscall.EINVAL
+	case name == "":
+		return p, syscall.ENOENT
+	case len(name) > pathMax:
+		return p, syscall.ENAMETOOLONG
+	}
+	p = target{above: []*inode{s.root}, last: ".", slash: true, n: s.root}
+	for part := range strings.SplitSeq(filepath.ToSlash(name[len(filepath.VolumeName(name)):]), "/") {
 		if part == "" {
 			continue
 		}
-		switch {
-		case n == nil:
-			return nil, "", nil, syscall.ENOENT
-		case !n.isDir():
-			return nil, "", nil, syscall.ENOTDIR
+		if err := p.there(); err != nil {
+			return p, err
 		}
-		dir, last = n, part
-		n = dir.names[part]
+		p.enter(part)
 	}
-	if n == nil {
-		return dir, last, nil, syscall.ENOENT
-	}
-	return dir, last, n, nil
+	p.slash = os.IsPathSeparator(name[len(name)-1])
+	return p, nil
 }
+
+// enter goes on from a directory to one of its names.
+func (p *target) enter(part string) {
+	if p.isName() {
+		p.above = append(p.above, p.n)
+	}
+	if p.last = part; part == ".." {
+		p.above = p.above[:max(1, len(p.above)-1)]
+	}
+	if p.n = p.dir(); p.isName() {
+		p.n = p.dir().names[part]
+	}
+	if len(part) > partMax {
+		p.long = syscall.ENAMETOOLONG
+	}
+}
+
+// isName reports whether the last part is a name in its directory.
+func (p *target) isName() bool { return p.last != "." && p.last != ".." }
+
+func hasNUL(name string) bool { return strings.IndexByte(name, 0) >= 0 }
 
 // path returns a name without its volume, from the root.
 func path(name string) string {
@@ -96,12 +154,15 @@ func path(name string) string {
 func (s *System) Mkdir(name string, perm os.FileMode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dir, last, _, err := s.find(name)
+	p, err := s.find(name)
 	switch {
-	case err == nil:
+	case err != nil:
+	case p.n != nil:
 		err = syscall.EEXIST
-	case err == syscall.ENOENT && dir != nil:
-		dir.set(last, newDir(perm))
+	case p.long != nil:
+		err = p.long
+	default:
+		p.dir().set(p.last, newDir(perm))
 		return nil
 	}
 	return &os.PathError{Op: "mkdir", Path: name, Err: err}
@@ -111,18 +172,28 @@ func (s *System) Mkdir(name string, perm os.FileMode) error {
 func (s *System) Remove(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dir, last, n, err := s.find(name)
+	if err := s.remove(name); err != nil {
+		return &os.PathError{Op: "remove", Path: name, Err: err}
+	}
+	return nil
+}
+
+func (s *System) remove(name string) error {
+	p, err := s.find(name)
 	switch {
 	case err != nil:
-	case n == s.root:
-		err = syscall.EBUSY
-	case len(n.names) > 0:
-		err = syscall.ENOTEMPTY
-	default:
-		dir.set(last, nil)
-		return nil
+		return err
+	case p.there() != nil:
+		return p.there()
+	case p.n == s.root:
+		return syscall.EBUSY
+	case p.last == ".":
+		return syscall.EINVAL
+	case p.last == ".." || len(p.n.names) > 0:
+		return syscall.ENOTEMPTY
 	}
-	return &os.PathError{Op: "remove", Path: name, Err: err}
+	p.dir().set(p.last, nil)
+	return nil
 }
 
 // Rename gives a file or directory another name. A file that has the new name loses it.
@@ -136,26 +207,36 @@ func (s *System) Rename(oldname, newname string) error {
 }
 
 func (s *System) rename(oldname, newname string) error {
-	from, old, n, err := s.find(oldname)
-	to, last, there, newErr := s.find(newname)
-	switch {
-	case n == s.root:
-		return syscall.EBUSY
-	case err != nil && (from == nil || to != nil):
-		return err
-	case newErr != nil && to == nil:
+	from, err := s.find(oldname)
+	to, newErr := s.find(newname)
+	switch onto := newErr == nil && to.n != nil && to.n.isDir(); {
+	case hasNUL(newname):
 		return newErr
-	case there != nil && there.isDir():
+	case err != nil:
+		return err
+	case onto && from.there() != nil:
+		return from.there()
+	case onto && (oldname == newname || from.n != to.n): // package os refuses it
 		return syscall.EEXIST
-	case n.isDir() && strings.HasPrefix(path(newname), path(oldname)+string(filepath.Separator)):
+	case newErr != nil:
+		return newErr
+	case !from.isName() || !to.isName():
+		return syscall.EBUSY
+	case from.n == nil:
+		return from.there()
+	case to.long != nil:
+		return to.long
+	case !from.n.isDir() && (from.slash || to.slash):
+		return syscall.ENOTDIR
+	case slices.Contains(to.above, from.n):
 		return syscall.EINVAL
-	case there == n:
+	case to.n == from.n:
 		return nil
-	case n.isDir() && there != nil:
+	case from.n.isDir() && to.n != nil:
 		return syscall.ENOTDIR
 	}
-	to.set(last, n)
-	from.set(old, nil)
+	to.dir().set(to.last, from.n)
+	from.dir().set(from.last, nil)
 	return nil
 }
 
@@ -170,20 +251,27 @@ func (s *System) Link(oldname, newname string) error {
 }
 
 func (s *System) link(oldname, newname string) error {
-	_, _, n, err := s.find(oldname)
-	if err != nil {
-		return err
-	}
-	dir, last, there, err := s.find(newname)
+	from, err := s.find(oldname)
+	to, newErr := s.find(newname)
 	switch {
-	case there != nil:
-		return syscall.EEXIST
-	case dir == nil:
+	case hasNUL(newname):
+		return newErr
+	case err != nil:
 		return err
-	case n.isDir():
+	case from.there() != nil:
+		return from.there()
+	case newErr != nil:
+		return newErr
+	case to.n != nil:
+		return syscall.EEXIST
+	case to.long != nil:
+		return to.long
+	case to.slash:
+		return syscall.ENOENT
+	case from.n.isDir():
 		return syscall.EPERM
 	}
-	dir.set(last, n)
+	to.dir().set(to.last, from.n)
 	return nil
 }
 
@@ -196,19 +284,24 @@ func (s *System) Lstat(name string) (os.FileInfo, error) { return s.stat("lstat"
 func (s *System) stat(op, name string) (os.FileInfo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, _, n, err := s.find(name)
+	p, err := s.find(name)
+	if err == nil {
+		err = p.there()
+	}
 	if err != nil {
 		return nil, &os.PathError{Op: op, Path: name, Err: err}
 	}
-	return n.describe(name), nil
+	return p.n.describe(name), nil
 }
 
-// Resolve returns the absolute name of a file that exists.
+// Resolve returns the absolute name of a file that exists. As that of the operating system, it first
+// shortens the name, whatever is there.
 func (s *System) Resolve(name string) (string, error) {
+	name = filepath.VolumeName(name) + path(name)
 	if _, err := s.Lstat(name); err != nil {
 		return "", err
 	}
-	return filepath.VolumeName(name) + path(name), nil
+	return name, nil
 }
 
 // An info describes a file or a directory as it was at one moment.
