@@ -76,6 +76,21 @@ func TestFaults_CallsOfTheDisk(t *testing.T) {
 	})
 }
 
+// However long a bubble lasts, and whatever the machine's wall clock shows.
+func TestInBubble(t *testing.T) {
+	if inBubble() {
+		t.Error("outside")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			if !inBubble() {
+				t.Error("inside, in", time.Now().Year())
+			}
+			time.Sleep(20 * 365 * 24 * time.Hour)
+		}
+	})
+}
+
 // A compaction of an image cannot read. Pebble used to repeat it at once, and to hold a lock while
 // it paused in between. Close waited for that lock and stopped the time of the bubble, for ever.
 // Package storage has no test in a bubble, because of Pebble's pool; see pool.go.
