@@ -111,6 +111,13 @@ type Config struct {
 	// member.
 	Schemes map[string]Scheme `yaml:"-"`
 
+	// HoldLevel keeps the ensemble at this feature level or below, for as long as any member has it.
+	// Until the level rises, every member can go back to the build before. Zero means that the
+	// ensemble rises to the highest level that all members read, a second after the last one was
+	// upgraded. A level never goes down: with a HoldLevel below it, the node refuses to start.
+	// Status says the level, and docs/upgrades.md what each allows.
+	HoldLevel int `yaml:"holdLevel"`
+
 	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
 	// dragonboat's messages belong to the whole process and go to the logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
@@ -174,6 +181,7 @@ func (c Config) complete() (engine.Config, error) {
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
 		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger,
+		HoldLevel: uint32(c.HoldLevel),
 	}
 	if e.Logger == nil {
 		e.Logger = slog.Default()
@@ -191,6 +199,9 @@ func (c Config) complete() (engine.Config, error) {
 	}
 	if e.MaxDataSize < 0 || e.MaxDataSize > engine.MaxDataSizeMax {
 		p.add("MaxDataSize is %d: want 1 to %d", c.MaxDataSize, engine.MaxDataSizeMax)
+	}
+	if c.HoldLevel < 0 || c.HoldLevel > engine.LevelMax {
+		p.add("HoldLevel is %d: want %d to %d, or zero to hold nothing", c.HoldLevel, engine.LevelMin, engine.LevelMax)
 	}
 	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {

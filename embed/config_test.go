@@ -25,13 +25,13 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 		},
 		Listen: "::1:7400", Shards: 65, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
 		Tick: time.Microsecond, RequestTimeout: -time.Second, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Millisecond,
-		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second,
+		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second, HoldLevel: 3,
 	}
 	want := []string{
 		"Dir is empty", "ID is 9, which is none of the Members 0, 1, 2, 3, 4", "Members has the id 0", "Members[0] and Members[1] are both",
 		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 65",
 		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
-		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s",
+		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s", "HoldLevel is 3",
 	}
 	before := bad
 	err := bad.Validate()
@@ -198,6 +198,7 @@ minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
 maxTreeSize: 1000000000
+holdLevel: 1
 containerCheckInterval: 2s
 superDigest: "root:xyz"
 `))
@@ -205,7 +206,7 @@ superDigest: "root:xyz"
 		Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 1,
 		TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
-		MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz",
+		MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)

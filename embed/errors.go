@@ -48,6 +48,11 @@ var (
 // scheme.
 var ErrAuthFailed = errors.New("authentication failed")
 
+// ErrLevel says that the ensemble is at a feature level that this build does not read or that
+// Config.HoldLevel wants to hold it below, or that a member keeps the level down. The text says
+// which, and what to do.
+var ErrLevel = engine.ErrLevel
+
 // Lifetimes: something has ended.
 var (
 	// ErrSessionExpired says that the session's timeout passed in silence, or that the session had

@@ -369,6 +369,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Done":               {closed(n.Done()), nil},
 				"Err":                {func() error { n.Err(); return nil }, nil}, // the cause, if it failed
 				"NewSession":         {func() error { _, err := n.NewSession(ctx, embed.SessionOptions{}); return err }, node},
+				"RaiseLevel":         {func() error { return n.RaiseLevel(ctx) }, node},
 				"Ready":              {func() error { return n.Ready(ctx) }, node},
 				"Shutdown":           {func() error { return n.Shutdown(ctx) }, nil},
 				"Status":             {func() error { n.Status(); return nil }, nil},

@@ -94,7 +94,13 @@ func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, erro
 // Status is what a node knows of itself and its shards.
 type Status struct {
 	Member MemberID
-	Shards []ShardStatus
+	// Level is the feature level of the ensemble; see docs/upgrades.md. During a rise it is that of
+	// the lowest shard.
+	Level int
+	// HeldDown are the members that keep the ensemble from the next level that this build reads.
+	// Each has an older build or a Config.HoldLevel, or has not started yet.
+	HeldDown []MemberID
+	Shards   []ShardStatus
 }
 
 // ShardStatus is what a node knows of one shard. A node that has failed or is closed knows no
@@ -124,7 +130,7 @@ func (s Status) Leading(shard ShardStatus) bool {
 
 // Status returns what the node knows now. It works at any time, also after Close.
 func (n *Node) Status() Status {
-	out := Status{Member: n.in().Config.Member}
+	out := Status{Member: n.in().Config.Member, Level: int(n.in().Engine.Level()), HeldDown: n.in().Engine.HeldDown()}
 	for _, s := range n.in().Engine.Status() {
 		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
 			Applied: s.Applied, Zxid: s.Zxid, TreeSize: s.TreeSize, OverSoftQuota: s.OverSoftQuota})
@@ -141,6 +147,21 @@ func (n *Node) Status() Status {
 // ErrFailed, and an error for a shard or a member that does not exist.
 func (n *Node) TransferLeadership(shard int, to MemberID) error {
 	return opError("transfer leadership", "", n.in().Engine.TransferLeadership(engine.ShardID(shard), to))
+}
+
+// RaiseLevel raises the feature level of the ensemble by one, without waiting for the members left
+// behind. It is for a member that is gone for good and keeps the level down; Status names it.
+// Without members it does what the ensemble does by itself. It returns when this node has the level
+// on all shards.
+//
+// A member that was left behind can come back only with a build that reads the level. Its directory
+// is not lost.
+//
+// Errors: ErrLevel if another member keeps the level down, or if this build reads no higher one; an
+// error for a member that is up or does not exist; ErrUnavailable without a quorum, ErrClosed,
+// ErrFailed.
+func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
+	return opError("raise level", "", n.in().Engine.RaiseLevel(ctx, leaveBehind))
 }
 
 // Shutdown closes the sessions of this node with everything that they hold, so that nobody has to

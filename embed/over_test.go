@@ -131,6 +131,7 @@ func (o *over) checkNode(t *testing.T, want error) {
 			_, err := n.NewSession(ctx, embed.SessionOptions{})
 			testkit.WantErr(t, err, want)
 		},
+		"RaiseLevel":         func(t *testing.T) { testkit.WantErr(t, n.RaiseLevel(ctx), want) },
 		"TransferLeadership": func(t *testing.T) { testkit.WantErr(t, n.TransferLeadership(1, 2), want) },
 		"Done": func(t *testing.T) {
 			select {

@@ -31,7 +31,7 @@ type member struct {
 
 // joined registers another member on the node's replica.
 func (n *node) joined(m session.MemberID, start uint64) *member {
-	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o})
 	return &member{n: n, origin: o}
 }
@@ -512,7 +512,7 @@ func TestNodeFailsOnAnEntryItCannotRead(t *testing.T) {
 		n.withImage()
 		n.fails = true
 		register := func(m session.MemberID) []byte {
-			return command.EncodeRegister(session.Origin{Member: m, Start: 1}, 0, command.Rules{})
+			return command.EncodeRegister(session.Origin{Member: m, Start: 1, Level: LevelMin}, 0, command.Rules{})
 		}
 		n.shard.Apply([]replication.Entry{{Index: 7, Cmd: register(5)}, {Index: 8, Cmd: []byte{0x91, 0x4d}}, {Index: 9, Cmd: register(6)}})
 		err := n.disk.Err()
@@ -643,18 +643,18 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 		"an origin cut short":        {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(2), []byte{0x98}) }, "origin 0000000000000002"},
 		"a session under another id": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(8), command.EncodeSession(record)) }, "session 0000000000000008"},
 		"an origin under another id": {func(b *storage.Batch) {
-			b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(enginetest.Origin()))
+			b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(enginetest.Origin(), command.LevelMin))
 		}, "origin 0000000000000008"},
 		"a session without its node": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)) }, "member 2"},
 		"a znode of a later zxid":    {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned)) }, "/a"},
 		"a record of a newer version": {func(b *storage.Batch) {
-			b.Put(storage.Meta, []byte("level"), command.EncodeState(command.State{Zxid: 1}))
+			b.Put(storage.Meta, []byte("level"), command.EncodeState(command.State{Level: command.LevelMin, Zxid: 1}))
 		}, "level"},
 		"no state": {func(b *storage.Batch) { b.Delete(storage.Meta, []byte(command.StateKey)) }, "state"},
 		"an ephemeral of nobody": {func(b *storage.Batch) {
 			b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned))
 			b.Put(storage.Znodes, []byte("/"), command.EncodeZnode(tree.Znode{Pzxid: 1, Created: 1}))
-			b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(command.State{Zxid: 1}))
+			b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(command.State{Level: command.LevelMin, Zxid: 1}))
 		}, "session 9 has no record"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -682,7 +682,7 @@ func (n *node) dump() string {
 		n.t.Fatal(err)
 	}
 	for _, o := range tableOf(m).Origins() {
-		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o))
+		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o, command.LevelMin))
 		for _, r := range tableOf(m).Sessions(o.Member) {
 			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, command.EncodeSession(r), tableOf(m).Ephemerals(r.ID))
 		}

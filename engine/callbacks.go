@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -74,6 +75,10 @@ func (c callbacks) Expired(id tree.SessionID) {
 	if c.engine.cfg.SessionExpired != nil {
 		c.engine.cfg.SessionExpired(id)
 	}
+}
+
+func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
+	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {

@@ -80,7 +80,7 @@ func Check(dir string) (Report, error) {
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
 		s := checkShard(d, dir, id, ShardID(i+1))
-		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrNewer) {
+		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrLevel) {
 			return Report{}, s.Err
 		}
 		r.Shards = append(r.Shards, s)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -66,6 +67,7 @@ type Config struct {
 	MaxTreeSize            int64
 	ContainerCheckInterval time.Duration
 	Schemes                tree.Schemes
+	HoldLevel              uint32 // zero: not held
 
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
@@ -94,6 +96,9 @@ func LongestElection(tick time.Duration) time.Duration {
 
 // SessionTimeoutFloor is the smallest session timeout that survives the crash of a leader.
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
+
+// levelMax returns the highest feature level that this node agrees to.
+func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, LevelMax) }
 
 // closeMin is the least time that a node gets to stop. A disk that is merely busy should not make
 // it leave anything behind, and a busy disk may take more than 5 s for an fsync.

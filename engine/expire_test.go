@@ -312,7 +312,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		log = append(log, c)
 		truth.applyCommand(c)
 	}
-	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}}
+	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}, Level: LevelMin}
 	commit(command.Command{Kind: command.KindRegister, Origin: o})
 	seq := uint64(1)
 	commit(command.Command{Kind: command.KindBatch, Origin: o, Seq: seq, Requests: []command.Request{{Kind: command.RequestOpen, Timeout: timeout}}})

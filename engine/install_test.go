@@ -51,7 +51,7 @@ func (r *peer) catchUp() {
 func (r *peer) do(ops ...tree.Op) {
 	r.t.Helper()
 	r.catchUp()
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{9}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	seq := uint64(0)
 	batch := func(q command.Request) {
 		seq++

@@ -78,6 +78,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 }
 
 func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.Schemes) *node {
+	origin.Level = max(origin.Level, LevelMin)
 	n := &node{t: t, log: &enginetest.Log{}, fake: enginetest.NewClock()}
 	d, err := disk.Open(files.OS, t.TempDir())
 	if err != nil {

@@ -59,7 +59,7 @@ type purgeCall struct {
 
 func newPurgeModel(t *testing.T, seed uint64, seen map[string]int) *purgeModel {
 	m := &purgeModel{t: t, rng: rand.New(rand.NewPCG(seed, 23)), applied: make(map[*node]*[purgeShards]int), leader: enginetest.Other, lost: make(map[tree.SessionID]bool), started: make(map[tree.SessionID]bool), seen: seen}
-	m.other = m.join(session.Origin{Member: enginetest.Other, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel})
+	m.other = m.join(session.Origin{Member: enginetest.Other, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin})
 	m.restart()
 	return m
 }

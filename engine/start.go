@@ -274,7 +274,7 @@ func (e *Engine) loadShard(id ShardID) error {
 		return err
 	}
 	me := e.identity.now
-	r := e.newReplica(id, callbacks{e}, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: command.FormatLevel})
+	r := e.newReplica(id, callbacks{e}, callbacks{e}, session.Origin{Member: session.MemberID(me.Member), Start: me.Start, Directory: me.Directory, Digest: me.Digest, Level: e.cfg.levelMax()})
 	return r.Load(image)
 }
 
@@ -288,7 +288,11 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout})
 	}
 	e.keeper.AddOutbox(out)
-	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Member: e.cfg.Member,
+	var members []session.MemberID
+	for _, m := range e.cfg.memberIDs() {
+		members = append(members, session.MemberID(m))
+	}
+	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Member: e.cfg.Member, Members: members,
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
 	e.shards = append(e.shards, r)
 	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, r.Watches)
@@ -460,6 +464,7 @@ func (e *Engine) run() {
 	e.loops.Go(e.whenReady)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
+	e.loops.Go(e.raiseLoop)
 	for _, r := range e.shards {
 		r.Outbox.Signal()
 	}

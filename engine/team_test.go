@@ -64,7 +64,7 @@ func (n *node) checkRemotes() {
 // start starts a member, or restarts it. The member applies the logs from their beginning.
 func (m *team) start(id MemberID) *node {
 	m.starts[id]++
-	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: session.MemberID(id), Start: m.starts[id], Directory: [16]byte{byte(id)}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	n := newShardedNode(m.t, o, m.shards)
 	m.nodes[id], m.done[n] = n, make(map[ShardID]int)
 	n.lead(m.leader)

@@ -22,8 +22,11 @@ type Origin struct {
 	Directory [16]byte
 	// Digest is the founding digest, the same for all origins of a table.
 	Digest [32]byte
-	// Level is the highest format level that the member reads.
+	// Level is the highest feature level that the member agrees to.
 	Level uint32
+	// Schemes are the ACL schemes that the member has. The engine sets them from the feature level
+	// on that records them.
+	Schemes []string
 	// LastSeq is the newest accepted batch; zero means none since the Register.
 	LastSeq uint64
 	// Steps is how many steps of silence were recorded since LastSeq, and Silence is their sum.

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -270,7 +271,7 @@ func TestRegisterNamesBothValues(t *testing.T) {
 					t.Errorf("%q does not say %s", err, v)
 				}
 			}
-			if got := table.Origins(); len(got) != 1 || got[0] != first {
+			if got := table.Origins(); len(got) != 1 || !reflect.DeepEqual(got[0], first) {
 				t.Errorf("a refused Register left %+v", got)
 			}
 		})

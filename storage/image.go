@@ -176,7 +176,8 @@ func (i *Image) Applied() uint64 {
 	return i.mu.applied
 }
 
-// Load calls fn for every record in order of (table, key). The slices are valid until fn returns.
+// Load calls fn for every record: first those of Meta, because they tell how to read the others,
+// then the rest in order of (table, key). The slices are valid until fn returns.
 // If fn returns an error, Load stops and returns that error unchanged. Any other error means a
 // corrupt file or a failed read, and nothing has been changed. fn must not use the image.
 func (i *Image) Load(fn func(t Table, key, value []byte) error) error {

@@ -101,16 +101,20 @@ func (h *history) commit(i *Image, n uint64) error {
 	return nil
 }
 
-// load reads the image and checks that the records come in order.
+// load reads the image and checks that the records come in order, those of Meta first.
 func load(i *Image) (contents, error) {
 	c := contents{}
 	last := ""
 	err := i.Load(func(t Table, key, value []byte) error {
 		name := string(byte(t)) + string(key)
-		if name <= last && last != "" {
-			return fmt.Errorf("record %q after %q", name, last)
+		order := name
+		if t == Meta {
+			order = "\x00" + name
 		}
-		last = name
+		if order <= last && last != "" {
+			return fmt.Errorf("record %q after %q", order, last)
+		}
+		last = order
 		c[name] = string(value)
 		return nil
 	})

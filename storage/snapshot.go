@@ -60,7 +60,7 @@ func (s *Snapshot) WriteTo(w io.Writer, stop <-chan struct{}) error {
 		return err
 	}
 	var own error // an error from outside the database
-	err = each(s.mu.records, func(t Table, key, value []byte) error {
+	err = each(s.mu.records, nil, func(t Table, key, value []byte) error {
 		if out.count%stopCheck == 0 {
 			if own = stopped(stop, s.image.closing); own != nil {
 				return own

@@ -162,8 +162,8 @@ func applied(r pebble.Reader) (uint64, error) {
 }
 
 // each calls fn for every record of r in key order, and stops at the first error.
-func each(r pebble.Reader, fn func(t Table, key, value []byte) error) error {
-	it := r.NewIter(nil)
+func each(r pebble.Reader, o *pebble.IterOptions, fn func(t Table, key, value []byte) error) error {
+	it := r.NewIter(o)
 	err := walk(it, fn)
 	return errors.Join(err, it.Close())
 }
@@ -186,13 +186,23 @@ func walk(it *pebble.Iterator, fn func(t Table, key, value []byte) error) error 
 
 var errUnknownTable = errors.New("it holds a record of an unknown table")
 
-// load calls fn for every record. An error that does not come from fn names the file.
+// load calls fn for every record, those of Meta first. An error that does not come from fn names
+// the file.
 func (s *store) load(fn func(t Table, key, value []byte) error) error {
 	var refused error
-	err := each(s.db, func(t Table, key, value []byte) error {
+	pass := func(t Table, key, value []byte) error {
 		refused = fn(t, key, value)
 		return refused
-	})
+	}
+	err := each(s.db, &pebble.IterOptions{LowerBound: []byte{byte(Meta)}, UpperBound: []byte{byte(Meta) + 1}}, pass)
+	if err == nil {
+		err = each(s.db, nil, func(t Table, key, value []byte) error {
+			if t == Meta {
+				return nil
+			}
+			return pass(t, key, value)
+		})
+	}
 	if refused != nil {
 		return refused
 	}

@@ -83,6 +83,7 @@ minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
 maxTreeSize: 1000000000
+holdLevel: 1
 containerCheckInterval: 2s
 superDigest: "root:xyz"
 gateway:
@@ -111,7 +112,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
 			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
-			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz",
+			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
 		},
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,

@@ -45,6 +45,7 @@
 //	maxDataSize: 1048576       # bytes of a znode's data
 //	maxTreeSize: 0             # bytes of memory for the znodes of a shard. 0: no limit
 //	containerCheckInterval: 1m # how often the leader removes due containers and TTL znodes
+//	holdLevel: 0               # keep the feature level at this, for a way back. 0: let it rise
 //	superDigest: ""            # user:digest of the superuser, like ZooKeeper's superDigest
 //	gateway:
 //	  listen: ":2181"          # where clients connect. Required

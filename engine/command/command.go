@@ -12,11 +12,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// FormatLevel is the highest level of commands and records that this build reads and writes. A
-// member says it in its Register, so that a later build can know when all members read a newer
-// level.
-const FormatLevel = 1
-
 // HomeShard is the shard of the session table. Sessions are opened, kept alive and ended there.
 const HomeShard replication.ShardID = 1
 
@@ -38,6 +33,7 @@ const (
 	KindReap
 	KindPurge
 	KindPurged
+	KindRaise
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -74,18 +70,20 @@ type Request struct {
 // A Command is one decoded entry of the log. The comments say which kinds use a field.
 type Command struct {
 	Kind     Kind
-	Origin   session.Origin   // register; in a batch only Member and Start
-	Seq      uint64           // batch: its place in its stream
-	Wall     int64            // all but purged: Unix ms at the proposer
-	Home     tree.Zxid        // batch: what its node had applied of the home shard
-	Rules    Rules            // register
-	Requests []Request        // batch
-	Step     session.Step     // silence
-	Silence  time.Duration    // silence
-	Reap     []Mortal         // reap
-	Purge    []Ending         // purge
-	Shard    uint32           // purged
-	Sessions []tree.SessionID // purged
+	Origin   session.Origin     // register; in a batch only Member and Start
+	Seq      uint64             // batch: its place in its stream
+	Wall     int64              // all but purged: Unix ms at the proposer
+	Home     tree.Zxid          // batch: what its node had applied of the home shard
+	Rules    Rules              // register
+	Requests []Request          // batch
+	Step     session.Step       // silence
+	Silence  time.Duration      // silence
+	Reap     []Mortal           // reap
+	Purge    []Ending           // purge
+	Shard    uint32             // purged
+	Sessions []tree.SessionID   // purged
+	Level    uint32             // raise
+	Behind   []session.MemberID // raise
 }
 
 // An Ending is the end of a session on the home shard.
@@ -102,11 +100,11 @@ type Mortal struct {
 	Seen tree.Seen
 }
 
-// Rules are the settings by which replicas judge transactions. The newest Register decides, so all
-// replicas change the rules at the same entry.
+// Rules are the settings by which replicas judge transactions. Registers decide, so all replicas
+// change the rules at the same entry.
 type Rules struct {
-	Schemes []string // names of the ACL schemes in force
-	TreeMax int64    // see Config.MaxTreeSize
+	Schemes []string // names of the ACL schemes: in force, or in a Register those that the member has
+	TreeMax int64    // see Config.MaxTreeSize; the newest Register decides
 }
 
 func (e *encoder) rules(r Rules) {
@@ -307,6 +305,20 @@ func EncodePurged(shard uint32, sessions []tree.SessionID) []byte {
 	return e.done()
 }
 
+// EncodeRaise encodes the rise of the shard's feature level by one. The members in behind need not
+// read it.
+func EncodeRaise(level uint32, behind []session.MemberID) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindRaise))
+	e.uint(uint64(level))
+	e.array(len(behind))
+	for _, m := range behind {
+		e.uint(uint64(m))
+	}
+	return e.done()
+}
+
 // EncodeExpire encodes the order to expire the next portion of the sessions that are due.
 func EncodeExpire(wall int64) []byte {
 	e := newEncoder()
@@ -332,6 +344,8 @@ func (k Kind) fields() int {
 	case KindPurge:
 		return 3
 	case KindPurged:
+		return 3
+	case KindRaise:
 		return 3
 	}
 	return 0
@@ -393,8 +407,19 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	case KindPurged:
 		c.Shard = uint32(d.uintTo(math.MaxUint32))
 		c.Sessions = d.sessions()
+	case KindRaise:
+		c.Level = uint32(d.uintTo(math.MaxUint32))
+		c.Behind = d.members()
 	}
 	return c, d.end()
+}
+
+func (d *decoder) members() []session.MemberID {
+	list := make([]session.MemberID, d.array())
+	for i := range list {
+		list[i] = session.MemberID(d.uint())
+	}
+	return list
 }
 
 func (d *decoder) endings() []Ending {

@@ -51,9 +51,19 @@ func (c Command) encode() []byte {
 		return EncodePurge(c.Wall, c.Purge)
 	case KindPurged:
 		return EncodePurged(c.Shard, c.Sessions)
+	case KindRaise:
+		return EncodeRaise(c.Level, c.Behind)
 	}
 	return nil
 }
+
+// A levelOrigin is an origin with the level of its record.
+type levelOrigin struct {
+	session.Origin
+	level uint32
+}
+
+func (o levelOrigin) encode() []byte { return EncodeOrigin(o.Origin, o.level) }
 
 // filled returns different bytes, so that a test notices mixed-up fields.
 func filled[T [16]byte | [32]byte](first byte) (a T) {
@@ -129,6 +139,8 @@ func goldenCommands() []golden {
 		{"purged-nothing", Command{Kind: KindPurged, Shard: math.MaxUint32, Sessions: []tree.SessionID{}}},
 		{"reap", Command{Kind: KindReap, Wall: 1700000000123, Reap: []Mortal{
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
+		{"raise", Command{Kind: KindRaise, Level: 2, Behind: []session.MemberID{}}},
+		{"raise-that-leaves-members-behind", Command{Kind: KindRaise, Level: math.MaxUint32, Behind: []session.MemberID{3, math.MaxUint64}}},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
 	var list []golden
@@ -145,10 +157,16 @@ func goldenRecords() []golden {
 	record := func(name string, r session.Record) golden {
 		return golden{name, r, func() []byte { return EncodeSession(r) }, func(b []byte) (any, error) { return DecodeSession(b) }}
 	}
-	origin := func(name string, o session.Origin) golden {
-		return golden{name, o, func() []byte { return EncodeOrigin(o) }, func(b []byte) (any, error) { return DecodeOrigin(b) }}
+	originAt := func(level uint32, name string, o session.Origin) golden {
+		value := levelOrigin{o, level}
+		return golden{name, value, value.encode, func(b []byte) (any, error) {
+			o, err := DecodeOrigin(b, level)
+			return levelOrigin{o, level}, err
+		}}
 	}
+	origin := func(name string, o session.Origin) golden { return originAt(LevelMin, name, o) }
 	one := func(name string, s State) golden {
+		s.Level = max(s.Level, LevelMin)
 		return golden{name, s, func() []byte { return EncodeState(s) }, func(b []byte) (any, error) { return DecodeState(b) }}
 	}
 	return []golden{
@@ -174,7 +192,10 @@ func goldenRecords() []golden {
 			LastSeq: 1000, Steps: 4, Silence: 5 * time.Second}),
 		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
 			LastSeq: math.MaxUint64, Steps: math.MaxUint64, Silence: math.MaxInt64}),
+		originAt(2, "origin-with-schemes", session.Origin{Member: 2, Start: 3, Level: 2, Schemes: []string{"digest", "ip"}}),
+		originAt(2, "origin-without-schemes", session.Origin{Member: 2, Start: 3, Level: 3}),
 		one("state", State{Zxid: 70000}),
+		one("state-of-level-2", State{Level: 2, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
 		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
 	}
@@ -234,7 +255,7 @@ func checkCanonical(t *testing.T, b []byte, decode func([]byte) (any, error), en
 		t.Fatalf("decoding changed its input %x", before)
 	}
 	if err != nil {
-		if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNewer) {
+		if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrLevel) {
 			t.Fatalf("%x: %v", b, err)
 		}
 		return
@@ -253,8 +274,8 @@ func encodeAnyRecord(v any) []byte {
 		return EncodeZnode(v)
 	case session.Record:
 		return EncodeSession(v)
-	case session.Origin:
-		return EncodeOrigin(v)
+	case levelOrigin:
+		return v.encode()
 	}
 	return EncodeState(v.(State))
 }
@@ -383,9 +404,12 @@ func TestReaderKeepsNothingOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestNewerImageIsRefused(t *testing.T) {
-	if _, err := DecodeState([]byte{0x94, FormatLevel + 1, 0x05, 0x90, 0x00}); !errors.Is(err, ErrNewer) {
-		t.Fatal(err)
+// The level comes first, because the rest of a state of another level may have another form.
+func TestImageOfAnotherLevelIsRefused(t *testing.T) {
+	for _, state := range [][]byte{{0x94, LevelMax + 1, 0x05, 0x90, 0x00}, {0x92, LevelMax + 1, 0xc0}, {0x94, LevelMin - 1, 0x05, 0x90, 0x00}} {
+		if _, err := DecodeState(state); !errors.Is(err, ErrLevel) {
+			t.Errorf("%x: %v", state, err)
+		}
 	}
 }
 
@@ -399,11 +423,11 @@ func TestDocShowsEveryField(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
-		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil),
+		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),
-		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}), "state": EncodeState(State{}),
+		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}, LevelMax), "state": EncodeState(State{}),
 	} {
 		want := newDecoder(b).array()
 		if got := drawnFields(string(src), name); len(got) != want {

@@ -13,13 +13,15 @@
 //	reap     [5, wall ms, [[path, czxid, mzxid, pzxid], ...]]
 //	purge    [6, wall ms, [[session, [[member, start], ...], ended, lost], ...]]
 //	purged   [7, shard, [session, ...]]
+//	raise    [8, level, [member, ...]]
 //
-// The member's node proposes register and batch. The leader of the shard proposes silence, expire
-// and reap. The leader of the home shard proposes purge and purged.
+// The member's node proposes register and batch. The leader of the shard proposes silence, expire,
+// reap and raise. The leader of the home shard proposes purge and purged. A raise that leaves
+// members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
-//	          founding digest, the format level that the member reads, and the rules by which
-//	          transactions are judged from then on.
+//	          founding digest, the highest feature level that the member agrees to, the names of
+//	          its ACL schemes, and the bound of the tree from then on.
 //	batch     Carries requests of one node. Accepted only in its place: seq is one more than that
 //	          of the last accepted batch of this start. home zxid is the newest transaction of the
 //	          home shard that the node had applied when it sent the batch. It is zero in a batch to
@@ -31,6 +33,9 @@
 //	purge     Tells a shard that these sessions have ended on the home shard, each in transaction
 //	          ended. The listed starts have spoken for the session.
 //	purged    Tells the home shard that a shard has nothing left of these sessions.
+//	raise     Raises the shard's feature level by one, to this level. It counts only if every
+//	          founding member has registered with a build that reads the level. Those in the list
+//	          need not have.
 //
 // # Requests
 //
@@ -79,11 +84,25 @@
 //	         container, ttl ms, acl, data]
 //	session [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
 //	         attached, [[member, start], ...], lost]
-//	origin  [member, start, directory, digest, level, seq, step, silence ns]
+//	origin  [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...]]
 //	state   [level, zxid, [scheme, ...], tree max]
 //
-// tree.Znode, session.Record and session.Origin explain the fields. A state has the level at which
-// it was written, the newest zxid, and the rules of the newest register.
+// tree.Znode, session.Record and session.Origin explain the fields. A state has the shard's level,
+// the newest zxid, the ACL schemes in force and the bound of the tree.
+//
+// # Levels
+//
+// Every shard has a feature level. All its records are written at this level.
+//
+//	level  from    what it allows
+//	1      start   Everything but what follows. An origin has no schemes. The schemes in force are
+//	               those of the newest register.
+//	2      0.1.0   An origin has the schemes that its member has. The schemes in force only grow: to
+//	               those of before come those that all members of this level have.
+//
+// A later build that writes something new gives it a new level, and goes on reading the former
+// ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered
+// with a build that reads the next level, so no older build ever meets one.
 //
 // # Bytes
 //
@@ -101,7 +120,7 @@
 // differ. A nil acl stands for tree.OpenACL.
 //
 // The golden files in testdata pin every byte: what is in the log of a running ensemble must be
-// readable by the next build. A later build that writes something new raises FormatLevel.
+// readable by the next build.
 //
 // The encoder and decoder are our own, because they are on the path of every write. With the
 // msgpack library, which writes to an io.Writer, each request escaped to the heap and decoding took

@@ -2,8 +2,6 @@ package command
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -13,9 +11,6 @@ import (
 
 // StateKey is the key of a shard's State record.
 const StateKey = "state"
-
-// ErrNewer says that a newer build wrote the image.
-var ErrNewer = errors.New("the image is of a newer format")
 
 // IDKey returns the key of a session's or a member's record.
 func IDKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
@@ -148,10 +143,20 @@ func (d *decoder) incarnations() []session.Incarnation {
 	return list
 }
 
-// EncodeOrigin encodes a member's record.
-func EncodeOrigin(o session.Origin) []byte {
+// Fields of a member's record below LevelSchemes and from there on.
+const (
+	originFields        = 8
+	originFieldsSchemes = 9
+)
+
+// EncodeOrigin encodes a member's record at a level.
+func EncodeOrigin(o session.Origin, level uint32) []byte {
 	e := newEncoder()
-	e.array(8)
+	if level < LevelSchemes {
+		e.array(originFields)
+	} else {
+		e.array(originFieldsSchemes)
+	}
 	e.uint(uint64(o.Member))
 	e.uint(o.Start)
 	e.bytes(o.Directory[:])
@@ -160,13 +165,20 @@ func EncodeOrigin(o session.Origin) []byte {
 	e.uint(o.LastSeq)
 	e.uint(o.Steps)
 	e.int(int64(o.Silence))
+	if level >= LevelSchemes {
+		e.strings(o.Schemes)
+	}
 	return e.done()
 }
 
-// DecodeOrigin reads a member's record.
-func DecodeOrigin(b []byte) (o session.Origin, err error) {
+// DecodeOrigin reads a member's record that was written at a level.
+func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
 	d := newDecoder(b)
-	d.want(8)
+	if level < LevelSchemes {
+		d.want(originFields)
+	} else {
+		d.want(originFieldsSchemes)
+	}
 	o.Member = session.MemberID(d.uint())
 	o.Start = d.uint()
 	d.fixed(o.Directory[:])
@@ -175,36 +187,46 @@ func DecodeOrigin(b []byte) (o session.Origin, err error) {
 	o.LastSeq = d.uint()
 	o.Steps = d.uint()
 	o.Silence = time.Duration(d.int())
+	if level >= LevelSchemes {
+		o.Schemes = d.strings()
+	}
 	return o, d.end()
 }
 
 // A State is what a shard has one record of.
 type State struct {
+	Level uint32 // at which the shard's records are written, LevelMin at first
 	Zxid  tree.Zxid
-	Rules Rules // of the newest Register
+	Rules Rules // in force
 }
+
+const stateFields = 4
 
 // EncodeState encodes the record of a shard.
 func EncodeState(s State) []byte {
 	e := newEncoder()
-	e.array(4)
-	e.uint(FormatLevel)
+	e.array(stateFields)
+	e.uint(uint64(s.Level))
 	e.uint(uint64(s.Zxid))
 	e.rules(s.Rules)
 	return e.done()
 }
 
-// DecodeState reads the record of a shard. Its error wraps ErrNewer if a newer build wrote it.
+// DecodeState reads the record of a shard. Its error wraps ErrLevel if this build does not read the
+// level of the records.
 func DecodeState(b []byte) (State, error) {
 	d := newDecoder(b)
-	d.want(4)
-	level := d.uint()
-	s := State{Zxid: tree.Zxid(d.uint()), Rules: d.rules()}
+	n := d.array()
+	level := d.uintTo(math.MaxUint32)
+	if err := CheckLevel(uint32(level), LevelMax); err != nil && d.err == nil {
+		return State{}, err // the rest may have another form
+	}
+	if n != stateFields {
+		d.fail(ErrMalformed)
+	}
+	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Rules: d.rules()}
 	if err := d.end(); err != nil {
 		return State{}, err
-	}
-	if level != FormatLevel {
-		return State{}, fmt.Errorf("%w: level %d, this build reads %d: start a newer build", ErrNewer, level, FormatLevel)
 	}
 	return s, nil
 }

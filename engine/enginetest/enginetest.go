@@ -172,7 +172,7 @@ const Member, Other = 1, 2
 
 // Origin returns what Member registers with.
 func Origin() session.Origin {
-	return session.Origin{Member: Member, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.FormatLevel}
+	return session.Origin{Member: Member, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.LevelMax}
 }
 
 // Decode decodes a command, which must be well-formed.

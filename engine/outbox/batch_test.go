@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -23,7 +24,7 @@ func TestFirstProposalIsRegister(t *testing.T) {
 		r.want() // no leader yet
 		r.lead(enginetest.Other)
 		register := r.want("register")
-		if c := enginetest.Decode(t, register[0].Cmd); c.Origin != enginetest.Origin() {
+		if c := enginetest.Decode(t, register[0].Cmd); !reflect.DeepEqual(c.Origin, enginetest.Origin()) {
 			t.Fatalf("registered %+v", c.Origin)
 		}
 		r.apply(register...)

@@ -64,6 +64,8 @@ func (r *Replica) apply(c *command.Command) {
 		r.applyPurge(c)
 	case command.KindPurged:
 		r.applyPurged(c)
+	case command.KindRaise:
+		r.applyRaise(c)
 	}
 }
 
@@ -81,14 +83,21 @@ func (r *Replica) applyRegister(c *command.Command) {
 		}
 		return
 	}
-	if _, err := r.mu.table.Register(c.Origin); err != nil {
+	err := r.checkRegister(c)
+	if err == nil {
+		if r.mu.Level >= command.LevelSchemes {
+			c.Origin.Schemes = c.Rules.Schemes
+		}
+		_, err = r.mu.table.Register(c.Origin)
+	}
+	if err != nil {
 		if own {
 			r.node.Fail(fmt.Errorf("the ensemble refuses this member: %w", err))
 		}
 		return
 	}
 	r.noteOrigins()
-	r.useRules(c.Rules)
+	r.useRules(r.rulesAfter(c))
 	r.mu.stepStart[c.Origin.Member] = time.Now()
 	r.expireDue(c.Wall) // the sessions of the member's former start are due now
 	if own {
@@ -99,7 +108,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 	}
 }
 
-// useRules makes the replica judge transactions by the rules of the newest Register.
+// useRules makes the replica judge transactions by the given rules.
 func (r *Replica) useRules(rules command.Rules) {
 	schemes, err := pickSchemes(r.schemes, rules.Schemes)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func TestMoreThanAPortionWakesTheExpirer(t *testing.T) {
 	r := newRig(t)
 	r.Portion = 1
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(2, 1, 1, 1, 0, 2, slices.Values([][]byte{open, open})))
 	o.Start++
@@ -36,7 +36,7 @@ func TestEndOfASessionWakesThePurger(t *testing.T) {
 	silent := slog.New(slog.DiscardHandler)
 	other := New(Options{Shard: 2, Log: silent})
 	wake := NewPurger([]*Replica{r.Replica, other}, r.log, enginetest.Member, silent).shards[2].wake
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
 	seq := uint64(0)
 	batch := func(q command.Request) {
@@ -63,7 +63,7 @@ func TestCloseOfMoreThanAPortionWakesTheExpirer(t *testing.T) {
 		seq++
 		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
 	}
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
 	batch(command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
 	id := r.mu.table.Sessions(2)[0].ID
@@ -106,7 +106,7 @@ func TestEndIsToldBeforeTheExpiry(t *testing.T) {
 	r := newRig(t)
 	var told []string
 	r.node = tellingNode{quietNode{r.disk}, &told}
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second})
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(2, 1, 1, 1, 0, 1, slices.Values([][]byte{open})))
 	id := r.mu.table.Sessions(2)[0].ID

@@ -1,6 +1,10 @@
 package replica
 
-import "io"
+import (
+	"io"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+)
 
 // Install implements replication.StateMachine. It replaces the state by a received one. This node
 // has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
@@ -13,9 +17,16 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
+	if err := command.CheckLevel(state.Level, r.levelMax()); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.table, r.mu.State = table, state
+	if state.Level > r.Level() {
+		r.setLevel(state.Level)
+		r.node.Raised(r.Shard, state.Level, nil)
+	}
 	r.noteOrigins()
 	r.index.Store(r.image.Applied())
 	r.unsaved.entries, r.unsaved.bytes = 0, 0

@@ -3,6 +3,8 @@ package replica
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/session"
@@ -18,9 +20,13 @@ func (r *Replica) Load(image *storage.Image) error {
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", r.Shard, err)
 	}
+	if err := command.CheckLevel(state.Level, r.levelMax()); err != nil {
+		return fmt.Errorf("shard %d: %w", r.Shard, err)
+	}
 	r.tree.Store(t)
 	r.Watches.Deliver(state.Zxid, nil, nil)
 	r.mu.table, r.mu.State = table, state
+	r.setLevel(state.Level)
 	r.noteOrigins()
 	r.index.Store(r.image.Applied())
 	r.restartClocks()
@@ -31,7 +37,7 @@ func (r *Replica) Load(image *storage.Image) error {
 // could have written.
 func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
-		return tree.New(nil), session.NewTable(), command.State{}, nil
+		return tree.New(nil), session.NewTable(), command.State{Level: command.LevelMin}, nil
 	}
 	l := newImageLoader()
 	if err := image.Load(l.addRecord); err != nil {
@@ -56,7 +62,7 @@ func pickSchemes(known tree.Schemes, names []string) (tree.Schemes, error) {
 	schemes := make(tree.Schemes, len(names))
 	for _, name := range names {
 		if known[name] == nil {
-			return nil, fmt.Errorf("the ensemble's ACLs use the authentication scheme %q, which this member does not have: set Config.Schemes as on the other members", name)
+			return nil, lacksScheme(name, slices.Sorted(maps.Keys(known)))
 		}
 		schemes[name] = known[name]
 	}
@@ -71,12 +77,18 @@ type imageLoader struct {
 	hasState bool
 }
 
+var errNoState = fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
+
 func newImageLoader() *imageLoader {
 	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable()}
 }
 
-// addRecord adds one record of any table.
+// addRecord adds one record of any table. The state comes first: its level tells how to read the
+// others.
 func (l *imageLoader) addRecord(t storage.Table, key, value []byte) error {
+	if t != storage.Meta && !l.hasState {
+		return errNoState
+	}
 	switch t {
 	case storage.Znodes:
 		return l.addZnode(string(key), value)
@@ -111,7 +123,7 @@ func (l *imageLoader) addSession(key, value []byte) error {
 }
 
 func (l *imageLoader) addOrigin(key, value []byte) error {
-	o, err := command.DecodeOrigin(value)
+	o, err := command.DecodeOrigin(value, l.state.Level)
 	if err == nil && !bytes.Equal(key, command.IDKey(uint64(o.Member))) {
 		err = command.ErrMalformed
 	}
@@ -134,7 +146,7 @@ func (l *imageLoader) addState(key string, value []byte) (err error) {
 // finish makes a tree of the collected znodes, and verifies the tree and the session table.
 func (l *imageLoader) finish() (*tree.Tree, error) {
 	if !l.hasState {
-		return nil, fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
+		return nil, errNoState
 	}
 	t, err := l.znodes.Finish(l.state.Zxid)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestReapEntriesAreBoundedInBytes(t *testing.T) {
 func TestReaperLooksWhileEntriesAreApplied(t *testing.T) {
 	const many, markers = 20 * reapPause, 200
 	r := newRig(t)
-	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.FormatLevel}
+	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
 	seq := uint64(0)
 	batch := func(q command.Request) {

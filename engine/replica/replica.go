@@ -33,6 +33,9 @@ type Node interface {
 	// Adopt is called when the home shard has applied the node's Register. From now on, the remote
 	// sessions that the table has attached to this member are the node's.
 	Adopt(table *session.Table)
+	// Raised is called when a shard's feature level has risen. behind are the members that were left
+	// behind, if this node saw them named.
+	Raised(at replication.ShardID, level uint32, behind []session.MemberID)
 	// Reconcile is called before a received state replaces a shard's state. registered says whether
 	// the received state has the node's Register.
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
@@ -44,7 +47,8 @@ type Node interface {
 type Replica struct {
 	// Immutable after New, Load and NewPurger.
 	node    Node
-	schemes tree.Schemes // all that this member has
+	schemes tree.Schemes       // all that this member has
+	members []session.MemberID // the founding members
 	Shard   replication.ShardID
 	Outbox  *outbox.Outbox
 	image   *storage.Image
@@ -59,6 +63,7 @@ type Replica struct {
 	// anew for each read.
 	tree        atomic.Pointer[tree.Tree]
 	index       atomic.Uint64           // of the newest applied entry in the Raft log
+	level       atomic.Uint32           // mu.Level, for those who do not hold mu
 	Sizes       Sizes                   // of the applied entries
 	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
 
@@ -100,17 +105,19 @@ type Options struct {
 	Outbox     *outbox.Outbox
 	Schemes    tree.Schemes // all that this member has
 	Member     replication.MemberID
-	TimeoutMin time.Duration // the smallest timeout that a session of any member can have
-	ReapEvery  time.Duration // how often the reaper looks
+	Members    []session.MemberID // the founding members
+	TimeoutMin time.Duration      // the smallest timeout that a session of any member can have
+	ReapEvery  time.Duration      // how often the reaper looks
 	Log        *slog.Logger
 }
 
 // New returns an empty Replica. Load and NewPurger must follow before the shard starts.
 func New(o Options) *Replica {
-	r := &Replica{node: o.Node, schemes: o.Schemes, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
+	r := &Replica{node: o.Node, schemes: o.Schemes, members: o.Members, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
 	r.tree.Store(tree.New(nil))
 	r.mu.table = session.NewTable()
+	r.setLevel(command.LevelMin)
 	r.noteOrigins()
 	r.restartClocks()
 	r.expirer = newExpirer(r, o.Raft, o.Member, o.TimeoutMin, o.Log)

@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// The feature levels that this build reads and writes.
+const (
+	LevelMin = command.LevelMin
+	LevelMax = command.LevelMax
+)
+
+// ErrLevel says that the ensemble is at a feature level that this build does not read, or that the
+// config wants to hold it below, or that a member keeps it down.
+var ErrLevel = command.ErrLevel
+
+// raiseInterval is how often a leader looks whether it may raise a shard's feature level.
+const raiseInterval = time.Second
+
+// raiseLoop raises the feature level of the shards that this node leads, by one each time, when all
+// members agree to it. It ends with the node, or when no shard can rise any further.
+func (e *Engine) raiseLoop() {
+	ticker := time.NewTicker(raiseInterval)
+	defer ticker.Stop()
+	for e.raiseLevels() {
+		select {
+		case <-e.stop:
+			return
+		case <-e.done:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// raiseLevels proposes what raiseLoop is for. It reports whether a shard may still rise.
+func (e *Engine) raiseLevels() (more bool) {
+	for _, r := range e.shards {
+		next := r.Level() + 1
+		if next > e.cfg.levelMax() {
+			continue
+		}
+		more = true
+		if e.Leader(r.Shard).Member == e.cfg.Member && len(r.HeldDown(next)) == 0 {
+			_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, nil)) // if it is lost, the loop proposes it again
+		}
+	}
+	return more
+}
+
+// Level returns the feature level of the ensemble, that of its lowest shard.
+func (e *Engine) Level() uint32 {
+	level := e.home().Level()
+	for _, r := range e.shards {
+		level = min(level, r.Level())
+	}
+	return level
+}
+
+// highestLevel returns the level of the highest shard. A member must read it to take part.
+func (e *Engine) highestLevel() uint32 {
+	level := uint32(command.LevelMin)
+	for _, r := range e.shards {
+		level = max(level, r.Level())
+	}
+	return level
+}
+
+// HeldDown returns the members that keep the ensemble from the next level, in the order of their
+// ids. It returns none if this build reads no higher level.
+func (e *Engine) HeldDown() []MemberID {
+	next := e.Level() + 1
+	if next > LevelMax {
+		return nil
+	}
+	var by []MemberID
+	for _, r := range e.shards {
+		for _, m := range r.HeldDown(next) {
+			by = append(by, MemberID(m))
+		}
+	}
+	slices.Sort(by)
+	return slices.Compact(by)
+}
+
+// RaiseLevel raises the feature level of the ensemble by one, without the consent of the given
+// members. It waits until every shard on this node has it.
+func (e *Engine) RaiseLevel(ctx context.Context, behind []MemberID) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	next := e.Level() + 1
+	if err := e.mayRaise(ctx, next, behind); err != nil {
+		return err
+	}
+	left := make([]session.MemberID, len(behind))
+	for i, m := range behind {
+		left[i] = session.MemberID(m)
+	}
+	var proposed time.Time
+	for e.Level() < next {
+		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
+			proposed = now
+			for _, r := range e.shards {
+				_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, left)) // if it is lost, it is proposed again
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return e.notReady(unavailable(ctx, ctx.Err()))
+		case <-e.done:
+			return e.over()
+		case <-time.After(replica.PollInterval):
+		}
+	}
+	return nil
+}
+
+// mayRaise returns why the ensemble cannot rise to a level without the given members, or nil.
+func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) error {
+	if over := e.over(); over != nil {
+		return over
+	}
+	if next > LevelMax {
+		return fmt.Errorf("%w: the ensemble is at level %d, the highest that this build reads", command.ErrLevel, next-1)
+	}
+	for _, m := range behind {
+		switch _, known := e.cfg.Members[m]; {
+		case !known:
+			return fmt.Errorf("member %d is not in Members", m)
+		case m == e.cfg.Member || e.isUp(ctx, m):
+			return fmt.Errorf("member %d is up: upgrade it, or stop it if it is to be left behind", m)
+		}
+	}
+	for _, m := range e.HeldDown() {
+		if !slices.Contains(behind, m) {
+			return fmt.Errorf("%w: the ensemble stays at level %d because of member %d: upgrade it and remove its Config.HoldLevel, or leave it behind if it never comes back", command.ErrLevel, next-1, m)
+		}
+	}
+	return nil
+}
+
+// isUp reports whether another member accepts connections. Members that lead nothing have none
+// between them, so it makes one.
+func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
+	conn, err := e.network.Dial(ctx, uint64(m))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was sent
+	return true
+}

@@ -1,0 +1,90 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// Level returns the shard's feature level. It takes no lock.
+func (r *Replica) Level() uint32 { return r.level.Load() }
+
+// HeldDown returns the members without which the shard cannot rise to a level: those that have not
+// registered with a build and a config that agree to it. It takes no lock.
+func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
+	origins := *r.origins.Load()
+	for _, m := range r.members {
+		if origins[m].Level < level {
+			by = append(by, m)
+		}
+	}
+	return by
+}
+
+// applyRaise raises the shard's level by one, unless a member that is not left behind does not read
+// it yet. Then, and if it comes late or twice, a Raise changes nothing. mu is held.
+func (r *Replica) applyRaise(c *command.Command) {
+	lacks := func(m session.MemberID) bool { return !slices.Contains(c.Behind, m) }
+	if c.Level != r.mu.Level+1 || slices.ContainsFunc(r.HeldDown(c.Level), lacks) {
+		return
+	}
+	if err := command.CheckLevel(c.Level, r.levelMax()); err != nil {
+		r.node.Fail(fmt.Errorf("shard %d: %w", r.Shard, err))
+		return
+	}
+	if c.Level == command.LevelSchemes {
+		r.mu.table.RecordSchemes(r.mu.Rules.Schemes) // each member has at least those in force
+	}
+	r.setLevel(c.Level)
+	r.noteOrigins()
+	r.node.Raised(r.Shard, c.Level, c.Behind)
+}
+
+// levelMax returns the highest level that this member agrees to.
+func (r *Replica) levelMax() uint32 { return r.Outbox.Origin.Level }
+
+// setLevel is called with mu held, or before the shard starts.
+func (r *Replica) setLevel(level uint32) {
+	r.mu.Level = level
+	r.level.Store(level)
+}
+
+// checkRegister returns why a member that registers with these schemes cannot take part, or nil. mu
+// is held.
+func (r *Replica) checkRegister(c *command.Command) error {
+	if err := command.CheckLevel(r.mu.Level, c.Origin.Level); err != nil {
+		return err
+	}
+	if r.mu.Level < command.LevelSchemes {
+		return nil
+	}
+	for _, name := range r.mu.Rules.Schemes {
+		if !slices.Contains(c.Rules.Schemes, name) {
+			return lacksScheme(name, c.Rules.Schemes)
+		}
+	}
+	return nil
+}
+
+// lacksScheme returns the error for a member without a scheme that is in force.
+func lacksScheme(name string, has []string) error {
+	return fmt.Errorf("the ensemble's ACLs use the authentication scheme %q, which this member does not have; it has %q: set Config.Schemes as on the other members", name, has)
+}
+
+// rulesAfter returns the rules in force after a Register that was accepted. mu is held.
+func (r *Replica) rulesAfter(c *command.Command) command.Rules {
+	if r.mu.Level < command.LevelSchemes {
+		return c.Rules
+	}
+	all := slices.Clone(c.Rules.Schemes)
+	for _, o := range r.mu.table.Origins() {
+		if o.Level >= r.mu.Level { // others were left behind
+			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(o.Schemes, name) })
+		}
+	}
+	in := append(all, r.mu.Rules.Schemes...)
+	slices.Sort(in)
+	return command.Rules{Schemes: slices.Compact(in), TreeMax: c.Rules.TreeMax}
+}

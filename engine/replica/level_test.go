@@ -1,0 +1,171 @@
+package replica
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/enginetest"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// registers returns the Register of a member other than the rig's own.
+func registers(m session.MemberID, start uint64, level uint32, schemes ...string) []byte {
+	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: level}
+	return command.EncodeRegister(o, 1, command.Rules{Schemes: schemes})
+}
+
+// levelRig is a rig of an ensemble with members 2, 3 and the rig's own, of which all have
+// registered.
+func levelRig(t *testing.T, of2, of3 uint32) *rig {
+	r := newRig(t)
+	r.members = []session.MemberID{enginetest.Member, 2, 3}
+	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}), registers(2, 1, of2), registers(3, 1, of3))
+	return r
+}
+
+func (r *rig) wantLevel(t *testing.T, want uint32) {
+	t.Helper()
+	if got := r.Level(); got != want || r.mu.Level != want || r.disk.Err() != nil {
+		t.Fatalf("level %d (%d), want %d, disk %v", got, r.mu.Level, want, r.disk.Err())
+	}
+}
+
+// B5: the level rises when the newest Register of every member agrees, and by one.
+func TestRaiseNeedsEveryMember(t *testing.T) {
+	r := levelRig(t, 2, 1)
+	raise := command.EncodeRaise(2, nil)
+	r.wantLevel(t, 1)
+	if by := r.HeldDown(2); !slices.Equal(by, []session.MemberID{3}) {
+		t.Fatalf("held down by %d", by)
+	}
+	r.apply(raise)
+	r.wantLevel(t, 1)
+	r.apply(registers(3, 2, 2), raise, raise, command.EncodeRaise(1, nil))
+	r.wantLevel(t, 2)
+	if r.HeldDown(2) != nil {
+		t.Error("still held down")
+	}
+}
+
+func TestRaiseNeedsMembersThatHaveNeverRegistered(t *testing.T) {
+	r := levelRig(t, 2, 2)
+	r.members = append(r.members, 4)
+	r.apply(command.EncodeRaise(2, nil))
+	r.wantLevel(t, 1)
+	r.apply(command.EncodeRaise(2, []session.MemberID{4}))
+	r.wantLevel(t, 2)
+}
+
+func TestRaiseLeavesMembersBehind(t *testing.T) {
+	r := levelRig(t, 2, 1)
+	r.apply(command.EncodeRaise(2, []session.MemberID{2}))
+	r.wantLevel(t, 1)
+	r.apply(command.EncodeRaise(2, []session.MemberID{3}))
+	r.wantLevel(t, 2)
+	r.apply(registers(3, 2, 1)) // it has not been upgraded
+	if o, _ := r.Origin(3); o.Start != 1 {
+		t.Errorf("a member of level 1 has registered at level 2: %+v", o)
+	}
+	r.apply(registers(3, 3, 2))
+	if o, _ := r.Origin(3); o.Start != 3 {
+		t.Errorf("it may not come back: %+v", o)
+	}
+}
+
+// A member that does not agree to a level fails when the ensemble goes there without it.
+func TestRaiseFailsWhoWasLeftBehind(t *testing.T) {
+	r := levelRig(t, 2, 2)
+	r.Outbox.Origin.Level = 1
+	r.apply(registers(enginetest.Member, 9, 1), command.EncodeRaise(2, []session.MemberID{enginetest.Member}))
+	if err := r.disk.Err(); !errors.Is(err, command.ErrLevel) || r.Level() != 1 {
+		t.Fatalf("level %d, %v", r.Level(), err)
+	}
+}
+
+// A level of a later build is an error that names both levels, and the image stays as it was.
+func TestRaiseBeyondThisBuildFailsTheNode(t *testing.T) {
+	r := levelRig(t, 9, 9)
+	r.apply(registers(enginetest.Member, 9, 9), command.EncodeRaise(2, nil), command.EncodeRaise(3, nil))
+	err := r.disk.Err()
+	if !errors.Is(err, command.ErrLevel) || !strings.Contains(err.Error(), "level 3") || !strings.Contains(err.Error(), "level 2") {
+		t.Fatal(err)
+	}
+	if r.Level() != 2 {
+		t.Errorf("level %d", r.Level())
+	}
+}
+
+// At level 1 the newest Register decides about the schemes. From level 2 on a scheme is in force
+// once all members have it, and for good.
+func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
+	r := newRig(t)
+	r.members = []session.MemberID{2, 3}
+	extra := tree.BuiltinSchemes()["digest"]
+	r.schemes = tree.Schemes{"a": extra, "b": extra, "c": extra}
+	want := func(names ...string) {
+		t.Helper()
+		if got := r.mu.Rules.Schemes; !slices.Equal(got, names) || r.disk.Err() != nil {
+			t.Fatalf("in force: %q, want %q, disk %v", got, names, r.disk.Err())
+		}
+	}
+	r.apply(registers(2, 1, 2, "a", "b"), registers(3, 1, 2, "a"))
+	want("a")
+	r.apply(command.EncodeRaise(2, nil))
+	want("a")
+	r.apply(registers(2, 2, 2, "a", "b"))
+	want("a") // not on member 3
+	r.apply(registers(3, 2, 2, "a", "b", "c"))
+	want("a", "b")
+	r.apply(registers(2, 3, 2, "a", "c"))
+	want("a", "b")
+	if o, _ := r.Origin(2); o.Start != 2 || !slices.Equal(o.Schemes, []string{"a", "b"}) {
+		t.Errorf("a member without a scheme in force has registered: %+v", o)
+	}
+}
+
+// The image is written at the level in use, and a start finds that level.
+func TestImageHasTheLevel(t *testing.T) {
+	for level, records := range map[uint32]int{1: 8, 2: 9} {
+		r := levelRig(t, 2, 2)
+		if level == 2 {
+			r.apply(command.EncodeRaise(2, nil))
+		}
+		if err := r.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CloseImage(); err != nil {
+			t.Fatal(err)
+		}
+		options := storage.Options{Disk: r.disk, Dir: filepath.Join(r.disk.Dir(), "image")}
+		_, err := storage.Check(options, func(table storage.Table, _, value []byte) error {
+			if table == storage.Origins && int(value[0]&0xf) != records {
+				t.Errorf("level %d: a record of an origin has %d fields", level, value[0]&0xf)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		image, err := storage.Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		again := newRig(t)
+		if err := again.Load(image); err != nil {
+			t.Fatal(err)
+		}
+		again.wantLevel(t, level)
+		held := newRig(t)
+		held.Outbox.Origin.Level = 1
+		if err := held.Load(image); (level == 2) != errors.Is(err, command.ErrLevel) {
+			t.Errorf("level %d: a member that agrees to level 1 only gets %v", level, err)
+		}
+	}
+}
