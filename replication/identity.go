@@ -133,11 +133,17 @@ func decodeIdentity(text []byte) (Identity, error) {
 		return Identity{}, fmt.Errorf("checksum %s does not match the content, whose checksum is %s", sum, want)
 	}
 	var j identityJSON
-	if err := json.Unmarshal(body, &j); err != nil {
-		return Identity{}, err
-	}
-	if j.Format != identityFormat {
+	err := json.Unmarshal(body, &j)
+	if err == nil && j.Format != identityFormat {
 		return Identity{}, fmt.Errorf("format %d, this version reads %d", j.Format, identityFormat)
+	}
+	if err == nil { // the format is known, so every field is
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		err = d.Decode(&j)
+	}
+	if err != nil {
+		return Identity{}, err
 	}
 	return j.identity()
 }

@@ -1,7 +1,10 @@
 package replication
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -96,6 +99,8 @@ func TestIdentity_Corruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("newer format", text)
+	body := bytes.Replace(whole[bytes.IndexByte(whole, '\n')+1:], []byte("{"), []byte(`{"pet": 1,`), 1)
+	refused("unknown field", append(fmt.Appendf(nil, "%s%08x\n", identityMagic, crc32.Checksum(body, castagnoli)), body...))
 	if err := os.WriteFile(name, make([]byte, identityMax+1), 0o640); err != nil {
 		t.Fatal(err)
 	}
