@@ -88,15 +88,15 @@ func (f *fleet) stays(heldDown ...embed.MemberID) {
 
 func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 	withFleets(t, func(f *fleet, t *testing.T) {
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		f.stays(1, 2, 3)
 		f.restart(3, false)
 		f.restart(1, false)
 		f.TransferLeadership(1) // a new build leads
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		f.stays(2)
 		f.restart(3, true) // it may go back until the level rises
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		f.stays(2, 3)
 		f.restart(3, false)
 		f.restart(2, false)

@@ -231,7 +231,7 @@ func TestRemoteWatches_Reset(t *testing.T) {
 	})
 }
 
-// A parent that has used up its sequence numbers still gets children. A client that comes back
+// D2: a parent that has used up its sequence numbers still gets children. A client that comes back
 // learns of them too.
 func TestRemoteWatches_ResetBelowAFullParent(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {

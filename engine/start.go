@@ -318,7 +318,8 @@ func (e *Engine) join() error {
 	}
 	e.transport = transport.New(transport.Options{
 		Self: transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start,
-			Run: runID(), Tick: e.cfg.Tick, Levels: transport.Levels{Min: 1, Max: command.FormatLevel}, Shards: e.found}, Held: e.held,
+			Run: runID(), Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()}, Shards: e.found},
+		Held: e.held, Level: e.highestLevel,
 		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
