@@ -87,30 +87,79 @@ func entrySum(e *raftpb.Entry) uint64 {
 	return uint64(crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, e.Cmd))
 }
 
-// contradiction returns an error if a leader's message shows that committed entries were lost: the
-// message has different entries in place of some that this node knows to be committed. The rules
-// are those of Contradicts. dragonboat itself does not notice. It answers that it has all these
-// entries, and the leader believes that they are its own.
+// contradiction returns an error if a message of Raft shows that committed entries were lost.
+// dragonboat itself does not notice.
 func (s *logStore) contradiction(m *raftpb.Message) error {
-	if m.Type != raftpb.Replicate || len(m.Entries) == 0 {
+	switch m.Type {
+	case raftpb.Replicate:
+		return s.overwritten(m)
+	case raftpb.ReplicateResp:
+		return s.unsent(m)
+	}
+	return nil
+}
+
+// overwritten returns an error if a leader's message has different entries in place of some that this
+// node knows to be committed. The rules are those of Contradicts. dragonboat would answer that it
+// has all these entries, and the leader would believe that they are its own.
+func (s *logStore) overwritten(m *raftpb.Message) error {
+	if len(m.Entries) == 0 {
 		return nil
 	}
 	held, _ := s.shard(m.ShardID).progress()
+	var last *raftpb.Entry // the last one that is committed here
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		if e.Index > held.Commit {
-			return nil
+			break
 		}
 		if e.Term > held.Term {
 			return contradictionError(m, e, held)
 		}
+		last = e
 	}
-	// All of them are committed here. That is rare, so reading the last one is affordable.
-	e := &m.Entries[len(m.Entries)-1]
-	if term, sum := s.entryAt(m.ShardID, m.To, e.Index); term == e.Term && sum != entrySum(e) {
-		return contradictionError(m, e, held)
+	if last == nil {
+		return nil
+	}
+	// Few messages have such an entry, so reading it is affordable.
+	if term, sum := s.entryAt(m.ShardID, m.To, last.Index); term == last.Term && sum != entrySum(last) {
+		return contradictionError(m, last, held)
 	}
 	return nil
+}
+
+// unsent returns an error if a follower acknowledges more than this node has sent as the leader of
+// that term. A follower acknowledges what it was sent, or, if it knows of later commits, all of
+// these, and a leader has every commit. So another leader of the same term has committed them: some
+// member has forgotten its vote. This leader would count the answer for entries of its own that the
+// follower does not have.
+func (s *logStore) unsent(m *raftpb.Message) error {
+	l := s.shard(m.ShardID)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sent := max(l.mu.sent.index, l.mu.last); !m.Reject && m.Term == l.mu.sent.term && m.LogIndex > sent {
+		return fmt.Errorf("shard %d: member %d has entries up to %d, and this member has led term %d and has sent none after %d: another leader of that term has committed them, and acknowledged writes are lost here, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+			m.ShardID, m.From, m.LogIndex, m.Term, sent)
+	}
+	return nil
+}
+
+// noteSent records how far the log of a leader reaches in messages that are about to be sent. That
+// may be farther than what is saved: a leader sends first.
+func (s *logStore) noteSent(messages []raftpb.Message) {
+	for i := range messages {
+		if m := &messages[i]; m.Type == raftpb.Replicate {
+			s.shard(m.ShardID).noteSent(place{index: m.LogIndex + uint64(len(m.Entries)), term: m.Term})
+		}
+	}
+}
+
+func (l *shardLog) noteSent(to place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sent := l.mu.sent; to.term > sent.term || to.term == sent.term && to.index > sent.index {
+		l.mu.sent = to
+	}
 }
 
 func contradictionError(m *raftpb.Message, e *raftpb.Entry, held Held) error {

@@ -85,6 +85,8 @@ func TestHeld(t *testing.T) {
 		{"what is here", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 15, "ours")}, false},
 		{"something newer in place of a commit", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 15, 22, "theirs")}, true},
 		{"something else in place of commits", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 14, "theirs")}, true},
+		{"something else in place of commits, and more", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 22, "theirs")}, true},
+		{"what is here, and another tail of it", raftpb.Message{Type: raftpb.Replicate, Entries: append(entriesOf(3, 12, 15, "ours"), entriesOf(7, 16, 22, "theirs")...)}, false},
 		{"no entries", raftpb.Message{Type: raftpb.Replicate}, false},
 		{"not a leader's", raftpb.Message{Type: raftpb.Propose, Entries: entriesOf(7, 15, 22, "theirs")}, false},
 	} {
@@ -93,6 +95,55 @@ func TestHeld(t *testing.T) {
 		if err := s.contradiction(&m); (err != nil) != c.lost || err != nil && !strings.Contains(err.Error(), "docs/runbook.md") {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// B1.4: a follower of two leaders of one term answers each that it has all that the other one has
+// committed. The log ends at entry 20. As the leader of term 7 this node has sent entries 21 and
+// 22, which it has not saved yet.
+func TestUnsent(t *testing.T) {
+	s, _ := openNew(t)
+	if err := s.SaveRaftState([]raftpb.Update{{ShardID: 1, ReplicaID: 1, State: raftpb.State{Term: 7, Vote: 1}, EntriesToSave: entriesOf(3, 1, 20, "ours")}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(shard, term, index uint64, reject bool) error {
+		return s.contradiction(&raftpb.Message{Type: raftpb.ReplicateResp, ShardID: shard, From: 2, To: 1, Term: term, LogIndex: index, Reject: reject})
+	}
+	if err := answer(1, 7, 30, false); err != nil {
+		t.Errorf("of an earlier process of this member: %v", err)
+	}
+	send := func(term, before uint64, n int) {
+		s.noteSent([]raftpb.Message{
+			{Type: raftpb.Replicate, ShardID: 1, Term: term, LogIndex: before, Entries: entriesOf(term, before+1, before+uint64(n), "ours")},
+			{Type: raftpb.RequestVote, ShardID: 1, Term: term + 1, LogIndex: 99},
+		})
+	}
+	send(7, 15, 2)
+	if err := answer(1, 7, 20, false); err != nil {
+		t.Errorf("of what is saved: %v", err)
+	}
+	send(7, 20, 2)
+	send(7, 10, 3)
+	send(5, 40, 3) // a batch may be late
+	for _, c := range []struct {
+		name        string
+		term, index uint64
+		reject      bool
+		lost        bool
+	}{
+		{"the newest that was sent", 7, 22, false, false},
+		{"more than that", 7, 23, false, true},
+		{"more, but it rejects", 7, 23, true, false},
+		{"of an earlier term", 6, 43, false, false},
+		{"of a later term", 8, 23, false, false},
+	} {
+		err := answer(1, c.term, c.index, c.reject)
+		if (err != nil) != c.lost || err != nil && !strings.Contains(err.Error(), "docs/runbook.md: Two histories") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := answer(2, 7, 23, false); err != nil {
+		t.Errorf("of another shard: %v", err)
 	}
 }
 

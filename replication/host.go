@@ -135,7 +135,8 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 	uuid := UUID(c.Digest, c.Member)
 	// The log is opened before the transport.
 	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) }
-	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check}
+	sent := func(ms []raftpb.Message) { logs.store.noteSent(ms) }
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, sent: sent}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,

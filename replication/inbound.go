@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/lni/dragonboat/v4/config"
@@ -16,11 +17,36 @@ type inbound struct {
 	disk  Disk
 	log   *slog.Logger
 	check func(*raftpb.Message) error // returns why a message must not be believed, or nil
+	sent  func([]raftpb.Message)      // is called before messages are sent
 }
 
 // Create creates the transport with guarded handlers.
 func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
-	return f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk))
+	return outbound{f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk)), f.sent}
+}
+
+// outbound looks at the messages that dragonboat sends.
+type outbound struct {
+	raftio.ITransport
+	sent func([]raftpb.Message)
+}
+
+func (o outbound) GetConnection(ctx context.Context, target string) (raftio.IConnection, error) {
+	c, err := o.ITransport.GetConnection(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return outboundConn{c, o.sent}, nil
+}
+
+type outboundConn struct {
+	raftio.IConnection
+	sent func([]raftpb.Message)
+}
+
+func (c outboundConn) SendMessageBatch(b raftpb.MessageBatch) error {
+	c.sent(b.Requests)
+	return c.IConnection.SendMessageBatch(b)
 }
 
 func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
