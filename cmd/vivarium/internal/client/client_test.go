@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -274,6 +275,27 @@ func TestMove(t *testing.T) {
 	events.expect(t, wire.EventNone, wire.StateSyncConnected, "")
 	mustDo(t, c, op(wire.OpSetData, "/eph"))
 	events.expect(t, wire.NodeDataChanged, wire.StateSyncConnected, "/eph")
+}
+
+// The numbers of requests begin anew after the last one. They are never negative: such numbers mean
+// something else.
+func TestXidsBeginAnew(t *testing.T) {
+	c, _ := connect(t, Config{Servers: []string{start(t)}})
+	c.mu.Lock()
+	l := c.mu.link
+	c.mu.Unlock()
+	l.mu.Lock()
+	l.xid = math.MaxInt32 - 2
+	l.mu.Unlock()
+	for _, want := range []int32{math.MaxInt32 - 1, math.MaxInt32, 1, 2} {
+		mustDo(t, c, op(wire.OpExists, "/"))
+		l.mu.Lock()
+		got := l.xid
+		l.mu.Unlock()
+		if got != want {
+			t.Errorf("got %d, want %d", got, want)
+		}
+	}
 }
 
 // A client without requests keeps its session.
