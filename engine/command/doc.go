@@ -98,7 +98,8 @@
 //	1      start   Everything but what follows. An origin has no schemes. The schemes in force are
 //	               those of the newest register.
 //	2      0.1.0   An origin has the schemes that its member has. The schemes in force only grow: to
-//	               those of before come those that all members of this level have.
+//	               those of before come those that all members of this level have. A create below a
+//	               znode whose create counter is full changes its Pzxid.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered

@@ -16,9 +16,13 @@ const (
 	LevelMax = 2
 )
 
-// LevelSchemes is the level from which an origin's record has the member's ACL schemes, and the
-// schemes in force are those that all members have.
-const LevelSchemes = 2
+const (
+	// LevelSchemes is the level from which an origin's record has the member's ACL schemes, and the
+	// schemes in force are those that all members have.
+	LevelSchemes = 2
+	// LevelPzxid is the level from which a create below a full counter changes Pzxid.
+	LevelPzxid = 2
+)
 
 // ErrLevel says that the ensemble is at a feature level that this build does not read, or that its
 // config wants to hold it below.

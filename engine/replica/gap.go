@@ -62,7 +62,7 @@ func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 		return watch.NodeDeleted, true
 	case mode != watch.Children && (before.Czxid != after.Czxid || before.Mzxid != after.Mzxid):
 		return watch.NodeDataChanged, true
-	case mode != watch.Data && before.Pzxid != after.Pzxid:
+	case mode != watch.Data && (before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren): // below command.LevelPzxid it may stand still
 		return watch.NodeChildrenChanged, true
 	}
 	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)
@@ -76,7 +76,7 @@ func (g gap) absentTouched(path string) bool {
 		before, was := g.old.Exists(path)
 		after, is := g.next.Exists(path)
 		if was || is {
-			return !was || !is || before.Czxid != after.Czxid || before.Pzxid != after.Pzxid
+			return !was || !is || before.Czxid != after.Czxid || before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren
 		}
 	}
 	return true

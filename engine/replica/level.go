@@ -37,6 +37,7 @@ func (r *Replica) applyRaise(c *command.Command) {
 	if c.Level == command.LevelSchemes {
 		r.mu.table.RecordSchemes(r.mu.Rules.Schemes) // each member has at least those in force
 	}
+	r.tree.Load().SetPzxidStops(c.Level < command.LevelPzxid)
 	r.setLevel(c.Level)
 	r.noteOrigins()
 	r.node.Raised(r.Shard, c.Level, c.Behind)

@@ -2,10 +2,12 @@ package replica
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
@@ -166,6 +168,40 @@ func TestImageHasTheLevel(t *testing.T) {
 		held.Outbox.Origin.Level = 1
 		if err := held.Load(image); (level == 2) != errors.Is(err, command.ErrLevel) {
 			t.Errorf("level %d: a member that agrees to level 1 only gets %v", level, err)
+		}
+	}
+}
+
+// What a transaction does may depend on the level, but on nothing else that differs between builds.
+func TestPzxidOfAFullParentStopsBelowItsLevel(t *testing.T) {
+	for level, moves := range map[uint32]bool{1: false, 2: true} {
+		r := newRig(t)
+		open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: time.Second})
+		o := enginetest.Origin()
+		r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(o.Member, o.Start, 1, 1, 0, 1, slices.Values([][]byte{open})))
+		seq := uint64(1)
+		create := func(path string) {
+			seq++
+			txn := command.EncodeRequest(&command.Request{Kind: command.RequestTxn, Session: r.mu.table.Sessions(o.Member)[0].ID,
+				Ops: []tree.Op{{Kind: tree.KindCreate, Path: path}}})
+			r.apply(command.EncodeBatch(o.Member, o.Start, seq, 1, 0, 1, slices.Values([][]byte{txn})))
+		}
+		create("/full")
+		if err := r.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		full := r.image.NewBatch()
+		full.Put(storage.Znodes, []byte("/full"), command.EncodeZnode(tree.Znode{Created: math.MaxInt32}))
+		if err := errors.Join(full.Commit(r.image.Applied()), r.Load(r.image)); err != nil {
+			t.Fatal(err)
+		}
+		if level == 2 {
+			r.apply(command.EncodeRaise(2, nil))
+		}
+		create("/full/child")
+		stat, ok := r.Tree().Exists("/full")
+		if !ok || stat.NumChildren != 1 || (stat.Pzxid != 0) != moves {
+			t.Errorf("level %d: %+v", level, stat)
 		}
 	}
 }

@@ -37,7 +37,9 @@ func (r *Replica) Load(image *storage.Image) error {
 // could have written.
 func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
-		return tree.New(nil), session.NewTable(), command.State{Level: command.LevelMin}, nil
+		t := tree.New(nil)
+		t.SetPzxidStops(true)
+		return t, session.NewTable(), command.State{Level: command.LevelMin}, nil
 	}
 	l := newImageLoader()
 	if err := image.Load(l.addRecord); err != nil {
@@ -53,6 +55,7 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 	}
 	t.SetSchemes(schemes)
 	t.SetWeightMax(l.state.Rules.TreeMax)
+	t.SetPzxidStops(l.state.Level < command.LevelPzxid)
 	return t, l.table, l.state, nil
 }
 
