@@ -195,7 +195,7 @@ func (e *ensemble) call(ctx context.Context, id embed.MemberID, q Request) (Repl
 
 // leader returns the member that a majority follows on a shard in one term, or zero.
 func (e *ensemble) leader(shard int) embed.MemberID {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*tick)
+	ctx, cancel := limit(context.Background(), 10*tick)
 	defer cancel()
 	type vote struct {
 		leader embed.MemberID
@@ -226,7 +226,7 @@ func (e *ensemble) leader(shard int) embed.MemberID {
 // applied returns the index up to which a member has applied the log of each shard. It returns nil
 // if the member does not answer.
 func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	ctx, cancel := limit(context.Background(), settleMax)
 	defer cancel()
 	a, err := e.call(ctx, id, Request{Call: callStatus})
 	if err != nil {
@@ -385,7 +385,7 @@ func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) 
 
 // stacks makes every member that still answers write its goroutines to its log.
 func (e *ensemble) stacks() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
+	ctx, cancel := limit(context.Background(), settleMax)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, id := range e.ids {
@@ -420,7 +420,7 @@ func (e *ensemble) others(not ...embed.MemberID) []embed.MemberID {
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
+	t := time.NewTimer(stretch(d))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -183,7 +183,7 @@ func sleep(s *strike) string {
 
 func shutDown(s *strike) string {
 	id := s.anyone()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	r := s.e.run(id)
 	s.e.resume(id) // another fault may have stopped it, and a stopped process cannot shut down

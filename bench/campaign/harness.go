@@ -8,11 +8,14 @@ import (
 )
 
 // setLink breaks or mends the connection from this member to another.
-func setLink(f *embedtest.Faults, to embed.MemberID, l link) { f.SetLink(to, embedtest.Link(l)) }
+func setLink(f *embedtest.Faults, to embed.MemberID, l link) {
+	l.Delay = stretch(l.Delay)
+	f.SetLink(to, embedtest.Link(l))
+}
 
 // setDisk breaks or mends this member's disk.
 func setDisk(f *embedtest.Faults, d diskFault) {
-	out := embedtest.Disk{On: embedtest.DiskCalls(d.On), After: d.After, Delay: d.Delay}
+	out := embedtest.Disk{On: embedtest.DiskCalls(d.On), After: d.After, Delay: stretch(d.Delay)}
 	if d.Errno != 0 {
 		out.Err = syscall.Errno(d.Errno)
 	}

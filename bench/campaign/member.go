@@ -76,7 +76,7 @@ func (m *Member) answer(q *Request) {
 	ctx := context.Background()
 	if q.Within > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.Within)
+		ctx, cancel = limit(ctx, q.Within)
 		defer cancel()
 	}
 	var r Reply
@@ -124,10 +124,10 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		setDisk(m.Faults, q.Disk)
 		return nil
 	case callWall:
-		m.Faults.SetWallClock(q.Length)
+		m.Faults.SetWallClock(stretch(q.Length))
 		return nil
 	case callSleep:
-		m.Faults.Sleep(q.Length)
+		m.Faults.Sleep(stretch(q.Length))
 		return nil
 	case callMend:
 		return m.mend(q, r)
@@ -170,7 +170,8 @@ func (m *Member) startFirst(s *start) error {
 	}
 	m.door = s.Door
 	return m.run(s.Run, embed.Config{
-		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos", Tick: tick, RequestTimeout: requestTimeout, ContainerCheckInterval: reapEvery,
+		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos",
+		Tick: stretch(tick), RequestTimeout: stretch(requestTimeout), ContainerCheckInterval: stretch(reapEvery), MaxSessionTimeout: stretch(embed.DefaultMaxSessionTimeout),
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(Reply{Session: id, At: m.Now()}, true) }},
 	})
 }
@@ -191,7 +192,7 @@ func (m *Member) run(number int, cfg embed.Config) error {
 // new one in this process.
 func (m *Member) mend(q *Request, r *Reply) error {
 	setDisk(m.Faults, diskFault{})
-	time.Sleep(q.Length)
+	time.Sleep(stretch(q.Length))
 	m.mu.Lock()
 	n, g, cfg, failed := m.mu.node, m.mu.gateway, m.mu.cfg, m.mu.failed
 	m.mu.Unlock()
@@ -231,7 +232,7 @@ func (m *Member) open(ctx context.Context, n *embed.Node, q *Request, r *Reply) 
 		// the caller does not know of the next run yet
 		return fmt.Errorf("no session in run %d any more", q.Run)
 	}
-	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: q.Timeout})
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: stretch(q.Timeout)})
 	if err != nil {
 		return err
 	}

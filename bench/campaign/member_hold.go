@@ -127,7 +127,7 @@ func (u *holder) use(length time.Duration, work func()) bool {
 				work()
 			}
 		}
-		time.Sleep(u.m.Ask)
+		time.Sleep(stretch(u.m.Ask))
 	}
 	return true
 }
@@ -174,7 +174,7 @@ func (u *holder) end() {
 		u.wrong("the %s with token %v was given up and does not end", u.told.Kind, u.told.Token)
 	}
 	u.write()
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	ctx, cancel := limit(context.Background(), requestTimeout)
 	defer cancel()
 	for i, p := range u.sent {
 		g := &u.told.Guarded[i]
@@ -273,7 +273,7 @@ func revoke(ctx context.Context, s *embed.Session, path string) error {
 
 // options returns the options of a requested lock.
 func options(q *Request) lock.Options {
-	return lock.Options{Delay: q.Hold.Delay, Identity: q.Hold.Identity}
+	return lock.Options{Delay: stretch(q.Hold.Delay), Identity: q.Hold.Identity}
 }
 
 // A locker is a lock that callers may wait for.
@@ -351,7 +351,7 @@ func (m *Member) keptMutex(s *embed.Session, path string) *lock.Mutex {
 	defer m.mu.Unlock()
 	k := keptKey{s, path}
 	if m.mu.kept[k] == nil {
-		m.mu.kept[k] = lock.NewMutex(s, path).With(lock.Options{Keep: keep})
+		m.mu.kept[k] = lock.NewMutex(s, path).With(lock.Options{Keep: stretch(keep)})
 	}
 	return m.mu.kept[k]
 }
@@ -498,7 +498,7 @@ func (a *holders) withdraw(ctx context.Context) error {
 		return err
 	}
 	withdrawn := make(chan time.Duration, 1)
-	time.AfterFunc(a.q.Hold.Withdraw, func() {
+	time.AfterFunc(stretch(a.q.Hold.Withdraw), func() {
 		if err := c.Withdraw(); err != nil {
 			withdrawn <- 0 // the node keeps trying
 			return
@@ -550,7 +550,7 @@ func (u *holder) lead(ctx context.Context, l *election.Leadership) {
 	n := 0
 	u.use(u.q.Length, func() {
 		if n++; n%5 == 0 {
-			bound, cancel := context.WithTimeout(ctx, u.m.accessEvery())
+			bound, cancel := limit(ctx, u.m.accessEvery())
 			defer cancel()
 			_ = l.Proclaim(bound, fmt.Appendf(nil, "%s.%d", u.q.Data, n))
 		}

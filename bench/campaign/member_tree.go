@@ -20,7 +20,7 @@ func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Re
 	case callClose:
 		return m.closeSession(s, q.Session)
 	case callCreate:
-		r.Path, r.Stat, err = s.CreateWith(ctx, q.Path, []byte(q.Data), embed.CreateOptions{Mode: embed.CreateMode(q.Mode), TTL: q.TTL})
+		r.Path, r.Stat, err = s.CreateWith(ctx, q.Path, []byte(q.Data), embed.CreateOptions{Mode: embed.CreateMode(q.Mode), TTL: stretch(q.TTL)})
 	case callSet:
 		r.Stat, err = s.Set(ctx, q.Path, []byte(q.Data), q.Version)
 	case callDelete:

@@ -62,7 +62,7 @@ func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 			q.say(Reply{Events: events}, true)
 		}
 	}
-	every := time.NewTicker(m.drainEvery())
+	every := time.NewTicker(stretch(m.drainEvery()))
 	defer every.Stop()
 	end := m.Now() + q.Length
 	for m.Now() < end && m.rest.Err() == nil && !t.ended && r.Wrong == "" {

@@ -67,7 +67,7 @@ type strike struct {
 // cycle breaks something, waits, and heals.
 func (n *nemesis) cycle(ctx context.Context, c *cycle) {
 	fmt.Fprintln(n.list, c)
-	bound, cancel := context.WithTimeout(ctx, c.length)
+	bound, cancel := limit(ctx, c.length)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, p := range c.strikes {
@@ -83,7 +83,7 @@ func (n *nemesis) cycle(ctx context.Context, c *cycle) {
 	all.Wait()
 	n.heal()
 	if c.settle {
-		settled, cancel := context.WithTimeout(ctx, settleMax)
+		settled, cancel := limit(ctx, settleMax)
 		defer cancel()
 		if len(n.e.allReady(settled)) == 0 {
 			from := n.w.h.now()
@@ -126,7 +126,7 @@ func (n *nemesis) sweep(ctx context.Context, on embed.MemberID) {
 
 // heal ends every fault.
 func (n *nemesis) heal() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	n.e.heal()
 	for _, id := range n.e.ids {
@@ -140,12 +140,12 @@ func (n *nemesis) heal() {
 
 // finish heals until all members are ready.
 func (n *nemesis) finish() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	var late []embed.MemberID
 	for ctx.Err() == nil {
 		n.heal() // again, because a node can have failed since the last time
-		settled, cancel := context.WithTimeout(ctx, settleMax)
+		settled, cancel := limit(ctx, settleMax)
 		late = n.e.allReady(settled)
 		cancel()
 		if len(late) == 0 {

@@ -112,7 +112,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 		return nil, nil, err
 	}
 	defer nemesis.log.Close()
-	ready, cancel := context.WithTimeout(context.Background(), patience)
+	ready, cancel := limit(context.Background(), patience)
 	defer cancel()
 	if late := e.allReady(ready); len(late) > 0 {
 		e.stacks()
@@ -129,7 +129,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 
 // disturb lets the workload and the nemesis run for a while, and checks the history as it grows.
 func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), length)
+	ctx, cancel := limit(context.Background(), length)
 	defer cancel()
 	c.report.upon(cancel)
 	defer c.report.upon(nil)
@@ -199,7 +199,7 @@ func (c *campaign) inspect(w *workload) []entry {
 	if !c.catchUp(w.e) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	var walkers []*client
 	for _, id := range w.e.ids {

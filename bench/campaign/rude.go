@@ -61,9 +61,9 @@ func (w *workload) roam(ctx context.Context, number int, rest time.Duration) {
 
 // visit is one connection of a rude client. It returns how the connection ended.
 func (w *workload) visit(ctx context.Context, id embed.MemberID, stay func(*rudeClient) error) string {
-	ctx, cancel := context.WithTimeout(ctx, stayMax)
+	ctx, cancel := limit(ctx, stayMax)
 	defer cancel()
-	dialling, stop := context.WithTimeout(ctx, rudeTimeout)
+	dialling, stop := limit(ctx, rudeTimeout)
 	defer stop()
 	c, err := w.e.host.Dial(dialling, id)
 	if err != nil {
@@ -97,10 +97,10 @@ type rudeClient struct {
 
 // enter opens a session.
 func (v *rudeClient) enter() error {
-	if err := v.conn.SetDeadline(time.Now().Add(2 * rudeTimeout)); err != nil {
+	if err := v.conn.SetDeadline(time.Now().Add(stretch(2 * rudeTimeout))); err != nil {
 		return err
 	}
-	hello := wire.ConnectRequest{Timeout: int32(rudeTimeout.Milliseconds()), Password: make([]byte, 16)}
+	hello := wire.ConnectRequest{Timeout: int32(stretch(rudeTimeout).Milliseconds()), Password: make([]byte, 16)}
 	if _, err := v.conn.Write(hello.AppendFrame(nil)); err != nil {
 		return err
 	}

@@ -32,6 +32,10 @@ type Settings struct {
 	// Virtual says that time passes only while all goroutines wait. One that never waits stops it.
 	// The checks come after each round: none of their limits of time ends in it.
 	Virtual bool
+	// Scale is how many times slower than its members' clock the campaign's is: all it does and all
+	// that members are configured with takes so many times longer, and Ground.Now is divided by it.
+	// Length and all that is reported are on the campaign's clock.
+	Scale int
 }
 
 // Kinds returns the names of the faults that the nemesis chooses from.
@@ -68,6 +72,7 @@ func Run(s Settings, g Ground, out io.Writer) (violated bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	scale = time.Duration(max(s.Scale, 1))
 	rep := newReport(out, g.Now)
 	rep.say("seed %d: repeat with %s", s.Seed, s.Repeat)
 	c := &campaign{Settings: s, ground: g, dir: dir, report: rep}

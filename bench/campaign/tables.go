@@ -42,7 +42,7 @@ const wordMonitor = "mntr"
 // those that may be alive. All others are closed or must expire. It reports a violation if that
 // takes longer than all timeouts of the campaign allow.
 func (c *campaign) expectTables(w *workload) {
-	ctx, cancel := context.WithTimeout(context.Background(), tablesMax)
+	ctx, cancel := limit(context.Background(), tablesMax)
 	defer cancel()
 	var alive, markers int64
 	for _, l := range w.h.snapshot().Lives {

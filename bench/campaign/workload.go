@@ -130,7 +130,7 @@ func (w *workload) end() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
+	case <-after(2 * patience):
 		w.report.violate("hang", "%v after everything was healed a client still waits for an answer", 2*patience)
 		w.e.stacks()
 	}
@@ -287,7 +287,7 @@ func (c *client) call(q Request, notice func(Reply)) Reply {
 			c.ended(r.End)
 		}
 		return r
-	case <-time.After(patience + q.Length + q.Within):
+	case <-after(patience + q.Length + q.Within):
 		c.w.report.violate("hang", "member %d has not answered %s %s for %v", c.member, q.Call, q.Path, patience)
 		c.w.e.stacks()
 		c.ended("hangs")

@@ -33,6 +33,8 @@ type bubbles struct {
 	out  io.Writer
 	seed uint64
 	ask  time.Duration // Machine.Ask
+	// scale is how much virtual time one unit of the campaign's time is.
+	scale time.Duration
 
 	// of weigh
 	rounds     int // that are over
@@ -40,10 +42,10 @@ type bubbles struct {
 	goroutines int
 
 	failed atomic.Bool  // package embedtest could not do what it was asked to
-	before atomic.Int64 // virtual time of all earlier rounds
+	before atomic.Int64 // the campaign's time of all earlier rounds
 	last   atomic.Int64 // what Now returned last
 	open   atomic.Bool  // there is a bubble
-	beats  atomic.Int64 // virtual seconds of this bubble
+	beats  atomic.Int64 // the campaign's seconds of this bubble
 	round  atomic.Pointer[bubble]
 }
 
@@ -56,11 +58,11 @@ type bubble struct {
 // asks is how often a holder asks at the usual pace.
 const asks = 2 * time.Millisecond
 
-func newBubbles(t *testing.T, seed uint64, pace int, out io.Writer) *bubbles {
-	return &bubbles{t: t, out: out, seed: seed, ask: time.Duration(pace) * asks}
+func newBubbles(t *testing.T, s campaign.Settings, out io.Writer) *bubbles {
+	return &bubbles{t: t, out: out, seed: s.Seed, ask: time.Duration(s.Pace) * asks, scale: time.Duration(s.Scale)}
 }
 
-// Now is the time that all rounds have taken so far. It runs only in a round.
+// Now is the campaign's time that all rounds have taken so far. It runs only in a round.
 //
 // Much can happen at one moment of virtual time. So that the times keep its order, each is later
 // than the one before, if only by a nanosecond. The looks at the clock in one moment are far fewer
@@ -68,7 +70,7 @@ func newBubbles(t *testing.T, seed uint64, pace int, out io.Writer) *bubbles {
 func (g *bubbles) Now() time.Duration {
 	now := g.before.Load()
 	if b := g.round.Load(); b != nil {
-		now += int64(time.Since(b.begun))
+		now += int64(time.Since(b.begun) / g.scale)
 	}
 	for {
 		last := g.last.Load()
@@ -113,7 +115,7 @@ func (g *bubbles) Round(play func()) {
 		g.beats.Store(0)
 		g.open.Store(true)
 		g.round.Store(b)
-		beat := time.NewTicker(time.Second)
+		beat := time.NewTicker(g.scale * time.Second)
 		over := make(chan struct{})
 		go func() {
 			for {
@@ -126,9 +128,9 @@ func (g *bubbles) Round(play func()) {
 			}
 		}()
 		play()
-		g.before.Add(int64(time.Since(b.begun)))
+		g.before.Add(int64(time.Since(b.begun) / g.scale))
 		g.round.Store(nil)
-		time.Sleep(farewell) // a bubble's time ends with this goroutine
+		time.Sleep(g.scale * farewell) // a bubble's time ends with this goroutine
 		g.open.Store(false)
 		close(over)
 		beat.Stop()

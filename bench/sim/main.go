@@ -45,8 +45,9 @@ func main() {
 // options are what the command line says.
 type options struct {
 	campaign.Settings
-	only    string // -faults
-	list    string // a file for Settings.List
+	virtual time.Duration // Settings.Length times Settings.Scale
+	only    string        // -faults
+	list    string        // a file for Settings.List
 	shrink  time.Duration
 	profile string
 }
@@ -76,11 +77,12 @@ func run(t *testing.T, o options, to io.Writer) int {
 	// A bubble makes far more garbage in an hour of real time than other programs.
 	debug.SetGCPercent(400)
 	out := &stamped{out: to, begun: real()}
-	ground := newBubbles(t, o.Seed, o.Pace, out)
+	ground := newBubbles(t, o.Settings, out)
 	go ground.watch(os.Stderr)
 	violated, err := campaign.Run(o.Settings, ground, out)
 	took := real() - out.begun
-	fmt.Fprintf(out, "%v of virtual time in %v: %.0f times as fast\n", ground.Now().Round(time.Second), took.Round(time.Second/10), float64(ground.Now())/float64(took))
+	virtual := ground.scale * ground.Now()
+	fmt.Fprintf(out, "%v of virtual time in %v: %.0f times as fast\n", virtual.Round(time.Second), took.Round(time.Second/10), float64(virtual)/float64(took))
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "sim:", err)
@@ -107,11 +109,12 @@ func parse(args []string, out io.Writer) (options, error) {
 	o.Name, o.Virtual, o.Power = "sim", true, true
 	set := flag.NewFlagSet("sim", flag.ContinueOnError)
 	set.SetOutput(out)
-	set.DurationVar(&o.Length, "virtual", time.Hour, "how long the campaign lasts in virtual time, at least 20s")
+	set.DurationVar(&o.virtual, "virtual", time.Hour, "how long the campaign lasts in virtual time, at least 20s times -scale")
 	set.Uint64Var(&o.Seed, "seed", 0, "repeat the random choices of a campaign; zero means new ones")
 	set.IntVar(&o.Members, "members", 0, "size of every ensemble, 3 or 5; zero means both in turn")
 	set.IntVar(&o.Shards, "shards", 1, "number of shards of every ensemble")
 	set.IntVar(&o.Pace, "pace", 10, "how many times longer clients and faults pause, and rounds last, than in ./chaos")
+	set.IntVar(&o.Scale, "scale", 1, "how many times longer everything takes, from a tick to a round; the report's times are divided by it")
 	set.StringVar(&o.Dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
 	set.StringVar(&o.only, "faults", "", "cause only faults whose names contain one of these words, separated by commas")
 	set.IntVar(&o.Round, "round", 0, "run only this round; zero means one after the other")
@@ -121,6 +124,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.profile, "cpuprofile", "", "write a profile of the processors' time to this file")
 	err := set.Parse(args)
 	o.Only = strings.Split(o.only, ",")
+	o.Length = o.virtual / time.Duration(max(o.Scale, 1))
 	if err == nil {
 		o.Cycles, err = split(*cycles)
 		if err != nil {
@@ -134,8 +138,10 @@ func parse(args []string, out io.Writer) (options, error) {
 		err = fmt.Errorf("-faults is %q, which names no fault", o.only)
 	case set.NArg() > 0:
 		err = fmt.Errorf("%q is not a flag", set.Arg(0))
+	case o.Scale < 1 || o.Scale > campaign.ScaleMax:
+		err = fmt.Errorf("-scale is %d, want 1 to %d", o.Scale, campaign.ScaleMax)
 	case o.Length < campaign.LengthMin:
-		err = fmt.Errorf("-virtual is %v, want at least %v", o.Length, campaign.LengthMin)
+		err = fmt.Errorf("-virtual is %v, want at least %v", o.virtual, time.Duration(o.Scale)*campaign.LengthMin)
 	case o.Members != 0 && o.Members != 3 && o.Members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", o.Members)
 	case o.Shards < 1 || o.Shards > embed.MaxShards:
@@ -157,7 +163,7 @@ func parse(args []string, out io.Writer) (options, error) {
 
 // args returns the flags that repeat the campaign, or only some cycles of a round of it.
 func (o *options) args(round int, cycles []int) []string {
-	args := []string{"-virtual", o.Length.String(), "-seed", strconv.FormatUint(o.Seed, 10)}
+	args := []string{"-virtual", o.virtual.String(), "-seed", strconv.FormatUint(o.Seed, 10)}
 	number := func(name string, n int) {
 		if n != 0 {
 			args = append(args, name, strconv.Itoa(n))
@@ -171,6 +177,7 @@ func (o *options) args(round int, cycles []int) []string {
 	number("-members", o.Members)
 	number("-shards", o.Shards)
 	number("-pace", o.Pace)
+	number("-scale", o.Scale)
 	number("-round", round)
 	word("-faults", o.only)
 	word("-cycles", join(cycles))

@@ -9,20 +9,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/bench/campaign"
 )
 
 func TestParse(t *testing.T) {
-	for _, wrong := range []string{"-virtual 1s", "-members 4", "-shards 0", "-pace 0", "-round -1", "-cycles 1,x", "-faults nothing", "more"} {
+	for _, wrong := range []string{"-virtual 1s", "-members 4", "-shards 0", "-pace 0", "-scale 0", "-scale 3001", "-virtual 60s -scale 4", "-round -1", "-cycles 1,x", "-faults nothing", "more"} {
 		if _, err := parse(strings.Fields(wrong), io.Discard); err == nil {
 			t.Errorf("%s: no error", wrong)
 		}
 	}
-	o, err := parse(strings.Fields("-virtual 2h -members 5 -shards 4 -faults kill,cut"), io.Discard)
-	if err != nil || o.Seed == 0 {
-		t.Fatal(o.Seed, err)
+	o, err := parse(strings.Fields("-virtual 2h -members 5 -shards 4 -scale 7 -faults kill,cut"), io.Discard)
+	if err != nil || o.Seed == 0 || o.Scale != 7 || o.Length != 2*time.Hour/7 {
+		t.Fatalf("%+v, %v", o, err)
 	}
 	again, err := parse(o.args(3, []int{1, 4}), io.Discard)
-	if err != nil || again.Seed != o.Seed || again.Length != o.Length || again.Members != 5 || again.Shards != 4 || again.only != o.only || again.Round != 3 || !slices.Equal(again.Cycles, []int{1, 4}) {
+	if err != nil || again.Seed != o.Seed || again.Length != o.Length || again.Scale != 7 || again.Members != 5 || again.Shards != 4 || again.only != o.only || again.Round != 3 || !slices.Equal(again.Cycles, []int{1, 4}) {
 		t.Errorf("%+v, %v; want what repeats %+v", again, err, o)
 	}
 }
@@ -42,12 +44,12 @@ func TestRun(t *testing.T) {
 
 // The times of a ground keep the order of what happens at one moment.
 func TestBubbles_Now(t *testing.T) {
-	g := newBubbles(t, 1, 10, io.Discard)
+	g := newBubbles(t, campaign.Settings{Seed: 1, Pace: 10, Scale: 3}, io.Discard)
 	last := g.Now()
 	for range 2 {
 		g.Round(func() {
 			for _, pause := range []time.Duration{0, time.Second, 0} {
-				time.Sleep(pause)
+				time.Sleep(3 * pause)
 				now := g.Now()
 				if now <= last || now-last < pause-time.Microsecond || now-last > pause+time.Microsecond {
 					t.Errorf("%v, and %v later %v", last, pause, now)
