@@ -45,6 +45,9 @@ func newNemesis(w *workload, s *Settings, round int) (*nemesis, error) {
 
 // run breaks things until ctx ends or nothing is left to break, and leaves everything healed.
 func (n *nemesis) run(ctx context.Context) {
+	if len(n.plan.kinds) == 0 {
+		<-ctx.Done()
+	}
 	for ctx.Err() == nil {
 		c := n.plan.next()
 		if len(n.only) > 0 && c.number > slices.Max(n.only) {

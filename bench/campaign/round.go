@@ -106,7 +106,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 		}
 	}
 	seed := c.Seed + uint64(n)
-	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards)}
+	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients}
 	nemesis, err := newNemesis(w, &c.Settings, n)
 	if err != nil {
 		return nil, nil, err

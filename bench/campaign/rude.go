@@ -43,6 +43,9 @@ var rudeClients = []struct {
 
 // receive starts a rude client of each kind. They end with ctx.
 func (w *workload) receive(ctx context.Context) {
+	if !chosen("rude", w.only) {
+		return
+	}
 	for i := range rudeClients {
 		w.clients.Go(func() { w.roam(ctx, i, 10*tick) })
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// None as a word stands for no fault or no client.
+const None = "none"
+
 // LengthMin is the shortest campaign.
 const LengthMin = 20 * time.Second
 
@@ -20,7 +23,8 @@ type Settings struct {
 	Members int    // size of every ensemble; zero means 3 and 5 in turn
 	Shards  int
 	Dir     string   // keep all directories and logs in this directory; empty means a temporary one
-	Only    []string // cause only faults whose names contain one of these words
+	Only    []string // cause only faults whose names contain one of these words; None causes none
+	Clients []string // run only clients whose names contain one of these words; None runs none
 	Repeat  string   // the command that repeats the campaign
 	Pace    int      // how many times longer than usual clients and faults pause, and rounds last
 	Round   int      // run only this round; zero means one after the other
@@ -51,9 +55,12 @@ func (s *Settings) kinds() []fault {
 	if s.Power {
 		all = slices.Concat(faultKinds, powerFaults)
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool {
-		return !slices.ContainsFunc(s.Only, func(word string) bool { return strings.Contains(f.name, word) })
-	})
+	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !chosen(f.name, s.Only) })
+}
+
+// chosen reports whether a name contains one of the words, or there are no words.
+func chosen(name string, words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
 func (s *Settings) workDir() (string, error) {

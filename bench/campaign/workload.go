@@ -34,6 +34,7 @@ type workload struct {
 	pace    func(time.Duration) time.Duration // Settings.pace
 	virtual bool                              // Settings.Virtual
 	areas   []string                          // one on each shard
+	only    []string                          // Settings.Clients
 	epoch   atomic.Int64                      // of the registers
 	focus   atomic.Int64                      // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
@@ -176,6 +177,9 @@ func (c *client) area() string {
 
 // start runs a client that calls step again and again, with a random pause between low and high.
 func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, low, high time.Duration, step func(context.Context, *client)) {
+	if !chosen(kind, w.only) {
+		return
+	}
 	c := w.newClient(id, kind)
 	w.clients.Go(func() {
 		for ctx.Err() == nil {

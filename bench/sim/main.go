@@ -47,6 +47,7 @@ type options struct {
 	campaign.Settings
 	virtual time.Duration // Settings.Length times Settings.Scale
 	only    string        // -faults
+	clients string        // -clients
 	list    string        // a file for Settings.List
 	shrink  time.Duration
 	profile string
@@ -116,14 +117,15 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.IntVar(&o.Pace, "pace", 10, "how many times longer clients and faults pause, and rounds last, than in ./chaos")
 	set.IntVar(&o.Scale, "scale", 1, "how many times longer everything takes, from a tick to a round; the report's times are divided by it")
 	set.StringVar(&o.Dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
-	set.StringVar(&o.only, "faults", "", "cause only faults whose names contain one of these words, separated by commas")
+	set.StringVar(&o.only, "faults", "", "cause only faults whose names contain one of these words, separated by commas; none causes none")
+	set.StringVar(&o.clients, "clients", "", "run only clients whose names contain one of these words, separated by commas; none runs none")
 	set.IntVar(&o.Round, "round", 0, "run only this round; zero means one after the other")
 	cycles := set.String("cycles", "", "cause only the faults of these cycles of each round, numbers separated by commas; empty means all")
 	set.StringVar(&o.list, "list", "", "write round, number and faults of each cycle to this file")
 	set.DurationVar(&o.shrink, "shrink", 15*time.Minute, "after a violation, look this long for the faults that it needs; zero means not to look")
 	set.StringVar(&o.profile, "cpuprofile", "", "write a profile of the processors' time to this file")
 	err := set.Parse(args)
-	o.Only = strings.Split(o.only, ",")
+	o.Only, o.Clients = strings.Split(o.only, ","), strings.Split(o.clients, ",")
 	o.Length = o.virtual / time.Duration(max(o.Scale, 1))
 	if err == nil {
 		o.Cycles, err = split(*cycles)
@@ -134,7 +136,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	switch {
 	case err != nil:
-	case len(o.Kinds()) == 0:
+	case len(o.Kinds()) == 0 && o.only != campaign.None:
 		err = fmt.Errorf("-faults is %q, which names no fault", o.only)
 	case set.NArg() > 0:
 		err = fmt.Errorf("%q is not a flag", set.Arg(0))
@@ -180,6 +182,7 @@ func (o *options) args(round int, cycles []int) []string {
 	number("-scale", o.Scale)
 	number("-round", round)
 	word("-faults", o.only)
+	word("-clients", o.clients)
 	word("-cycles", join(cycles))
 	return args
 }

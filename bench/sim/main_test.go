@@ -19,12 +19,15 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: no error", wrong)
 		}
 	}
-	o, err := parse(strings.Fields("-virtual 2h -members 5 -shards 4 -scale 7 -faults kill,cut"), io.Discard)
+	o, err := parse(strings.Fields("-virtual 2h -members 5 -shards 4 -scale 7 -faults kill,cut -clients lock"), io.Discard)
+	if none, err := parse(strings.Fields("-faults none -clients none"), io.Discard); err != nil || len(none.Kinds()) > 0 {
+		t.Errorf("%q, %v", none.Kinds(), err)
+	}
 	if err != nil || o.Seed == 0 || o.Scale != 7 || o.Length != 2*time.Hour/7 {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	again, err := parse(o.args(3, []int{1, 4}), io.Discard)
-	if err != nil || again.Seed != o.Seed || again.Length != o.Length || again.Scale != 7 || again.Members != 5 || again.Shards != 4 || again.only != o.only || again.Round != 3 || !slices.Equal(again.Cycles, []int{1, 4}) {
+	if err != nil || again.Seed != o.Seed || again.Length != o.Length || again.Scale != 7 || again.Members != 5 || again.Shards != 4 || again.only != o.only || again.clients != "lock" || again.Round != 3 || !slices.Equal(again.Cycles, []int{1, 4}) {
 		t.Errorf("%+v, %v; want what repeats %+v", again, err, o)
 	}
 }
