@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ type campaign struct {
 	ground Ground
 	dir    string
 	report *report
+	out    io.Writer
+	ends   []weight // of the rounds so far
 }
 
 // pace returns how long something takes that takes d at the usual pace.
@@ -122,13 +125,21 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 		return nil, nil, err
 	}
 	c.report.say("round %d: %d members, shards: %d, %v", n, size, c.Shards, length.Round(time.Second))
-	c.disturb(w, nemesis, length)
+	var weights []weight
+	weigh := func() weight { return weight{n, size, h.now(), e.weigh()} }
+	c.disturb(w, nemesis, length, func() { weights = append(weights, weigh()) })
 	tree := c.inspect(w)
+	if c.Virtual && !c.report.failed() {
+		end := weigh()
+		c.report.say("round %d at its end, the largest member: %v", n, end.sizes)
+		c.judgeGrowth(weights, end)
+	}
 	return w.h.snapshot(), tree, nil
 }
 
 // disturb lets the workload and the nemesis run for a while, and checks the history as it grows.
-func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration) {
+// Where time is virtual it calls weigh instead, now and then.
+func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration, weigh func()) {
 	ctx, cancel := limit(context.Background(), length)
 	defer cancel()
 	c.report.upon(cancel)
@@ -140,7 +151,9 @@ func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration) {
 	checks.Go(func() {
 		for pause(ctx, c.pace(checkEvery)); ctx.Err() == nil; pause(ctx, c.pace(checkEvery)) {
 			past := w.h.snapshot()
-			if !c.Virtual {
+			if c.Virtual {
+				weigh()
+			} else {
 				checkSoFar(past, w.e.dir, c.report)
 			}
 			c.progress(past)

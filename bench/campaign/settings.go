@@ -82,8 +82,9 @@ func Run(s Settings, g Ground, out io.Writer) (violated bool, err error) {
 	scale = time.Duration(max(s.Scale, 1))
 	rep := newReport(out, g.Now)
 	rep.say("seed %d: repeat with %s", s.Seed, s.Repeat)
-	c := &campaign{Settings: s, ground: g, dir: dir, report: rep}
+	c := &campaign{Settings: s, ground: g, dir: dir, report: rep, out: out}
 	c.run()
+	c.showGrowth()
 	rep.print()
 	if rep.failed() {
 		fmt.Fprintf(out, "the evidence is in %s\n", dir)

@@ -228,6 +228,8 @@ func (h *host) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
 
 func (h *host) Rename(id embed.MemberID, from, to string) error { return h.ens.Rename(id, from, to) }
 
+func (h *host) Files(id embed.MemberID) (map[string]int64, error) { return h.ens.Files(id) }
+
 func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -376,12 +377,7 @@ func (e *Ensemble) takeForCut(ids []embed.MemberID) map[embed.MemberID]*embed.No
 // Rename gives a file or directory of a member another name in the same directory, and syncs that
 // directory, as somebody at the machine might. Both names are full paths; see Dir.
 func (e *Ensemble) Rename(id embed.MemberID, from, to string) error {
-	e.mu.Lock()
-	var disk files.System = files.OS
-	if d := e.disks[id]; d != nil {
-		disk = d
-	}
-	e.mu.Unlock()
+	disk := e.disk(id)
 	if err := disk.Rename(from, to); err != nil {
 		return err
 	}
@@ -390,6 +386,47 @@ func (e *Ensemble) Rename(id embed.MemberID, from, to string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// disk returns what a member's directory is on.
+func (e *Ensemble) disk(id embed.MemberID) files.System {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.disks[id]; d != nil {
+		return d
+	}
+	return files.OS
+}
+
+// Files returns the size of each file in a member's directory, by its full path. The member may be
+// running; files that come or go meanwhile may be missing.
+func (e *Ensemble) Files(id embed.MemberID) (map[string]int64, error) {
+	disk, sizes := e.disk(id), make(map[string]int64)
+	var visit func(name string) error
+	visit = func(name string) error {
+		info, err := disk.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !info.IsDir():
+			sizes[name] = info.Size()
+			return nil
+		}
+		dir, err := disk.OpenFile(name, os.O_RDONLY, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		names, err := dir.Readdirnames(-1)
+		for _, below := range names {
+			err = errors.Join(err, visit(filepath.Join(name, below)))
+		}
+		return errors.Join(err, dir.Close())
+	}
+	return sizes, visit(e.Dir(id))
 }
 
 // Restart starts a member again after Stop, Kill or PowerCut, and waits until it is ready.

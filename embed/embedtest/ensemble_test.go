@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -197,6 +198,31 @@ func TestOptions_KeepEntries(t *testing.T) {
 	if err := ens.Snapshot(3); err == nil {
 		t.Error("a dead member makes a snapshot")
 	}
+}
+
+// Files shows the files of a member, on its disk in memory or on a real one.
+func TestEnsemble_Files(t *testing.T) {
+	show := func(t *testing.T, dir string) {
+		ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+		before, err := ens.Files(1)
+		must(t, err)
+		for _, name := range []string{"identity", "raft", "image"} {
+			below, found := filepath.Join(ens.Dir(1), name), false
+			for file, size := range before {
+				found = found || size > 0 && strings.HasPrefix(file, below)
+			}
+			if !found {
+				t.Errorf("nothing in %s: %v", below, before)
+			}
+		}
+		ens.Kill(1)
+		must(t, ens.Rename(1, ens.Dir(1), ens.Dir(1)+".taken"))
+		if after, err := ens.Files(1); err != nil || len(after) > 0 {
+			t.Errorf("%v, %v without a directory", after, err)
+		}
+	}
+	show(t, t.TempDir())
+	synctest.Test(t, func(t *testing.T) { show(t, "") })
 }
 
 // Rename moves a file of a member, on its disk in memory or on a real one.
