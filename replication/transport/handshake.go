@@ -466,7 +466,7 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 	switch {
 	case err == ErrOtherVersion:
 		return t.answeredIn(h.version, member)
-	case unwritten != nil:
+	case unwritten != nil && !errors.Is(err, errOwnExpired):
 		return unwritten
 	case err != nil:
 		return err

@@ -73,6 +73,8 @@ type dialledConn struct {
 	own []tls.Certificate
 }
 
+var errOwnExpired = errors.New("the peer refuses this member's certificate")
+
 // errExpired is how an alert of the peer reads. Its type is not exported.
 var errExpired = tls.AlertError(45).Error()
 
@@ -86,7 +88,7 @@ func (c *dialledConn) Read(b []byte) (int, error) {
 	if len(c.own) > 0 && c.own[0].Leaf != nil {
 		own = ", " + validity(c.own[0].Leaf)
 	}
-	return n, fmt.Errorf("the peer refuses this member's certificate%s: %w", own, err)
+	return n, fmt.Errorf("%w%s: %w", errOwnExpired, own, err)
 }
 
 // named adds to the error of a handshake whose certificate has expired, and until when it was
