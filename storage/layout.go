@@ -142,11 +142,11 @@ func (l layout) checkMarker() error {
 	}
 	var version int
 	body, ok := unseal(data)
-	if n, _ := fmt.Sscanf(body, markerTitle+"\nformat %d\n", &version); !ok || n != 1 || version < 1 {
-		return corrupt(file, "its contents are not what was written to it")
-	}
-	if version > formatVersion {
+	if n, _ := fmt.Sscanf(body, markerTitle+"\nformat %d\n", &version); ok && n == 1 && version > formatVersion {
 		return newer(file, version, formatVersion)
+	}
+	if string(encodeMarker(formatVersion)) != string(data) {
+		return corrupt(file, "its contents are not what was written to it")
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (l layout) readPointer() (pointer, error) {
 	}
 	body, ok := unseal(data)
 	p, parsed := decodePointer(body)
-	if !ok || !parsed {
+	if !ok || !parsed || string(p.encode()) != string(data) {
 		return pointer{}, corrupt(file, "its contents are not what was written to it")
 	}
 	return p, nil

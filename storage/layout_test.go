@@ -58,6 +58,8 @@ func TestOpenJudgesTheDirectory(t *testing.T) {
 		"empty":                         {files: map[string]string{"/": ""}},
 		"marker cut off":                {files: map[string]string{"format.tmp": "viv"}},
 		"marker only":                   {files: map[string]string{"format": marker}},
+		"marker with more in it":        {files: map[string]string{"format": string(seal(markerTitle + "\nformat 1 b\n"))}, want: ErrCorrupt, says: "format"},
+		"pointer with more in it":       {files: map[string]string{"format": marker, "current": string(seal(pointerTitle + "\nimage image-000001\nstate new\nsynced 0\nlost 1\n"))}, want: ErrCorrupt, says: "current"},
 		"pointer cut off":               {files: map[string]string{"format": marker, "current.tmp": "viv"}},
 		"creation cut off":              {files: map[string]string{"format": marker, "current": fresh}},
 		"creation cut off in the image": {files: map[string]string{"format": marker, "current": fresh, "image-000001/MANIFEST-000001": "x"}},
