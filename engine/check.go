@@ -105,7 +105,7 @@ func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID
 	imageErr := r.checkImage(d, dir, id)
 	x := extent{applied: r.Applied}
 	var logErr error
-	x.log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard)
+	x.log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard, x.applied, new(command.Reader).Check)
 	r.Last = x.log.Last
 	if r.Err = errors.Join(imageErr, logErr); r.Err == nil {
 		r.Err = x.check(dir, true, id.Log != "")

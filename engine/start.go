@@ -203,7 +203,7 @@ func (e *Engine) checkLog(id ShardID, founded, logged bool) error {
 	}
 	cfg := e.hostConfig()
 	cfg.Disk = view
-	if x.log, err = replication.CheckLog(cfg, id); err != nil {
+	if x.log, err = replication.CheckLog(cfg, id, x.applied, new(command.Reader).Check); err != nil {
 		return err
 	}
 	e.found = append(e.found, transport.ShardState{Term: x.log.Term, Vote: uint64(x.log.Vote), Last: x.log.Last})

@@ -31,13 +31,18 @@ type Log struct {
 	// that term, zero if none.
 	Term uint64
 	Vote MemberID
+
+	first uint64 // the first entry after the log's own snapshot; zero: the log has no entries
 }
 
 // CheckLog returns what the log of a shard holds, and whether there is one at all.
 //
+// It calls known for each command of the entries after the given index. Those are applied after a
+// start, and an error of known is one that the node would fail with then.
+//
 // If the log cannot be read, the error is ErrLog. CheckLog opens the log through c.Disk and changes
 // files. So give it a View, and do not call it while a Host is open.
-func CheckLog(c Config, shard ShardID) (log Log, err error) {
+func CheckLog(c Config, shard ShardID, after uint64, known func(cmd []byte) error) (log Log, err error) {
 	bridge.set()
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
@@ -47,7 +52,7 @@ func CheckLog(c Config, shard ShardID) (log Log, err error) {
 	files := &checkedFiles{fileSystem: newFileSystem(c.Disk), asked: make(map[string]bool)}
 	defer func() { err = errors.Join(err, files.closeAll()) }()
 	err = guard(func() error {
-		log, err = readLog(files, dir, uint64(shard), uint64(c.Member))
+		log, err = readLog(files, dir, uint64(shard), uint64(c.Member), after, known)
 		return err
 	})
 	if err != nil {
@@ -58,7 +63,7 @@ func CheckLog(c Config, shard ShardID) (log Log, err error) {
 
 // VerifyLog is a slower CheckLog that reads all of the shard's log. A start does not read the files
 // that were completed. It finds damage in one of them only when an entry in it is needed.
-func VerifyLog(c Config, shard ShardID) (Log, error) {
+func VerifyLog(c Config, shard ShardID, after uint64, known func(cmd []byte) error) (Log, error) {
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
 	if err != nil || !exists {
@@ -86,7 +91,7 @@ func VerifyLog(c Config, shard ShardID) (Log, error) {
 		return Log{}, err
 	}
 	torn := checkWhole(c.Disk, lists) // before tan opens the log, which may write a new list of the same name
-	log, err := CheckLog(c, shard)
+	log, err := CheckLog(c, shard, after, known)
 	if err != nil {
 		err = errors.Join(torn, err) // a crash may tear a list, so that alone is no damage
 	}
@@ -174,7 +179,7 @@ func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 }
 
 // readLog opens the log in dir and returns what it holds.
-func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, err error) {
+func readLog(files *checkedFiles, dir string, shard, replica, after uint64, known func(cmd []byte) error) (log Log, err error) {
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica))
 	if err := cutTailsIn(files.disk, folder); err != nil {
 		return Log{}, err
@@ -195,6 +200,9 @@ func readLog(files *checkedFiles, dir string, shard, replica uint64) (log Log, e
 	// them.
 	if err == nil && newest != "" && !files.asked[newest] {
 		err = fmt.Errorf("the list of log files does not name %s", newest)
+	}
+	if err == nil && log.first > 0 {
+		err = readCommands(db, shard, replica, max(after+1, log.first), log.Last, known)
 	}
 	return log, err
 }
@@ -248,6 +256,42 @@ func logDir(c Config) (dir string, exists bool, err error) {
 	return dir, err == nil, err
 }
 
+// checkBytes is about how much of a log is read at once to check its commands.
+const checkBytes = 4 << 20
+
+// readCommands calls known for the commands of a log from one index to another.
+func readCommands(db raftio.ILogDB, shard, replica, from, to uint64, known func(cmd []byte) error) error {
+	for from <= to {
+		entries, _, err := db.IterateEntries(nil, 0, shard, replica, from, to+1, checkBytes)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return fmt.Errorf("entry %d is missing", from)
+		}
+		for _, e := range entries {
+			if err := checkEntry(e, known); err != nil {
+				return fmt.Errorf("entry %d: %w", e.Index, err)
+			}
+		}
+		from += uint64(len(entries))
+	}
+	return nil
+}
+
+// checkEntry calls known for the command of an entry, if it has one. dragonboat puts a byte before
+// each command that says how to read it, and panics over one that it does not know. It is zero for
+// commands as they are.
+func checkEntry(e raftpb.Entry, known func(cmd []byte) error) error {
+	switch {
+	case e.Type != raftpb.EncodedEntry:
+		return nil
+	case len(e.Cmd) == 0 || e.Cmd[0] != 0:
+		return fmt.Errorf("it begins with % .1x, which this build does not know: start the build that wrote it, or a newer one", e.Cmd)
+	}
+	return known(e.Cmd[1:])
+}
+
 func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (Log, error) {
 	_, err := db.GetBootstrapInfo(shard, replica)
 	if errors.Is(err, raftio.ErrNoBootstrapInfo) {
@@ -277,6 +321,7 @@ func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (Log, e
 	}
 	log.Term, log.Vote = rs.State.Term, MemberID(rs.State.Vote)
 	if rs.EntryCount > 0 {
+		log.first = rs.FirstIndex
 		log.Last = rs.FirstIndex + rs.EntryCount - 1
 	}
 	return log, nil

@@ -46,6 +46,9 @@ const (
 	identityMax = 1 << 20
 )
 
+// errFormat means that the file is whole, and of a build with another format.
+var errFormat = errors.New("another format")
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // identityJSON is an Identity as the file has it, with ids and digests in hex, so that people can
@@ -78,7 +81,11 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	}
 	id, err := decodeIdentity(text)
 	if err != nil {
-		return Identity{}, false, fmt.Errorf("%w: %s: %w; %s", ErrIdentity, name, err, WayOut)
+		advice := WayOut
+		if errors.Is(err, errFormat) {
+			advice = "start the build that wrote it, or a newer one"
+		}
+		return Identity{}, false, fmt.Errorf("%w: %s: %w; %s", ErrIdentity, name, err, advice)
 	}
 	return id, true, nil
 }
@@ -135,7 +142,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 	var j identityJSON
 	err := json.Unmarshal(body, &j)
 	if err == nil && j.Format != identityFormat {
-		return Identity{}, fmt.Errorf("format %d, this version reads %d", j.Format, identityFormat)
+		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d", errFormat, j.Format, identityFormat)
 	}
 	if err == nil { // the format is known, so every field is
 		d := json.NewDecoder(bytes.NewReader(body))

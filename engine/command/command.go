@@ -365,13 +365,20 @@ type Reader struct {
 // keptMax is how many requests and how many operations a Reader keeps memory for.
 const keptMax = 2 * BatchMax
 
+// Check returns the error of Decode, and needs no Reset.
+func (r *Reader) Check(b []byte) error {
+	_, err := r.Decode(b)
+	r.Reset()
+	return err
+}
+
 // Decode is like the function Decode, but the command must not be used after Reset.
 func (r *Reader) Decode(b []byte) (Command, error) {
 	d := newDecoder(b)
 	n := d.array()
 	c := Command{Kind: Kind(d.uintTo(math.MaxUint8))}
 	if want := c.Kind.fields(); want == 0 || n != want {
-		d.fail(fmt.Errorf("%w: kind %d with %d fields, perhaps of a newer version", ErrMalformed, c.Kind, n))
+		d.fail(fmt.Errorf("%w: kind %d with %d fields, which this build does not know: start the build that wrote it, or a newer one", ErrMalformed, c.Kind, n))
 	}
 	switch c.Kind {
 	case KindRegister:

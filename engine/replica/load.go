@@ -2,11 +2,13 @@ package replica
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
@@ -17,6 +19,9 @@ import (
 func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
 	t, table, state, err := loadImage(r.image, r.schemes)
+	if errors.Is(err, command.ErrMalformed) {
+		err = fmt.Errorf("the image holds what this build does not write: %w; %s", err, replication.WayOut)
+	}
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", r.Shard, err)
 	}
@@ -142,8 +147,10 @@ func (l *imageLoader) addState(key string, value []byte) (err error) {
 		return fmt.Errorf("%w: unknown record %q", command.ErrMalformed, key)
 	}
 	l.hasState = true
-	l.state, err = command.DecodeState(value)
-	return err
+	if l.state, err = command.DecodeState(value); err != nil {
+		return fmt.Errorf("record %q: %w", key, err)
+	}
+	return nil
 }
 
 // finish makes a tree of the collected znodes, and verifies the tree and the session table.
