@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -537,6 +540,44 @@ func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 			t.Fatal(e)
 		}
 	})
+}
+
+// A state of a level or with a scheme that this member cannot work with does not replace its own.
+func TestInstallOfAnotherBuildsStateChangesNothing(t *testing.T) {
+	for says, state := range map[string]command.State{
+		"level 3": {Level: 3},
+		`"token"`: {Level: command.LevelMax, Rules: command.Rules{Schemes: []string{"token"}}},
+	} {
+		withGap(t, func(t *testing.T, n *node, ahead *peer) {
+			n.mkdir(n.open(testTimeout), "/mine")
+			if err := n.shard.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			ahead.do(create("/n"))
+			ahead.stream() // saves the state
+			b := ahead.image.NewBatch()
+			b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(state))
+			if err := b.Commit(ahead.image.Applied()); err != nil {
+				t.Fatal(err)
+			}
+			snapshot, err := ahead.image.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snapshot.Close()
+			var stream bytes.Buffer
+			if err := snapshot.WriteTo(&stream, nil); err != nil {
+				t.Fatal(err)
+			}
+			before := testkit.Contents(t, n.imageDir(1), false)
+			if err := n.shard.Install(&stream, nil); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("want an error with %s: %v", says, err)
+			}
+			if !reflect.DeepEqual(before, testkit.Contents(t, n.imageDir(1), false)) || !n.exists("/mine") {
+				t.Errorf("%s: the image was replaced", says)
+			}
+		})
+	}
 }
 
 func TestInstallBeginsTheMeasureOfSilenceAnew(t *testing.T) {

@@ -73,7 +73,7 @@ func BenchmarkInstall(b *testing.B) {
 	b.Run(fmt.Sprintf("records=%d", records), func(b *testing.B) {
 		b.SetBytes(int64(stream.Len()))
 		for b.Loop() {
-			must(b, i.Install(bytes.NewReader(stream.Bytes()), nil))
+			must(b, i.Install(bytes.NewReader(stream.Bytes()), nil, nil))
 		}
 	})
 	b.Run(fmt.Sprintf("write/records=%d", records), func(b *testing.B) {

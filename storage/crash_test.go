@@ -60,7 +60,7 @@ func lives(t *testing.T) map[string]life {
 			if err := own.commit(i, i.Applied()+1); err != nil {
 				return err
 			}
-			if err := i.Install(bytes.NewReader(stream), nil); err != nil {
+			if err := i.Install(bytes.NewReader(stream), nil, nil); err != nil {
 				return err
 			}
 			promised(100)

@@ -176,7 +176,7 @@ func TestEveryMethodWorksWithoutLoad(t *testing.T) {
 		"Commit":   func(i *Image) error { return i.NewBatch().Commit(i.Applied() + 1) },
 		"Sync":     func(i *Image) error { return i.Sync() },
 		"Snapshot": func(i *Image) error { return writeSnapshot(i, new(bytes.Buffer)) },
-		"Install":  func(i *Image) error { return i.Install(bytes.NewReader(encodeStream(t, 77, sample...)), nil) },
+		"Install":  func(i *Image) error { return i.Install(bytes.NewReader(encodeStream(t, 77, sample...)), nil, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -200,7 +200,7 @@ func TestEveryMethodRefusesAfterClose(t *testing.T) {
 		for name, err := range map[string]error{
 			"Commit":  i.NewBatch().Commit(1),
 			"Sync":    i.Sync(),
-			"Install": i.Install(bytes.NewReader(nil), nil),
+			"Install": i.Install(bytes.NewReader(nil), nil, nil),
 			"Load":    i.Load(func(Table, []byte, []byte) error { return nil }),
 		} {
 			if !errors.Is(err, ErrClosed) {

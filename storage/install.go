@@ -16,12 +16,15 @@ const installBatch = 256 << 10
 // durable, the pointer is changed. Any interruption, even a crash, leaves one of the two images
 // whole. Load then reads the new records.
 //
+// It calls accept for each record. If that returns an error, and the stream is whole, Install returns
+// the first one and keeps the old image. Nil accepts everything.
+//
 // It returns ErrCorrupt or ErrNewer for a bad stream, ErrStopped soon after stop is closed,
 // ErrClosed, the reader's error, or the disk's cause if the disk has failed. If a Read blocks, the
 // caller must end it.
 //
 // Nothing may be committed while Install runs: it would go to the old image and be lost.
-func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
+func (i *Image) Install(r io.Reader, stop <-chan struct{}, accept func(t Table, key, value []byte) error) error {
 	if err := i.ready(); err != nil {
 		return err
 	}
@@ -42,7 +45,7 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.layout.path(name), err)
 	}
-	old, err := i.replaceBy(fresh, name, in, index, stop)
+	old, err := i.replaceBy(fresh, name, in, index, stop, accept)
 	if err != nil {
 		old = fresh
 	}
@@ -56,8 +59,8 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}) error {
 }
 
 // replaceBy fills fresh from the stream and makes it the live store. It returns the previous one.
-func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uint64, stop <-chan struct{}) (*store, error) {
-	if err := i.receive(fresh, in, stop); err != nil {
+func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uint64, stop <-chan struct{}, accept func(t Table, key, value []byte) error) (*store, error) {
+	if err := i.receive(fresh, in, stop, accept); err != nil {
 		return nil, err
 	}
 	var last pebble.Batch
@@ -71,7 +74,8 @@ func (i *Image) replaceBy(fresh *store, name string, in *streamReader, index uin
 }
 
 // receive fills the store with the stream's records. It returns after it has verified the stream.
-func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error {
+func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}, accept func(t Table, key, value []byte) error) error {
+	var refused error
 	var ops pebble.Batch
 	var key []byte
 	unflushed := 0
@@ -80,6 +84,9 @@ func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error 
 		if err == nil {
 			key = append(append(key[:0], byte(in.table)), in.key...)
 			err = ops.Set(key, in.value, nil)
+			if accept != nil && refused == nil {
+				refused = accept(in.table, in.key, in.value)
+			}
 		}
 		if err != nil && err != io.EOF {
 			return err
@@ -90,7 +97,7 @@ func (i *Image) receive(s *store, in *streamReader, stop <-chan struct{}) error 
 		}
 		unflushed += weight(&ops)
 		if err := errors.Join(s.db.Apply(&ops, pebble.NoSync), stopped(stop, i.closing)); err != nil || done {
-			return err
+			return errors.Join(err, refused)
 		}
 		ops.Reset()
 		if unflushed >= memtableLen {

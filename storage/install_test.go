@@ -51,7 +51,7 @@ func TestSnapshotIsAPointInTime(t *testing.T) {
 	must(t, s.WriteTo(&b, nil))
 	must(t, s.WriteTo(io.Discard, nil)) // may be called any number of times
 	other := newNode(t).open(t)
-	must(t, other.Install(&b, nil))
+	must(t, other.Install(&b, nil, nil))
 	if h.expect(t, other); other.Applied() != 20 {
 		t.Fatalf("index %d", other.Applied())
 	}
@@ -64,7 +64,7 @@ func TestSnapshotHoldsWhatIsNotFlushed(t *testing.T) {
 	var b bytes.Buffer
 	must(t, writeSnapshot(i, &b))
 	other := newNode(t).open(t)
-	must(t, other.Install(&b, nil))
+	must(t, other.Install(&b, nil, nil))
 	if h.expect(t, other); other.Applied() != 3 {
 		t.Fatalf("index %d", other.Applied())
 	}
@@ -79,7 +79,7 @@ func TestSnapshotOfAnEmptyImageIsAStream(t *testing.T) {
 	}
 	h := newHistory(t)
 	at, other := filled(t, h, 9)
-	must(t, other.Install(&b, nil))
+	must(t, other.Install(&b, nil, nil))
 	must(t, other.Close())
 	other = at.open(t)
 	if got, err := load(other); err != nil || len(got) != 0 || other.Applied() != 0 {
@@ -93,7 +93,7 @@ func TestInstallReplacesTheImage(t *testing.T) {
 	mine.expect(t, i)
 	stream := streamOf(t, h, 50)
 	for round := range uint64(3) {
-		must(t, i.Install(bytes.NewReader(stream), nil))
+		must(t, i.Install(bytes.NewReader(stream), nil, nil))
 		if h.expect(t, i); i.Applied() != 50 {
 			t.Fatalf("index %d", i.Applied())
 		}
@@ -129,11 +129,11 @@ func TestInstallLeavesOpenSnapshotsReadable(t *testing.T) {
 	n, i := filled(t, mine, 30)
 	s, err := i.Snapshot()
 	must(t, err)
-	must(t, i.Install(bytes.NewReader(streamOf(t, h, 50)), nil))
+	must(t, i.Install(bytes.NewReader(streamOf(t, h, 50)), nil, nil))
 	var b bytes.Buffer
 	must(t, s.WriteTo(&b, nil))
 	other := newNode(t).open(t)
-	must(t, other.Install(&b, nil))
+	must(t, other.Install(&b, nil, nil))
 	mine.expect(t, other)
 	if got := images(t, n); len(got) != 2 {
 		t.Fatalf("the directory holds %v", got)
@@ -164,7 +164,7 @@ func TestInstallRefusesABadStreamAndKeepsTheImage(t *testing.T) {
 		bad[fmt.Sprintf("byte %d flipped", cut)] = flipped
 	}
 	for name, data := range bad {
-		if err := i.Install(bytes.NewReader(data), nil); !errors.Is(err, ErrCorrupt) {
+		if err := i.Install(bytes.NewReader(data), nil, nil); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got := images(t, n); len(got) != 1 {
@@ -172,7 +172,7 @@ func TestInstallRefusesABadStreamAndKeepsTheImage(t *testing.T) {
 		}
 	}
 	newer := append(streamHeader(streamVersion+1, 50), stream[headerLen:]...)
-	if err := i.Install(bytes.NewReader(newer), nil); !errors.Is(err, ErrNewer) {
+	if err := i.Install(bytes.NewReader(newer), nil, nil); !errors.Is(err, ErrNewer) {
 		t.Fatal(err)
 	}
 	if mine.expect(t, i); i.Applied() != 30 {
@@ -237,7 +237,7 @@ func TestInstallStops(t *testing.T) {
 		if after == 0 {
 			r.pass(0)
 		}
-		if err := i.Install(r, stop); !errors.Is(err, ErrStopped) {
+		if err := i.Install(r, stop, nil); !errors.Is(err, ErrStopped) {
 			t.Fatalf("after %d bytes: %v", after, err)
 		}
 		if got := images(t, n); len(got) != 1 {
@@ -257,7 +257,7 @@ func TestInstallReturnsTheReadersError(t *testing.T) {
 		w.Write(stream[:len(stream)/2])
 		w.CloseWithError(broken)
 	}()
-	if err := i.Install(r, nil); !errors.Is(err, broken) {
+	if err := i.Install(r, nil, nil); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
 	mine.expect(t, i)
@@ -298,7 +298,7 @@ func TestCloseEndsAnInstallAndASnapshotUnderWay(t *testing.T) {
 		go func() { closed <- i.Close() }()
 		<-i.closing
 	}
-	if err := i.Install(&hook{r: &stream, n: 1 << 20, do: shut}, nil); !errors.Is(err, ErrClosed) {
+	if err := i.Install(&hook{r: &stream, n: 1 << 20, do: shut}, nil, nil); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 	must(t, <-closed)
@@ -340,7 +340,7 @@ func TestOpenForWritingRemovesLeftoversAndNothingElse(t *testing.T) {
 	if want := []string{"current", "format", "image-000001", "image-9", "notes.txt"}; !slices.Equal(names, want) {
 		t.Fatalf("the directory holds %v", names)
 	}
-	must(t, i.Install(bytes.NewReader(streamOf(t, h, 7)), nil))
+	must(t, i.Install(bytes.NewReader(streamOf(t, h, 7)), nil, nil))
 	h.expect(t, i)
 }
 
@@ -378,7 +378,7 @@ func TestInstallOfAStreamLargerThanWhatMayBeUnflushed(t *testing.T) {
 	must(t, s.WriteTo(want, nil))
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(s.WriteTo(w, nil)) }()
-	must(t, to.Install(r, nil))
+	must(t, to.Install(r, nil, nil))
 	s, err = to.Snapshot()
 	must(t, err)
 	defer s.Close()

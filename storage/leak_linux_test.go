@@ -43,9 +43,9 @@ func TestCloseLeavesNoGoroutineAndNoOpenFile(t *testing.T) {
 		s, err := i.Snapshot()
 		must(t, err)
 		if round%7 == 0 {
-			must(t, i.Install(bytes.NewReader(stream), nil))
+			must(t, i.Install(bytes.NewReader(stream), nil, nil))
 		}
-		if err := i.Install(bytes.NewReader(stream[:100]), nil); !errors.Is(err, ErrCorrupt) {
+		if err := i.Install(bytes.NewReader(stream[:100]), nil, nil); !errors.Is(err, ErrCorrupt) {
 			t.Fatal(err)
 		}
 		if round%2 == 0 {

@@ -4,20 +4,33 @@ import (
 	"io"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/storage"
 )
+
+// accept returns why this member cannot go on from a state that has a record, or nil.
+func (r *Replica) accept(t storage.Table, _, value []byte) error {
+	if t != storage.Meta {
+		return nil
+	}
+	state, err := command.DecodeState(value)
+	if err == nil {
+		err = command.CheckLevel(state.Level, r.levelMax())
+	}
+	if err == nil {
+		_, err = pickSchemes(r.schemes, state.Rules.Schemes)
+	}
+	return err
+}
 
 // Install implements replication.StateMachine. It replaces the state by a received one. This node
 // has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
 // means for them before a reader can see the new state.
 func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
-	if err := r.image.Install(from, stop); err != nil {
+	if err := r.image.Install(from, stop, r.accept); err != nil {
 		return err
 	}
 	next, table, state, err := loadImage(r.image, r.schemes)
 	if err != nil {
-		return err
-	}
-	if err := command.CheckLevel(state.Level, r.levelMax()); err != nil {
 		return err
 	}
 	r.mu.Lock()
