@@ -38,7 +38,8 @@ type ShardReport struct {
 	Znodes   int    // in the image, as Sessions and Zxid
 	Sessions int
 	Zxid     tree.Zxid
-	Err      error // the problem, if any
+	Level    uint32 // of the image
+	Err      error  // the problem, if any
 }
 
 // Damaged reports whether Check found a problem.
@@ -120,6 +121,6 @@ func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identi
 	if err != nil || found.Applied == 0 {
 		return err
 	}
-	r.Applied, r.Znodes, r.Sessions, r.Zxid = found.Applied, found.Znodes, found.Sessions, found.Zxid
+	r.Applied, r.Znodes, r.Sessions, r.Zxid, r.Level = found.Applied, found.Znodes, found.Sessions, found.Zxid, found.Level
 	return checkOrigin(dir, found.Origin, id.Start+1)
 }

@@ -47,7 +47,7 @@ func sayShard(s engine.ShardReport) string {
 	case s.Applied == 0:
 		return fmt.Sprintf("sound: no image yet, log to entry %d", s.Last)
 	}
-	return fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Applied, s.Last)
+	return fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image of level %d at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Level, s.Applied, s.Last)
 }
 
 // indented writes an error of several lines as one item of a list.

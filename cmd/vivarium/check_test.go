@@ -135,7 +135,7 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 // last transaction. A member that was killed may have had any transaction there.
 func TestCheck_Sound(t *testing.T) {
 	_, killed, stopped := members(t, 1)
-	line := regexp.MustCompile(`^shard 1: sound: (\d+) znodes, (\d+) sessions, zxid (0x[0-9a-f]+); image at entry (\d+), log to entry (\d+)\n`)
+	line := regexp.MustCompile(`^shard 1: sound: (\d+) znodes, (\d+) sessions, zxid (0x[0-9a-f]+); image of level [12] at entry (\d+), log to entry (\d+)\n`)
 	for name, files := range map[string]specimen{"killed": killed, "stopped": stopped} {
 		dir := files.restore(t)
 		code, stdout, stderr := checked(t, dir)

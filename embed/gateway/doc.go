@@ -86,7 +86,8 @@
 //   - mntr has no keys for what does not exist here or is not known: how far the followers have
 //     come (zk_synced_followers, zk_pending_syncs; zk_learners counts the connected ones), sizes of
 //     responses, TLS handshakes under way, ZooKeeper's log, and ZooKeeper's internal counters.
-//     Proposals are the entries of the first shard's log that this member has applied.
+//     Proposals are the entries of the first shard's log that this member has applied. A key that
+//     ZooKeeper does not have is zk_feature_level; see docs/upgrades.md.
 //   - dump lists the sessions as a follower does, also on the leader.
 //   - conf has no keys about elections.
 //   - Image and log share the node's directory. So dirs and conf give its whole size twice. Do not

@@ -393,7 +393,8 @@ func sorted[V any](m map[string]V) []string {
 	return keys
 }
 
-// mntr writes the keys of ZooKeeper's mntr whose values are known here. It makes up no value.
+// mntr writes the keys of ZooKeeper's mntr whose values are known here, and the feature level. It
+// makes up no value.
 func (g *Gateway) mntr(b *strings.Builder) {
 	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
 	least, mean, most := g.figures.latency()
@@ -447,6 +448,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("connection_drop_probability", "0.0")
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
+	line("feature_level", g.node.Engine.Level())
 	line("quorum_size", len(cfg.Members))
 	if cfg.Alone {
 		return

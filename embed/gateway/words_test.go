@@ -105,7 +105,7 @@ func TestWords(t *testing.T) {
 		t.Errorf("ruok: %q", got)
 	}
 	mntr := ask(t, g, "mntr")
-	for _, key := range []string{"zk_znode_count\t6\n", "zk_ephemerals_count\t1\n", "zk_global_sessions\t1\n", "zk_watch_count\t0\n", "zk_outstanding_requests\t0\n"} {
+	for _, key := range []string{"zk_znode_count\t6\n", "zk_ephemerals_count\t1\n", "zk_global_sessions\t1\n", "zk_watch_count\t0\n", "zk_outstanding_requests\t0\n", "zk_feature_level\t"} {
 		if !strings.Contains(mntr, key) {
 			t.Errorf("mntr has no %q:\n%s", key, mntr)
 		}

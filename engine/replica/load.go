@@ -171,6 +171,7 @@ type Contents struct {
 	Znodes   int
 	Sessions int
 	Zxid     tree.Zxid
+	Level    uint32
 	Origin   session.Origin // of the given member; zero if it has not registered
 }
 
@@ -191,5 +192,5 @@ func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
 		return Contents{}, fmt.Errorf("%s: %w", o.Dir, err)
 	}
 	origin, _ := l.table.Origin(member)
-	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Origin: origin}, nil
+	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Level: l.state.Level, Origin: origin}, nil
 }
