@@ -171,9 +171,20 @@ func TestInstallRefusesABadStreamAndKeepsTheImage(t *testing.T) {
 			t.Fatalf("%s: the directory holds %v", name, got)
 		}
 	}
-	newer := append(streamHeader(streamVersion+1, 50), stream[headerLen:]...)
-	if err := i.Install(bytes.NewReader(newer), nil, nil); !errors.Is(err, ErrNewer) {
-		t.Fatal(err)
+	for bit := range 32 {
+		another := uint32(streamVersion) ^ 1<<bit
+		newer := append(streamHeader(another, 50), stream[headerLen:]...)
+		if err := i.Install(bytes.NewReader(newer), nil, nil); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), adviceNewer) {
+			t.Fatalf("version %d: %v", another, err)
+		}
+		damaged := bytes.Clone(stream)
+		damaged[len(streamMagic)+3-bit/8] ^= 1 << (bit % 8)
+		if err := i.Install(bytes.NewReader(damaged), nil, nil); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("a damaged version: %v", err)
+		}
+		if got := images(t, n); len(got) != 1 {
+			t.Fatalf("the directory holds %v", got)
+		}
 	}
 	if mine.expect(t, i); i.Applied() != 30 {
 		t.Fatalf("index %d", i.Applied())
