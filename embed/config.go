@@ -361,8 +361,8 @@ func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
 // id, members, listen, ensemble, shards, tls, tick, requestTimeout, minSessionTimeout,
-// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest. Durations are
-// written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
+// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel.
+// Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config
 	if err := configfile.Read(r, &c); err != nil {
