@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -104,13 +105,16 @@ func printVersion(_ context.Context, args []string, _ io.Reader, stdout, stderr 
 	return exitOK
 }
 
+// release is the version in a binary that .ci/release has built.
+var release string
+
 // version returns the version of the module, or its commit, and the version of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
+	v := cmp.Or(release, info.Main.Version)
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && v == "(devel)" {
 			v = s.Value
