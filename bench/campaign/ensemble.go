@@ -37,6 +37,7 @@ type ensemble struct {
 		stopped map[embed.MemberID]bool   // by Process.Pause
 		broken  map[embed.MemberID]bool   // its disk fails
 		taken   map[embed.MemberID]string // a directory that was moved away
+		builds  map[embed.MemberID]build  // of the next start
 	}
 }
 
@@ -58,6 +59,7 @@ func newEnsemble(g Ground, dir string, size, shards int, h *history, rep *report
 	e.mu.stopped = make(map[embed.MemberID]bool)
 	e.mu.broken = make(map[embed.MemberID]bool)
 	e.mu.taken = make(map[embed.MemberID]string)
+	e.mu.builds = make(map[embed.MemberID]build)
 	for i := range size {
 		e.ids = append(e.ids, embed.MemberID(i+1))
 	}
@@ -74,11 +76,12 @@ func logFile(dir string, id embed.MemberID) string {
 // start starts a member's process and its node, and waits for neither. The error is the error of
 // starting the process.
 func (e *ensemble) start(id embed.MemberID) error {
-	p, err := e.host.Spawn(id, logFile(e.dir, id))
+	b := e.build(id)
+	p, err := e.spawn(id, b)
 	if err != nil {
 		return err
 	}
-	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, Links: make(map[embed.MemberID]link)}
+	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {

@@ -35,7 +35,7 @@ var faultKinds = []fault{
 	{"kill the leader", moment, long, func(s *strike) string { return s.kill(s.leader()) }},
 	{"kill a majority", moment, long, func(s *strike) string { return s.kill(s.some(len(s.e.ids)/2 + 1)...) }},
 	{"kill all", moment, long / 2, func(s *strike) string { return s.kill(s.e.ids...) }},
-	{"kill one until its sessions expire", 7 * time.Second, 8 * time.Second, bury},
+	{"kill until sessions expire", 7 * time.Second, 8 * time.Second, bury},
 	{"kill who leads the home shard as sessions close", 7 * time.Second, 8 * time.Second, farewell},
 	{"shut down one", moment, long, shutDown},
 	{"stop the leader", moment, long, func(s *strike) string { return s.stop(s.leader()) }},
@@ -181,8 +181,9 @@ func sleep(s *strike) string {
 	return fmt.Sprintf("member %d for %v", id, by)
 }
 
-func shutDown(s *strike) string {
-	id := s.anyone()
+func shutDown(s *strike) string { return s.shutDown(s.anyone()) }
+
+func (s *strike) shutDown(id embed.MemberID) string {
 	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	r := s.e.run(id)

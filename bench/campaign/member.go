@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -169,11 +170,21 @@ func (m *Member) startFirst(s *start) error {
 		setLink(m.Faults, to, l)
 	}
 	m.door = s.Door
-	return m.run(s.Run, embed.Config{
+	cfg := embed.Config{
 		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos",
 		Tick: stretch(tick), RequestTimeout: stretch(requestTimeout), ContainerCheckInterval: stretch(reapEvery), MaxSessionTimeout: stretch(embed.DefaultMaxSessionTimeout),
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(Reply{Session: id, At: m.Now()}, true) }},
-	})
+	}
+	if err := setHold(&cfg, s.HoldLevel); err != nil {
+		return err
+	}
+	return m.run(s.Run, cfg)
+}
+
+// setHold sets Config.HoldLevel where there is one. This package also builds with releases that
+// have no levels.
+func setHold(cfg *embed.Config, level int64) error {
+	return json.Unmarshal(fmt.Appendf(nil, `{"HoldLevel": %d}`, level), cfg)
 }
 
 func (m *Member) run(number int, cfg embed.Config) error {

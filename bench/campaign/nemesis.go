@@ -25,6 +25,7 @@ type nemesis struct {
 	only   []int    // numbers of cycles; the others are left out; empty means all
 	log    *os.File // the faults, with their times on the history's clock
 	list   io.Writer
+	rolls  *rand.Rand // of changes of builds
 }
 
 // settleMax limits the wait for all members to be ready after the healing.
@@ -35,7 +36,7 @@ func newNemesis(w *workload, s *Settings, round int) (*nemesis, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &nemesis{e: w.e, w: w, report: w.report, only: s.Cycles, log: log, list: io.Discard}
+	n := &nemesis{e: w.e, w: w, report: w.report, only: s.Cycles, log: log, list: io.Discard, rolls: rand.New(rand.NewPCG(w.seed, 1))}
 	if s.List != nil {
 		n.list = s.List
 	}

@@ -42,6 +42,10 @@ const twoAtOnce = 2
 func (p *plan) next() cycle {
 	p.number++
 	c := cycle{round: p.round, number: p.number}
+	if len(p.kinds) == 0 { // only builds change
+		c.length = moment
+		return c
+	}
 	first := p.draw()
 	c.length = between(p.rng, first.shortest, first.longest)
 	c.strikes = []planned{{fault: first, seed: p.rng.Uint64()}}

@@ -44,10 +44,11 @@ type Request struct {
 // broken.
 type start struct {
 	Home
-	Run    int // number of the member's run
-	ID     embed.MemberID
-	Shards int
-	Links  map[embed.MemberID]link
+	Run       int // number of the member's run
+	ID        embed.MemberID
+	Shards    int
+	HoldLevel int64 `json:",omitempty"`
+	Links     map[embed.MemberID]link
 }
 
 // A link is embedtest.Link as JSON.

@@ -103,13 +103,14 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 		return nil, nil, err
 	}
 	defer e.end()
+	c.chooseBuilds(e)
 	for _, id := range e.ids {
 		if err := e.start(id); err != nil {
 			return nil, nil, err
 		}
 	}
 	seed := c.Seed + uint64(n)
-	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients}
+	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients, steady: c.steady()}
 	nemesis, err := newNemesis(w, &c.Settings, n)
 	if err != nil {
 		return nil, nil, err
@@ -140,7 +141,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 // disturb lets the workload and the nemesis run for a while, and checks the history as it grows.
 // Where time is virtual it calls weigh instead, now and then.
 func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration, weigh func()) {
-	ctx, cancel := limit(context.Background(), length)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.report.upon(cancel)
 	defer c.report.upon(nil)
@@ -159,8 +160,17 @@ func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration, weigh 
 			c.progress(past)
 		}
 	})
-	n.run(ctx)
-	cancel() // it may have nothing left to do
+	end := w.h.now() + length
+	if c.Upgrade != nil && !c.Upgrade.Mixed {
+		n.roll(ctx, c.Upgrade)
+	}
+	rest, stopRest := limit(ctx, end-w.h.now())
+	defer stopRest()
+	n.run(rest)
+	if c.Upgrade != nil && c.Upgrade.Mixed {
+		n.replace(ctx, c.Upgrade)
+	}
+	cancel()
 	checks.Wait()
 	stop()
 	n.finish()

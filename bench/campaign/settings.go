@@ -40,6 +40,9 @@ type Settings struct {
 	// that members are configured with takes so many times longer, and Ground.Now is divided by it.
 	// Length and all that is reported are on the campaign's clock.
 	Scale int
+	// Upgrade makes the members change builds. The Ground's hosts are Upgraders. Nil means that all
+	// members have the present build.
+	Upgrade *Upgrade
 }
 
 // Kinds returns the names of the faults that the nemesis chooses from.

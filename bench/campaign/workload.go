@@ -35,6 +35,7 @@ type workload struct {
 	virtual bool                              // Settings.Virtual
 	areas   []string                          // one on each shard
 	only    []string                          // Settings.Clients
+	steady  bool                              // Settings.steady
 	epoch   atomic.Int64                      // of the registers
 	focus   atomic.Int64                      // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
@@ -153,6 +154,7 @@ type client struct {
 
 	run      *run
 	session  string
+	timeout  time.Duration // of the session
 	sessions int
 	life     int // its place in the history
 	alive    bool
@@ -241,6 +243,7 @@ func (c *client) enter(ctx context.Context) bool {
 	case c.leaver:
 		timeout = sessionTimeoutMin
 	}
+	c.timeout = max(timeout, sessionTimeoutMin)
 	c.sessions++
 	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)
 	c.alive = true
@@ -249,7 +252,7 @@ func (c *client) enter(ctx context.Context) bool {
 		c.alive, c.why = false, r.Error
 		return false
 	}
-	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: max(timeout, sessionTimeoutMin), Opened: c.w.h.now(), Ended: never}
+	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: c.timeout, Opened: c.w.h.now(), Ended: never}
 	c.life = add(c.w.h, lives, l)
 	if r.End != "" {
 		c.ended(r.End)
@@ -271,6 +274,9 @@ func (c *client) ended(why string) {
 		c.alive, c.why = false, why
 		edit(c.w.h, lives, c.life, func(l *life) { l.Ended, l.Why = c.w.h.now(), why })
 		c.w.report.count(sectionSeen, "session ended: "+why, 1)
+		if c.w.steady && c.timeout >= sessionTimeoutLong && why != "closed" && why != errDied.Error() && !c.run.orderly.Load() {
+			c.w.report.violate("upgrade", "%s of member %d, whose process went on, has ended: %s", c.session, c.member, why)
+		}
 	}
 }
 

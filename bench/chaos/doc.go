@@ -5,5 +5,6 @@
 //
 // The campaign is that of package campaign. This program gives it real processes, real signals, TCP
 // on loopback and a real disk. It runs itself again as the members: when a variable in its
-// environment says so, it is a member and serves requests over pipes.
+// environment says so, it is a member and serves requests over pipes. With the build tag member it
+// is nothing else: so it is built with older versions of the library, for -upgrade.
 package main

@@ -1,8 +1,9 @@
-//go:build unix
+//go:build unix && !member
 
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,11 +28,16 @@ func main() {
 		runMember()
 		return
 	}
-	s, err := parse(os.Args[1:], os.Stderr)
+	s, from, err := parse(os.Args[1:], os.Stderr)
 	if err != nil {
 		os.Exit(exitUsage)
 	}
-	violated, err := campaign.Run(s, processes{}, os.Stdout)
+	var violated bool
+	if from == "" {
+		violated, err = campaign.Run(s, processes{}, os.Stdout)
+	} else {
+		violated, err = upgradeFrom(from, s)
+	}
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -42,8 +48,23 @@ func main() {
 	os.Exit(exitWell)
 }
 
-func parse(args []string, out io.Writer) (campaign.Settings, error) {
-	s := campaign.Settings{Name: "chaos"}
+// upgradeFrom builds members of another commit or tag, and runs a campaign that begins with them.
+func upgradeFrom(from string, s campaign.Settings) (violated bool, err error) {
+	dir, err := os.MkdirTemp("", "chaos-old-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	old, err := buildOld(from, dir)
+	if err != nil {
+		return false, err
+	}
+	return campaign.Run(s, processes{old}, os.Stdout)
+}
+
+// parse returns the settings, and the commit or tag to upgrade from.
+func parse(args []string, out io.Writer) (s campaign.Settings, from string, err error) {
+	s.Name = "chaos"
 	set := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	set.SetOutput(out)
 	set.DurationVar(&s.Length, "d", 2*time.Minute, "how long the campaign lasts, at least 20s")
@@ -51,12 +72,14 @@ func parse(args []string, out io.Writer) (campaign.Settings, error) {
 	set.IntVar(&s.Members, "members", 0, "size of every ensemble, 3 or 5; zero means both in turn")
 	set.IntVar(&s.Shards, "shards", 1, "number of shards of every ensemble")
 	set.StringVar(&s.Dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
-	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas")
-	err := set.Parse(args)
+	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas; \"none\" causes none")
+	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before")
+	mixed := set.Bool("mixed", false, "with -upgrade: keep one member with the older build until the end of each round")
+	err = set.Parse(args)
 	s.Only = strings.Split(*only, ",")
 	switch {
 	case err != nil:
-	case len(s.Kinds()) == 0:
+	case len(s.Kinds()) == 0 && *only != campaign.None:
 		err = fmt.Errorf("-faults is %q, which names no fault", *only)
 	case set.NArg() > 0:
 		err = fmt.Errorf("%q is not a flag", set.Arg(0))
@@ -64,6 +87,8 @@ func parse(args []string, out io.Writer) (campaign.Settings, error) {
 		err = fmt.Errorf("-d is %v, want at least %v", s.Length, campaign.LengthMin)
 	case s.Members != 0 && s.Members != 3 && s.Members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.Members)
+	case *mixed && from == "":
+		err = errors.New("-mixed needs -upgrade")
 	case s.Shards < 1 || s.Shards > embed.MaxShards:
 		err = fmt.Errorf("-shards is %d, want 1 to %d", s.Shards, embed.MaxShards)
 	default:
@@ -71,8 +96,15 @@ func parse(args []string, out io.Writer) (campaign.Settings, error) {
 			s.Seed = rand.Uint64()
 		}
 		s.Repeat = fmt.Sprintf("go run ./chaos -d %v -members %d -shards %d -seed %d", s.Length, s.Members, s.Shards, s.Seed)
-		return s, nil
+		if *only != "" {
+			s.Repeat += fmt.Sprintf(" -faults %q", *only)
+		}
+		if from != "" {
+			s.Upgrade = upgrade(*mixed)
+			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t", from, *mixed)
+		}
+		return s, from, nil
 	}
 	fmt.Fprintln(out, "chaos:", err)
-	return s, err
+	return s, "", err
 }

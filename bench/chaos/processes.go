@@ -1,11 +1,10 @@
-//go:build unix
+//go:build unix && !member
 
 package main
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,47 +13,25 @@ import (
 
 	"github.com/vivarium-go/vivarium/bench/campaign"
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// memberVariable is the environment variable that makes this program a member of an ensemble.
-const memberVariable = "VIVARIUM_CHAOS_MEMBER"
-
-// runMember serves requests until standard input ends, because the parent is gone or wants this
-// process to end. Either way the process ends without closing its node.
-func runMember() {
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
-	faults := embedtest.NewFaults()
-	m := campaign.NewMember(campaign.Machine{
-		Now:    now,
-		Faults: faults,
-		Start:  func(cfg embed.Config) (*embed.Node, error) { return embedtest.Start(cfg, faults) },
-		Close:  (*embed.Node).Close,
-		Log:    os.Stderr,
-		Ask:    200 * time.Microsecond,
-	})
-	child.Serve(m.Serve)
-}
-
-// now reads a clock that all processes of the machine share and that nobody sets.
-func now() time.Duration { return clock.System().Boot() }
-
 // processes is a campaign.Ground of real processes, disks and connections.
-type processes struct{}
+type processes struct {
+	old string // the program of members with an older build, if there are any
+}
 
 func (processes) Now() time.Duration { return now() }
 
 func (processes) Round(play func()) { play() }
 
 // Found finds addresses for an ensemble.
-func (processes) Found(dir string, size, _ int) (campaign.Host, error) {
+func (p processes) Found(dir string, size, _ int) (campaign.Host, error) {
 	addrs, err := child.FreeAddrs(2 * size)
 	if err != nil {
 		return nil, err
 	}
-	m := &machines{dir: dir, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
+	m := &machines{dir: dir, old: p.old, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
 	for i := range size {
 		id := embed.MemberID(i + 1)
 		m.members[id], m.doors[id] = addrs[i], addrs[size+i]
@@ -65,6 +42,7 @@ func (processes) Found(dir string, size, _ int) (campaign.Host, error) {
 // machines are the places of an ensemble's processes. Immutable.
 type machines struct {
 	dir     string
+	old     string // as in processes
 	members map[embed.MemberID]string
 	doors   map[embed.MemberID]string // addresses of the members' gateways
 }
@@ -75,6 +53,11 @@ func (m *machines) Home(id embed.MemberID) campaign.Home {
 
 func (m *machines) Spawn(_ embed.MemberID, log string) (campaign.Process, error) {
 	p, err := child.Spawn[campaign.Request, campaign.Reply](memberVariable, log)
+	return process{p}, err
+}
+
+func (m *machines) SpawnOld(_ embed.MemberID, log string) (campaign.Process, error) {
+	p, err := child.SpawnProgram[campaign.Request, campaign.Reply](m.old, memberVariable, log)
 	return process{p}, err
 }
 

@@ -67,13 +67,18 @@ func Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Spawn starts this program with an environment variable set. The variable tells the program to
-// call Serve. Its standard output and error are appended to the file log.
+// Spawn is SpawnProgram with this program.
 func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	return SpawnProgram[Q, A](self, variable, log)
+}
+
+// SpawnProgram starts a program with an environment variable set. The variable tells the program to
+// call Serve. Its standard output and error are appended to the file log.
+func SpawnProgram[Q, A any](program, variable, log string) (*Process[Q, A], error) {
 	stderr, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,7 @@ func Spawn[Q, A any](variable, log string) (*Process[Q, A], error) {
 		return nil, err
 	}
 	defer answers.Close()
-	p := &Process[Q, A]{cmd: exec.Command(self), dead: make(chan struct{})}
+	p := &Process[Q, A]{cmd: exec.Command(program), dead: make(chan struct{})}
 	p.mu.pending = make(map[uint64]asker[A])
 	p.cmd.Env = append(os.Environ(), variable+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = stderr, stderr

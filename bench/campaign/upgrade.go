@@ -1,0 +1,263 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// An Upgrade is a change of builds while the ensemble is used.
+type Upgrade struct {
+	// Level is the highest feature level that the present build reads.
+	Level int64
+	// Mixed leaves one member at the older build for the whole round, and replaces it at the end.
+	// Otherwise all members of a round begin there, and change one after the other.
+	Mixed bool
+}
+
+// An Upgrader is a Host with an older build of the members' program.
+type Upgrader interface {
+	// SpawnOld is Spawn with the older build.
+	SpawnOld(id embed.MemberID, log string) (Process, error)
+}
+
+// A build is what a member runs.
+type build struct {
+	old  bool
+	hold int64 // Config.HoldLevel, which only the present build has
+}
+
+func (b build) String() string {
+	switch {
+	case b.old:
+		return "the older build"
+	case b.hold > 0:
+		return fmt.Sprintf("the present build with HoldLevel %d", b.hold)
+	}
+	return "the present build"
+}
+
+// oldLevel is the level of a build that has no levels.
+const oldLevel = 1
+
+// raiseMax is how long the ensemble may take to raise its level once nothing holds it down. A
+// leader looks every second. The rest is for elections and a busy machine.
+const raiseMax = 10 * time.Second
+
+// steady reports whether no session with a long timeout may end while its process lives: one member
+// at a time is down, and for less than that timeout.
+func (s *Settings) steady() bool {
+	kinds := s.kinds()
+	return s.Upgrade != nil && (len(kinds) == 0 || len(kinds) == 1 && kinds[0].name == "kill one")
+}
+
+// chooseBuilds chooses what the members of a new ensemble run.
+func (c *campaign) chooseBuilds(e *ensemble) {
+	for _, id := range e.ids {
+		e.setBuild(id, build{old: c.Upgrade != nil && (!c.Upgrade.Mixed || id == e.ids[len(e.ids)-1])})
+	}
+}
+
+func (e *ensemble) setBuild(id embed.MemberID, b build) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.builds[id] = b
+}
+
+func (e *ensemble) build(id embed.MemberID) build {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.builds[id]
+}
+
+func (e *ensemble) spawn(id embed.MemberID, b build) (Process, error) {
+	if b.old {
+		return e.host.(Upgrader).SpawnOld(id, logFile(e.dir, id))
+	}
+	return e.host.Spawn(id, logFile(e.dir, id))
+}
+
+// level returns the feature level of an ensemble as a member knows it. The error says that the
+// member does not answer.
+func (e *ensemble) level(ctx context.Context, id embed.MemberID) (int64, error) {
+	f, err := e.figures(ctx, id)
+	return max(f["zk_feature_level"], oldLevel), err
+}
+
+// roll rolls all members from the older build to the present one, one cycle after the other, in any
+// order. On the way it goes back where that is possible, and tries to where it is not.
+func (n *nemesis) roll(ctx context.Context, u *Upgrade) {
+	ids := slices.Clone(n.e.ids)
+	n.rolls.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	first := n.plan.next()
+	n.cycle(ctx, &first)
+	base := n.commonLevel(ctx)
+	held := build{hold: base}
+	steps := []change{}
+	for i, id := range ids {
+		steps = append(steps, change{id, held})
+		if i > 0 { // from among others of the present build, perhaps all of them
+			steps = append(steps, change{id, build{old: true}}, change{id, held})
+		}
+	}
+	for _, step := range steps {
+		n.change(ctx, step)
+		n.expectLevel(ctx, base)
+	}
+	for i, id := range ids {
+		if i > 0 {
+			n.expectLevel(ctx, base)
+		}
+		n.change(ctx, change{id, build{}})
+	}
+	n.awaitLevel(ctx, u.Level)
+	if base < u.Level {
+		n.expectRefusal(ctx, ids[0], u.Level)
+	}
+	if ctx.Err() == nil {
+		n.report.count(sectionChecks, "ensemble rolled to the present build", 1)
+	}
+}
+
+// replace gives the present build to the members with the older one. Until then these kept the
+// level down.
+func (n *nemesis) replace(ctx context.Context, u *Upgrade) {
+	n.finish()
+	n.expectLevel(ctx, oldLevel)
+	for _, id := range n.e.ids {
+		if n.e.build(id).old {
+			n.change(ctx, change{id, build{}})
+		}
+	}
+	n.awaitLevel(ctx, u.Level)
+}
+
+// A change gives a member another build.
+type change struct {
+	id embed.MemberID
+	to build
+}
+
+// change stops a member in some way, and starts it with another build when the cycle ends. Every
+// second time something else happens meanwhile.
+func (n *nemesis) change(ctx context.Context, to change) {
+	if ctx.Err() != nil {
+		return
+	}
+	c := n.plan.next()
+	if n.rolls.IntN(2) == 0 {
+		c.strikes, c.length = nil, moment
+	}
+	stop := planned{seed: n.rolls.Uint64(), fault: fault{name: "change to " + to.to.String(), strike: func(s *strike) string {
+		s.e.setBuild(to.id, to.to)
+		if s.rng.IntN(2) == 0 {
+			return s.kill(to.id)
+		}
+		return s.shutDown(to.id)
+	}}}
+	for i := range c.strikes {
+		c.strikes[i].after += between(n.rolls, 0, c.length/4) // during the stop or after it
+	}
+	c.strikes = slices.Insert(c.strikes, 0, stop)
+	c.settle = true
+	n.cycle(ctx, &c)
+	n.finish()
+}
+
+// commonLevel returns the level of the ensemble, which all members agree on.
+func (n *nemesis) commonLevel(ctx context.Context) int64 {
+	n.finish()
+	level, err := n.e.level(ctx, n.e.ids[0])
+	if err != nil && ctx.Err() == nil {
+		n.report.violate("available", "member %d does not say its level: %v", n.e.ids[0], err)
+	}
+	n.expectLevel(ctx, level)
+	return level
+}
+
+// expectLevel reports a violation if a member is at another level. All members are ready.
+func (n *nemesis) expectLevel(ctx context.Context, want int64) {
+	for _, id := range n.e.ids {
+		switch level, err := n.e.level(ctx, id); {
+		case ctx.Err() != nil:
+		case err != nil:
+			n.report.violate("available", "member %d does not say its level: %v", id, err)
+		case level != want:
+			n.report.violate("level", "member %d is at level %d, and something holds it at %d", id, level, want)
+		default:
+			n.report.count(sectionChecks, "level held down", 1)
+		}
+	}
+}
+
+// awaitLevel waits until all members are at a level. All members are ready.
+func (n *nemesis) awaitLevel(ctx context.Context, want int64) {
+	begun := n.w.h.now()
+	for _, id := range n.e.ids {
+		for ctx.Err() == nil {
+			level, err := n.e.level(ctx, id)
+			if err == nil && level == want {
+				break
+			}
+			if waited := n.w.h.now() - begun; waited > raiseMax {
+				n.report.violate("level", "member %d is at level %d, not %d, %v after nothing holds it down: %v", id, level, want, waited, err)
+				return
+			}
+			pause(ctx, tick)
+		}
+	}
+	n.report.say("level %d after %v", want, (n.w.h.now() - begun).Round(tick))
+	n.report.count(sectionChecks, "level raised", 1)
+}
+
+// expectRefusal starts the older build for a member of an ensemble with a level that this build
+// does not read. It must fail or be refused, and say why. Then the present build goes on.
+func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level int64) {
+	if ctx.Err() != nil {
+		return
+	}
+	s := &strike{nemesis: n, ctx: ctx, rng: n.rolls}
+	s.shutDown(id)
+	defer n.finish() // starts the present build
+	p, err := n.e.spawn(id, build{old: true})
+	if err != nil {
+		n.report.violate("harness", "member %d: %v", id, err)
+		return
+	}
+	defer func() {
+		p.Kill()
+		<-p.Dead()
+	}()
+	p.Send(Request{Call: callExpired}, nil)
+	why := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards})
+	// A build without levels does not know what it meets. It says what it cannot read.
+	if !strings.Contains(why, "malformed") && !(strings.Contains(why, "level") && strings.Contains(why, fmt.Sprint(level))) {
+		n.report.violate("level", "member %d with the older build, after level %d: %q", id, level, why)
+		return
+	}
+	n.report.say("member %d with the older build: %s", id, why)
+	n.report.count(sectionChecks, "older build refused", 1)
+}
+
+// refusal starts a node and returns why it cannot be ready.
+func (n *nemesis) refusal(p Process, q *start) string {
+	if a := <-p.Send(Request{Call: callStart, Start: q}, nil); a.Error != "" {
+		return a.Error
+	}
+	why := ""
+	for begun := n.w.h.now(); n.w.h.now()-begun < raiseMax; pause(context.Background(), tick) {
+		ready := <-p.Send(Request{Call: callReady, Within: time.Second}, nil)
+		if ready.Error == "" {
+			return "it is ready"
+		}
+		why = ready.Error
+		if a := <-p.Send(Request{Call: callStatus}, nil); a.Failed != "" {
+			return a.Failed
+		}
+	}
+	return why
+}
