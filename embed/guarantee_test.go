@@ -570,7 +570,8 @@ func TestGuarantee_WatchNoGap(t *testing.T) {
 }
 
 // watchAll follows znodes with one watch until they are deleted. It checks that the watch tells of
-// every version once, in order, and of none later than a read shows it.
+// every version once, in order, and of none later than a read shows it, and that a read after an
+// event shows the change.
 func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, on string, mode embed.WatchMode, paths ...string) {
 	w, err := s.Watch(ctx, on, mode)
 	if err != nil {
@@ -608,9 +609,13 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 		if !note(e, ok) {
 			break
 		}
-		stat, _, err := s.Exists(ctx, e.Path)
+		stat, exists, err := s.Exists(ctx, e.Path)
 		if err != nil {
 			t.Error(err)
+			return
+		}
+		if exists && (stat.Mzxid < e.Zxid || e.Type == embed.NodeDeleted) {
+			t.Errorf("watch of %s: after %v, a read shows zxid %d", on, e, stat.Mzxid)
 			return
 		}
 		for last[e.Path] < stat.Mzxid { // the stream has every change that this read shows

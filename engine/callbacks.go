@@ -30,7 +30,7 @@ var (
 func (c callbacks) CheckDeadlines()                                 { c.engine.keeper.CheckDeadlines() }
 func (c callbacks) Proved(sent, offset time.Duration)               { c.engine.keeper.Proved(sent, offset) }
 func (c callbacks) BeatInterval() time.Duration                     { return c.engine.keeper.BeatInterval() }
-func (c callbacks) AppliedAtHome() tree.Zxid                        { return c.engine.home().Tree().Visible() }
+func (c callbacks) AppliedAtHome() tree.Zxid                        { return c.engine.home().Visible() }
 func (c callbacks) Explain(id replication.ShardID, err error) error { return c.engine.lacking(id, err) }
 
 // Calls of an outbox and a replica to Raft.

@@ -102,6 +102,7 @@
 //	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect
 //	keeper.mu            lives, claims and watches of this node's sessions
 //	watch registry       while a transaction queues its events and becomes visible; several by shard
+//	tree.announcement    while the watches of one transaction are told; readers of what it changed wait
 //	watch.Joint          a watch on several shards
 //	watch.Client         events of a remote client's connection
 //	tree.pin             which zxids of a tree are pinned

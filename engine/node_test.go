@@ -345,7 +345,7 @@ func (n *node) mortals() (found int) {
 }
 
 // zxidOf returns the newest transaction of a shard.
-func zxidOf(r *replica.Replica) tree.Zxid { return r.Tree().Visible() }
+func zxidOf(r *replica.Replica) tree.Zxid { return r.Visible() }
 
 // expire lets the log expire a session, as if all its silence had been counted.
 func (n *node) expire(id tree.SessionID) {

@@ -31,8 +31,8 @@ func (s *Session) reader() reader { return reader{engine: s.engine, who: s.Ident
 // view returns the shard of a path, as the session may see it.
 func (s *Session) view(path string) tree.View { return s.reader().view(path) }
 
-// mayRead uses any shard: all judge ACLs by the same schemes.
-func (s *Session) mayRead(acl []tree.ACL) bool { return s.view(rootPath).MayRead(acl) }
+// mayRead runs under the lock of a registry.
+func (s *Session) mayRead(acl []tree.ACL) bool { return s.engine.home().MayRead(s.Identities(), acl) }
 
 // Get returns a copy of the data and the Stat of a znode, from this node's replica.
 func (s *Session) Get(path string) ([]byte, tree.Stat, error) {
@@ -157,7 +157,7 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	if err := wait(r); err != nil {
 		return 0, err
 	}
-	z := r.Tree().Visible()
+	z := r.Visible()
 	return z, s.Live()
 }
 

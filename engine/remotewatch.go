@@ -31,10 +31,10 @@ func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
 // SetIdentities replaces the identities of the connection. They decide which events it gets.
 func (w *RemoteWatches) SetIdentities(who ...tree.Identity) { w.who.Store(&who) }
 
-// mayRead uses any shard: all judge ACLs by the same schemes.
-func (w *RemoteWatches) mayRead(acl []tree.ACL) bool { return w.view(rootPath).MayRead(acl) }
-
-func (w *RemoteWatches) view(path string) tree.View { return w.reader().view(path) }
+// mayRead runs under the lock of a registry.
+func (w *RemoteWatches) mayRead(acl []tree.ACL) bool {
+	return w.engine.home().MayRead(*w.who.Load(), acl)
+}
 
 func (w *RemoteWatches) reader() reader { return reader{engine: w.engine, who: *w.who.Load()} }
 
@@ -69,7 +69,7 @@ func (s Still) Close() {
 func (w *RemoteWatches) Here() watch.Place {
 	var z tree.Zxid
 	for _, r := range w.engine.shards {
-		z = max(z, r.Tree().Visible())
+		z = max(z, r.Visible())
 	}
 	return w.At(z)
 }

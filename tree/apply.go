@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // Apply applies one transaction: all operations in order, each on the result of those before it, or
@@ -63,6 +65,18 @@ func (t *Tree) fail(ops []Op, i int, err error) error {
 // valid until the next Apply or Reap.
 func (t *Tree) Changes() []Change { return t.changes }
 
+// Announce says that watchers may hear of the last successful transaction from now on. Until
+// Publish, readers of what it changed wait: whoever has heard of the change must not read the state
+// before it. It does nothing if the transaction is already visible.
+func (t *Tree) Announce() {
+	if !t.unpublished || t.announcing {
+		return
+	}
+	t.announcing = true
+	t.announcement.Lock()
+	t.announced.Store(uint64(t.applied))
+}
+
 // Publish makes the last successful transaction visible to readers, in one step. It does nothing if
 // the transaction is already visible.
 func (t *Tree) Publish() {
@@ -71,6 +85,21 @@ func (t *Tree) Publish() {
 	t.size.Store(t.bytes)
 	t.visibleWeight.Store(t.weight)
 	t.unpublished = false
+	if t.announcing {
+		t.announcing = false
+		t.announcement.Unlock()
+	}
+}
+
+// settled returns a visible zxid. Everything that was announced before the call is visible at it.
+func (t *Tree) settled() Zxid {
+	visible := t.Visible()
+	if Zxid(t.announced.Load()) <= visible && !rank.Checked {
+		return visible
+	}
+	t.announcement.Lock()
+	defer t.announcement.Unlock()
+	return t.Visible()
 }
 
 // scratchMax limits the slices that are reused by the next transaction. Larger ones are left to the

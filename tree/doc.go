@@ -22,7 +22,7 @@
 //
 //  1. Apply or Reap checks the transaction and prepares its changes, which nobody can see yet.
 //  2. The caller reads Changes, to tell the watches, and Over, to log which soft quotas are
-//     exceeded.
+//     exceeded. It calls Announce before it tells the first watch.
 //  3. Publish makes the changes visible.
 //
 // The writer must call Publish before the next Apply or Reap. Mortals, Drain and Walk belong to the
@@ -30,8 +30,9 @@
 //
 // # Reading
 //
-// Any number of goroutines may read. They take no locks, wait for nobody and delay nobody. The
-// methods of Tree check no permission. A View shows the tree with somebody's permissions.
+// Any number of goroutines may read. They delay nobody, and wait only between Announce and Publish,
+// for a znode that the transaction changes. The methods of Tree check no permission. A View shows
+// the tree with somebody's permissions.
 //
 // A transaction becomes visible in one step, even to a reader that makes several reads: once one
 // read has shown it, every later read does. Each read shows the state at one zxid that was visible

@@ -284,10 +284,10 @@ func TestLateReaderLoadsAgain(t *testing.T) {
 	for i := range 5 {
 		tree.must(t, h, Op{Kind: KindSet, Path: path, Data: []byte(fmt.Sprint(i)), Version: AnyVersion})
 	}
-	if _, late := e.at(h.Zxid - 1); late {
+	if _, _, late := e.at(h.Zxid - 1); late {
 		t.Error("the version before the newest is gone before anybody could have read it")
 	}
-	if _, late := e.at(h.Zxid - 2); !late {
+	if _, _, late := e.at(h.Zxid - 2); !late {
 		t.Error("a reader two transactions behind was not told so")
 	}
 	if v := tree.find(path); v == nil || string(v.data) != "4" {

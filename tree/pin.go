@@ -16,8 +16,12 @@ type Pin struct {
 	zxid Zxid
 }
 
-// Pin pins the newest visible zxid. It waits for nobody. The caller must call Release.
-func (t *Tree) Pin() *Pin { return &Pin{t, t.pins.acquire(t)} }
+// Pin pins the newest visible zxid. If a transaction has been announced, Pin waits until it is
+// visible. The caller must call Release.
+func (t *Tree) Pin() *Pin {
+	t.settled()
+	return &Pin{t, t.pins.acquire(t)}
+}
 
 // Release ends the pin. Afterwards it must not be used for reading.
 func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
@@ -40,7 +44,7 @@ func (p *Pin) find(path string) *version {
 	if e == nil {
 		return nil
 	}
-	v, _ := e.at(p.zxid)
+	v, _, _ := e.at(p.zxid)
 	return v
 }
 

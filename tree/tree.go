@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Tree holds the znodes of one shard. It has one writer and any number of readers. Make one with
@@ -31,11 +33,15 @@ type Tree struct {
 	pins    pins
 	schemes atomic.Pointer[Schemes] // stored by the writer
 
+	announced    atomic.Uint64                 // newest zxid that watchers may have heard of
+	announcement rank.Mutex[rank.Announcement] // held by the writer from Announce to Publish
+
 	visibleWeight atomic.Int64 // see Weight
 
 	// Owned by the writer.
 	applied     Zxid                     // newest successful transaction
 	unpublished bool                     // applied is ahead of visible
+	announcing  bool                     // the writer holds announcement
 	edit        uint64                   // counts transactions; pages of the present one may be changed in place
 	header      Header                   // of the transaction being applied
 	touched     []made                   // staged versions, in the order of the first change
@@ -177,11 +183,12 @@ func (t *Tree) find(path string) *version {
 	if e == nil {
 		return nil
 	}
-	for {
-		v, late := e.at(visible)
-		if !late {
-			return v
-		}
-		visible = t.Visible()
+	v, newer, late := e.at(visible)
+	if newer || rank.Checked {
+		v, _, late = e.at(t.settled())
 	}
+	for late {
+		v, _, late = e.at(t.Visible())
+	}
+	return v
 }

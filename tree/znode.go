@@ -270,17 +270,18 @@ func (e *entry) size(v *version) int64 {
 	return int64(len(e.path) + len(v.data))
 }
 
-// at returns the version visible at a zxid, or nil if the znode did not exist then. It sets late if
-// the chain no longer goes back that far.
-func (e *entry) at(visible Zxid) (v *version, late bool) {
+// at returns the version visible at a zxid, or nil if the znode did not exist then. It sets newer
+// if there is a later version, and late if the chain no longer goes back as far as the zxid.
+func (e *entry) at(visible Zxid) (v *version, newer, late bool) {
 	for v = e.newest.Load(); v != nil; v = v.prev.Load() {
 		switch {
 		case v == trimmed:
-			return nil, true
+			return nil, newer, true
 		case v.zxid > visible:
+			newer = true
 			continue
 		}
-		return v.orNil(), false
+		return v.orNil(), newer, false
 	}
-	return nil, false
+	return nil, newer, false
 }

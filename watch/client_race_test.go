@@ -26,7 +26,7 @@ func TestClient_ArmingRace(t *testing.T) {
 		for i, r := range on.Registries {
 			delivering.Go(func() {
 				for z := tree.Zxid(1); z <= transactions; z++ {
-					r.Deliver(z, set(path), func() { visible[i].Store(uint64(z)) })
+					r.Deliver(z, set(path), publish(func() { visible[i].Store(uint64(z)) }))
 					runtime.Gosched()
 				}
 			})
@@ -70,7 +70,7 @@ func TestClient_ArmingRace(t *testing.T) {
 		delivering.Wait()
 		over.Store(true)
 		for i, r := range on.Registries { // end every wait with an event
-			r.Deliver(transactions+1, set(path), func() { visible[i].Store(transactions + 1) })
+			r.Deliver(transactions+1, set(path), publish(func() { visible[i].Store(transactions + 1) }))
 		}
 		reading.Wait()
 		for _, r := range on.Registries {
@@ -116,7 +116,7 @@ func TestClient_EventsBeforeWhatIsRead(t *testing.T) {
 		}
 	})
 	for z := tree.Zxid(1); z <= transactions; z++ {
-		r.Deliver(z, set("/a"), func() { visible.Store(uint64(z)) })
+		r.Deliver(z, set("/a"), publish(func() { visible.Store(uint64(z)) }))
 	}
 	reading.Wait()
 }

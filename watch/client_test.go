@@ -276,7 +276,7 @@ func TestClient_QueuedBeforeVisible(t *testing.T) {
 	w := newClient(r)
 	woken := woken(w)
 	arm(t, w, "/a", Data)
-	r.Deliver(4, set("/a"), func() {
+	r.Deliver(4, set("/a"), publish(func() {
 		if len(w.mu.events) != 1 || free(r) {
 			t.Error("visible before its event was queued, or while a watch can be armed")
 		}
@@ -285,7 +285,7 @@ func TestClient_QueuedBeforeVisible(t *testing.T) {
 		default:
 			t.Error("not woken")
 		}
-	})
+	}))
 }
 
 // 6.4.1: an event is queued before its transaction is visible, but it is taken only once it is: a
@@ -296,7 +296,7 @@ func TestClient_ToldOfWhatIsVisible(t *testing.T) {
 	arm(t, w, "/a", Data)
 	var visible atomic.Bool
 	placed := make(chan Place, 1)
-	r.Deliver(4, set("/a"), func() {
+	r.Deliver(4, set("/a"), publish(func() {
 		go func() {
 			place := w.At(3)
 			if !visible.Load() {
@@ -310,7 +310,7 @@ func TestClient_ToldOfWhatIsVisible(t *testing.T) {
 			placed <- place
 		}
 		visible.Store(true)
-	})
+	}))
 	place := <-placed
 	if events, err := w.Take(place); len(events) != 1 || err != nil || place.Zxid != 4 {
 		t.Errorf("%+v: told %v, %v", place, events, err)
@@ -687,7 +687,7 @@ func TestClient_Install(t *testing.T) {
 	}
 	arm(t, w, "/same", Persistent, Recursive)
 	published := false
-	r.Install(30, look, func() { published = len(w.mu.events) > 0 })
+	r.Install(30, look, publish(func() { published = len(w.mu.events) > 0 }))
 	if !published {
 		t.Error("published without events")
 	}

@@ -46,10 +46,10 @@ func TestArmingRace(t *testing.T) {
 		})
 	}
 	for z := tree.Zxid(1); z <= transactions; z++ {
-		r.Deliver(z, set("/a"), func() {
+		r.Deliver(z, set("/a"), publish(func() {
 			runtime.Gosched()
 			visible.Store(uint64(z))
-		})
+		}))
 	}
 	adding.Wait()
 	r.EndAll(errors.New("over"))
@@ -94,7 +94,7 @@ func TestReadAfterEvent(t *testing.T) {
 		}
 	})
 	for z := tree.Zxid(1); z <= transactions; z++ {
-		r.Deliver(z, set("/a"), func() { visible.Store(uint64(z)) })
+		r.Deliver(z, set("/a"), publish(func() { visible.Store(uint64(z)) }))
 	}
 	reading.Wait()
 }

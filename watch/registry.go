@@ -74,13 +74,29 @@ func (r *Registry) add(s *Stream) {
 	r.addLocked(s)
 }
 
-// Deliver matches the changes of transaction z, queues events into the streams, and then calls
-// publish (unless nil), which makes the transaction visible to readers. Transactions come in order.
-// publish runs under the registry's lock and must not call the registry. After a load, a Deliver
-// without changes tells the registry which transaction the tree shows.
-func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
+// A Publisher makes a transaction visible to readers. The registry calls its methods under the
+// registry's lock; they must not call the registry.
+type Publisher interface {
+	// Announce comes before the first event. From its return until Publish, readers must wait if
+	// they would see the state before the transaction.
+	Announce()
+	// Publish makes the transaction visible.
+	Publish()
+}
+
+// Deliver matches the changes of transaction z, queues events into the streams, and publishes the
+// transaction (unless p is nil). So its events are there before a read shows the change, and
+// whoever has received one of them reads the change. Transactions come in order. After a load, a
+// Deliver without changes tells the registry which transaction the tree shows.
+func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p != nil {
+		defer p.Publish() // even if a panic is about to fail the node: nobody may wait for ever
+		if r.n > 0 || r.clients.n > 0 {
+			p.Announce()
+		}
+	}
 	if r.n > 0 {
 		for _, c := range changes {
 			r.matchLocked(z, c)
@@ -92,9 +108,6 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 		}
 	}
 	r.zxid = z
-	if publish != nil {
-		publish()
-	}
 }
 
 // Install carries the watches over when the whole tree is replaced by one as of transaction z.
@@ -104,13 +117,17 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, publish func()) {
 // An untouched watch goes on. A touched Once watch gets that event, if the watcher may read the
 // znode, and ends. Any other touched watch ends with a *GapError. A Client ends likewise when one
 // of its Persistent or Recursive watches is touched; its Data and Children watches are treated as
-// Once watches. At the end publish (unless nil) makes the new tree visible.
+// Once watches. p (unless nil) publishes the new tree, as in Deliver.
 //
-// Both functions run under the registry's lock and must not call the registry. Install calls
-// touched in no particular order.
-func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, []tree.ACL, bool), publish func()) {
+// touched runs under the registry's lock and must not call the registry. Install calls it in no
+// particular order.
+func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, []tree.ACL, bool), p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p != nil {
+		defer p.Publish()
+		p.Announce()
+	}
 	gap := &GapError{Zxid: z}
 	r.eachLocked(func(s *Stream) {
 		t, acl, yes := touched(s.path, s.mode)
@@ -124,9 +141,13 @@ func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (Ev
 	})
 	r.clients.install(z, touched)
 	r.zxid = z
-	if publish != nil {
-		publish()
-	}
+}
+
+// Wait waits until the registry's lock is free. Then the transaction is published that it delivered
+// or installed when Wait was called.
+func (r *Registry) Wait() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 }
 
 // EndAll ends all streams, and all Clients that have watches, with an error. New watches may be

@@ -9,6 +9,12 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
+// publish is a Publisher whose readers never wait.
+type publish func()
+
+func (p publish) Announce() {}
+func (p publish) Publish()  { p() }
+
 func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
 
 // D1, D3: at the moment when a transaction becomes visible, its event is in the buffer, and no
@@ -17,7 +23,7 @@ func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
 	events := r.Add("/a", Persistent, 0, nil).Events()
 	published := false
-	r.Deliver(4, set("/a"), func() {
+	r.Deliver(4, set("/a"), publish(func() {
 		published = true
 		if len(events) != 1 {
 			t.Error("visible before its event was queued")
@@ -25,7 +31,7 @@ func TestVisibleAfterQueued(t *testing.T) {
 		if free(r) {
 			t.Error("visible while a watch can be armed")
 		}
-	})
+	}))
 	if !published {
 		t.Error("not published")
 	}
@@ -204,11 +210,11 @@ func TestInstall(t *testing.T) {
 	}
 	touched := func(path string, _ Mode) (EventType, []tree.ACL, bool) { return NodeDeleted, nil, path == "/touched" }
 	events := pairs[Once].touched.Events()
-	r.Install(20, touched, func() {
+	r.Install(20, touched, publish(func() {
 		if len(events) != 1 {
 			t.Error("visible before the event was queued")
 		}
-	})
+	}))
 	if e, ok := <-events; !ok || e != (Event{NodeDeleted, "/touched", 20}) {
 		t.Errorf("once: %+v %v", e, ok)
 	}

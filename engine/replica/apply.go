@@ -179,5 +179,5 @@ func (r *Replica) publish(t *tree.Tree, z tree.Zxid) {
 	if over := t.Over(); len(over) > 0 {
 		r.quotas.note(over, time.Now())
 	}
-	r.Watches.Deliver(z, changes, t.Publish)
+	r.Watches.Deliver(z, changes, t)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // accept returns why this member cannot go on from a state that has a record, or nil.
@@ -51,7 +52,20 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	}
 	gap := gap{old: r.tree.Load(), next: next, compared: make(map[string]comparison)}
 	r.node.Reconcile(r.Shard, gap.old, next, table, registered)
-	r.Watches.Install(state.Zxid, gap.touched, func() { r.tree.Store(next) })
+	r.Watches.Install(state.Zxid, gap.touched, swap{r, next})
 	prove() // last, so that it extends no session that has ended in the gap
 	return nil
+}
+
+// A swap publishes a received tree. Meanwhile all readers wait, because any znode may differ.
+type swap struct {
+	*Replica
+	next *tree.Tree
+}
+
+func (s swap) Announce() { s.swapping.Store(true) }
+
+func (s swap) Publish() {
+	s.tree.Store(s.next)
+	s.swapping.Store(false)
 }

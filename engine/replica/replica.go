@@ -62,6 +62,7 @@ type Replica struct {
 	// tree is replaced when a snapshot is installed, and by an empty tree in Close. Readers load it
 	// anew for each read.
 	tree        atomic.Pointer[tree.Tree]
+	swapping    atomic.Bool             // the watches are being told of the next tree
 	index       atomic.Uint64           // of the newest applied entry in the Raft log
 	level       atomic.Uint32           // mu.Level, for those who do not hold mu
 	Sizes       Sizes                   // of the applied entries
@@ -148,8 +149,23 @@ func (r *Replica) LeaderChanged() {
 	r.expirer.signal()
 }
 
-// Tree returns the current tree. Installing a snapshot replaces it.
-func (r *Replica) Tree() *tree.Tree { return r.tree.Load() }
+// Tree returns the current tree, for a read. Installing a snapshot replaces it. Tree waits while
+// the watches are told of the new tree. Under the lock of their registry it never has to.
+func (r *Replica) Tree() *tree.Tree {
+	if r.swapping.Load() {
+		r.Watches.Wait()
+	}
+	return r.tree.Load()
+}
+
+// Visible returns the newest transaction that readers see. It waits for nobody.
+func (r *Replica) Visible() tree.Zxid { return r.tree.Load().Visible() }
+
+// MayRead reports whether an ACL lets somebody read. All trees of a node judge by the same schemes.
+// MayRead waits for nobody.
+func (r *Replica) MayRead(who []tree.Identity, acl []tree.ACL) bool {
+	return r.tree.Load().As(who).MayRead(acl)
+}
 
 // Index returns the index in the Raft log of the newest applied entry.
 func (r *Replica) Index() uint64 { return r.index.Load() }

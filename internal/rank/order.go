@@ -19,18 +19,19 @@ type (
 
 	// Of a node.
 
-	Replica     struct{} // a shard's replicated state
-	Keeper      struct{} // this node's sessions
-	Registry    struct{} // a shard's watches; several in the order of the shards
-	Joint       struct{} // a watch on several shards
-	Client      struct{} // the events of a remote client
-	Pin         struct{} // which zxids of a tree are pinned
-	Outbox      struct{} // a shard's requests
-	ShardPurger struct{} // what a shard has purged
-	Leaders     struct{} // the leaders that observers know
-	Notifier    struct{} // calls of Events
-	Identity    struct{} // the identity file
-	End         struct{} // why the node failed
+	Replica      struct{} // a shard's replicated state
+	Keeper       struct{} // this node's sessions
+	Registry     struct{} // a shard's watches; several in the order of the shards
+	Announcement struct{} // a transaction whose watches are being told
+	Joint        struct{} // a watch on several shards
+	Client       struct{} // the events of a remote client
+	Pin          struct{} // which zxids of a tree are pinned
+	Outbox       struct{} // a shard's requests
+	ShardPurger  struct{} // what a shard has purged
+	Leaders      struct{} // the leaders that observers know
+	Notifier     struct{} // calls of Events
+	Identity     struct{} // the identity file
+	End          struct{} // why the node failed
 
 	// Of replication.
 
@@ -90,6 +91,7 @@ func Order() []Place {
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
 		at[Registry]("watch registry"),
+		at[Announcement]("tree.announcement"),
 		at[Joint]("watch.Joint"), at[Client]("watch.Client"),
 		at[Pin]("tree.pin"),
 		at[Outbox]("outbox.mu"),
