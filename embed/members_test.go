@@ -119,19 +119,25 @@ func complaint(t *testing.T, n *embed.Node, words ...string) {
 }
 
 // F3: two members agree on who belongs to the ensemble. The config of a third names another set, or
-// another ensemble.
+// another ensemble. The logs of both sides say what each has.
 func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
-	for name, odd := range map[string]embed.Config{
-		"other members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}},
-		"fewer members": {Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1"}},
-		"other shards":  {Shards: 4, Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}},
-		"another name":  {Ensemble: "orders", Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}},
+	const theirs = ` has Ensemble "", Members 1, 2, 3 and Shards 1`
+	for name, c := range map[string]struct {
+		odd embed.Config
+		has string
+	}{
+		"other members": {embed.Config{Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}}, `Ensemble "", Members 1, 3, 4 and Shards 1`},
+		"fewer members": {embed.Config{Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1"}}, `Ensemble "", Members 1, 3 and Shards 1`},
+		"other shards":  {embed.Config{Shards: 4, Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}}, `Ensemble "", Members 1, 2, 3 and Shards 4`},
+		"another name":  {embed.Config{Ensemble: "orders", Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}}, `Ensemble "orders", Members 1, 2, 3 and Shards 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			odd := c.odd
+			var logs [4]journal // by the member's id
 			mesh := transporttest.NewMesh()
 			start := func(cfg embed.Config) *embed.Node {
-				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, quiet
+				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, logs[cfg.ID].logger()
 				cfg.Inside = &inside.Seams{Network: func(transport.Network) transport.Network {
 					return mesh.Network(uint64(cfg.ID))
 				}}
@@ -146,6 +152,13 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 			one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
 			ready(t, one, two)
 			complaint(t, outsider, "no leader", "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
+			others := inLog("member 3 has " + c.has)
+			until(t, "the log of member 1 to say what both have", func() bool {
+				return logs[1].says(others) && logs[1].says(inLog("member 1"+theirs))
+			})
+			until(t, "the log of member 3 to say what both have", func() bool { // at least the leader dials it
+				return logs[3].says(others) && (logs[3].says(inLog("member 1"+theirs)) || logs[3].says(inLog("member 2"+theirs)))
+			})
 			if err := outsider.Err(); err != nil {
 				t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
 			}
@@ -157,6 +170,9 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 		})
 	}
 }
+
+// inLog returns a text as it is inside of a value that a log quotes.
+func inLog(text string) string { return strings.ReplaceAll(text, `"`, `\"`) }
 
 // C1.7, C5: a member loses its disk and comes back empty. It has forgotten what it voted for and
 // acknowledged. It must not form a quorum with a member that needs it.

@@ -319,7 +319,8 @@ func (e *Engine) join() error {
 	e.transport = transport.New(transport.Options{
 		Self: transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start,
 			Run: runID(), Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()}, Shards: e.found},
-		Held: e.held, Level: e.highestLevel,
+		Founding: fmt.Sprintf("Ensemble %q, Members %s and Shards %d", e.cfg.Ensemble, listed(e.cfg.memberIDs()), e.cfg.Shards),
+		Held:     e.held, Level: e.highestLevel,
 		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },

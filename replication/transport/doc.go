@@ -69,6 +69,9 @@
 //	    24     n  text, the reason of a refusal
 //	  24+n     4  crc32c of the bytes before
 //
+// If the acceptor refuses, the dialler sends no verdict, with one exception. To an acceptor of another
+// ensemble it says in words what it was founded as, for the log. In version 2 it does not.
+//
 // A connection on which both verdicts are "accepted" carries frames:
 //
 //	offset  size  field

@@ -435,7 +435,7 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 		return h, err
 	}
 	if no != nil {
-		return h, no
+		return h, t.withFoundings(r, h.version, own.nonce, no)
 	}
 	err = readVerdict(r, own.nonce)
 	if no, ok := err.(*Refusal); ok {
@@ -444,6 +444,36 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 		err = &refusedError{peer: h.Member, reason: no}
 	}
 	return h, err
+}
+
+// withFoundings adds to the refusal of another ensemble, for this member's log, what both sides were
+// founded as. The peer says it in its verdict, from version 3 of the protocol on: see
+// refusedAsOther.
+func (t *Transport) withFoundings(r *bufio.Reader, version uint16, nonce [16]byte, no *Refusal) *Refusal {
+	if no.Kind != ErrOtherEnsemble || t.o.Founding == "" {
+		return no
+	}
+	text := no.Text + "; " + t.founding()
+	if version > 2 {
+		if theirs, ok := readVerdict(r, nonce).(*Refusal); ok && theirs.Kind == ErrOtherEnsemble {
+			text += ", " + theirs.Text
+		}
+	}
+	return &Refusal{Kind: no.Kind, Text: text}
+}
+
+// refusedAsOther tells the member that was dialled what this member was founded as. That member has
+// refused it as one of another ensemble, and has its digest already.
+func (t *Transport) refusedAsOther(conn net.Conn, h hello, no *Refusal) *Refusal {
+	if t.o.Founding == "" {
+		return no
+	}
+	_, _ = conn.Write(h.appendVerdict(nil, refusal(ErrOtherEnsemble, "%s", t.founding()))) // only for the peer's log
+	return &Refusal{Kind: no.Kind, Text: no.Text + "; " + t.founding()}
+}
+
+func (t *Transport) founding() string {
+	return fmt.Sprintf("member %d has %s", t.o.Self.Member, t.o.Founding)
 }
 
 // unspoken refuses a hello of a version that this build does not speak. It cannot read who sent it.
@@ -476,7 +506,10 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 		doubt = refusal(ErrWrongMember, "member %d looked for member %d and found member %d: check the addresses in Members", t.o.Self.Member, member, h.Member)
 	}
 	if err := readVerdict(r, own.nonce); err != nil {
-		if no, ok := err.(*Refusal); ok && no.Final() && doubt != nil {
+		switch no, ok := err.(*Refusal); {
+		case ok && no.Kind == ErrOtherEnsemble:
+			err = t.refusedAsOther(conn, h, no)
+		case ok && no.Final() && doubt != nil:
 			err = doubt // a peer that is not recognised has no say in this
 		}
 		return t.refusedBy(member, err)

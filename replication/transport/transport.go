@@ -53,9 +53,12 @@ func (id *Identity) shard(i int) ShardState {
 
 // Options say who this member is, and how it talks to which others.
 type Options struct {
-	Self    Identity
-	Members []uint64 // ids of all members; this one may be among them
-	Shards  uint64   // messages for higher shards are dropped; zero means 1
+	Self Identity
+	// Founding says in words what the digest of Self stands for. The log needs it when a peer has
+	// another digest. It goes to the members that this one dials, never to one that has dialled.
+	Founding string
+	Members  []uint64 // ids of all members; this one may be among them
+	Shards   uint64   // messages for higher shards are dropped; zero means 1
 
 	// Network dials the other members. Nil means that this member is alone: every dial is refused.
 	Network Network
