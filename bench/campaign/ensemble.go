@@ -38,6 +38,7 @@ type ensemble struct {
 		broken  map[embed.MemberID]bool   // its disk fails
 		taken   map[embed.MemberID]string // a directory that was moved away
 		builds  map[embed.MemberID]build  // of the next start
+		away    embed.MemberID            // is dead and stays so; zero: none
 	}
 }
 
@@ -171,7 +172,7 @@ func (r *run) gone() bool {
 
 // allReady waits until all members are ready, and returns the members that are late.
 func (e *ensemble) allReady(ctx context.Context) (late []embed.MemberID) {
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		if e.running(ctx, id) == nil {
 			late = append(late, id)
 		}
@@ -296,7 +297,7 @@ func (e *ensemble) heal() {
 			e.setLink(from, to, link{})
 		}
 	}
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		if e.run(id).gone() {
 			if err := e.start(id); err != nil {
 				e.report.violate("harness", "member %d: %v", id, err)

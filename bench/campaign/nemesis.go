@@ -92,7 +92,8 @@ func (n *nemesis) cycle(ctx context.Context, c *cycle) {
 		if len(n.e.allReady(settled)) == 0 {
 			from := n.w.h.now()
 			defer func() { add(n.w.h, calms, calm{from, n.w.h.now()}) }()
-			n.sweep(ctx, n.e.ids[c.sweeper%len(n.e.ids)])
+			here := n.e.here()
+			n.sweep(ctx, here[c.sweeper%len(here)])
 		}
 	}
 	pause(ctx, c.rest)

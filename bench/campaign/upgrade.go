@@ -74,6 +74,24 @@ func (e *ensemble) build(id embed.MemberID) build {
 	return e.mu.builds[id]
 }
 
+// setAway leaves a dead member out of all healing. Zero brings it back.
+func (e *ensemble) setAway(id embed.MemberID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.away = id
+}
+
+func (e *ensemble) away() embed.MemberID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.away
+}
+
+// here returns the members that are not away.
+func (e *ensemble) here() []embed.MemberID {
+	return e.others(e.away())
+}
+
 func (e *ensemble) spawn(id embed.MemberID, b build) (Process, error) {
 	if b.old {
 		return e.host.(Upgrader).SpawnOld(id, logFile(e.dir, id))
@@ -108,15 +126,23 @@ func (n *nemesis) roll(ctx context.Context, u *Upgrade) {
 		n.change(ctx, step)
 		n.expectLevel(ctx, base)
 	}
-	for i, id := range ids {
-		if i > 0 {
-			n.expectLevel(ctx, base)
-		}
+	last := len(ids) - 1
+	for _, id := range ids[:last] {
 		n.change(ctx, change{id, build{}})
+		n.expectLevel(ctx, base)
 	}
+	// One member is away during the rise, so the rise is in no log that it has.
+	n.leave(ctx, ids[0])
+	n.swap(ctx, change{ids[last], build{}})
 	n.awaitLevel(ctx, u.Level)
 	if base < u.Level {
 		n.expectRefusal(ctx, ids[0], u.Level)
+	}
+	n.e.setAway(0)
+	n.finish()
+	n.awaitLevel(ctx, u.Level)
+	if base < u.Level {
+		n.expectRefusal(ctx, ids[last], u.Level)
 	}
 	if ctx.Err() == nil {
 		n.report.count(sectionChecks, "ensemble rolled to the present build", 1)
@@ -142,15 +168,29 @@ type change struct {
 	to build
 }
 
-// change stops a member in some way, and starts it with another build when the cycle ends. Every
-// second time something else happens meanwhile.
+// change stops a member, and starts it with another build when the cycle ends. Every second time
+// something else happens meanwhile.
 func (n *nemesis) change(ctx context.Context, to change) {
-	if ctx.Err() != nil {
+	if n.rolls.IntN(2) == 0 {
+		n.swap(ctx, to)
 		return
 	}
 	c := n.plan.next()
-	if n.rolls.IntN(2) == 0 {
-		c.strikes, c.length = nil, moment
+	for i := range c.strikes {
+		c.strikes[i].after += between(n.rolls, 0, c.length/4) // during the stop or after it
+	}
+	n.strike(ctx, &c, to)
+}
+
+// swap changes a member's build, and nothing else happens meanwhile.
+func (n *nemesis) swap(ctx context.Context, to change) {
+	n.strike(ctx, &cycle{round: n.plan.round, number: n.plan.number, length: moment}, to)
+}
+
+// strike adds a change to a cycle, and waits until all members are ready after it.
+func (n *nemesis) strike(ctx context.Context, c *cycle, to change) {
+	if ctx.Err() != nil {
+		return
 	}
 	stop := planned{seed: n.rolls.Uint64(), fault: fault{name: "change to " + to.to.String(), strike: func(s *strike) string {
 		s.e.setBuild(to.id, to.to)
@@ -159,13 +199,20 @@ func (n *nemesis) change(ctx context.Context, to change) {
 		}
 		return s.shutDown(to.id)
 	}}}
-	for i := range c.strikes {
-		c.strikes[i].after += between(n.rolls, 0, c.length/4) // during the stop or after it
-	}
 	c.strikes = slices.Insert(c.strikes, 0, stop)
 	c.settle = true
-	n.cycle(ctx, &c)
+	n.cycle(ctx, c)
 	n.finish()
+}
+
+// leave stops a member, which is away until setAway.
+func (n *nemesis) leave(ctx context.Context, id embed.MemberID) {
+	if ctx.Err() != nil {
+		return
+	}
+	n.e.setAway(id)
+	s := &strike{nemesis: n, ctx: ctx, rng: n.rolls}
+	n.note("member %d leaves: %s", id, s.shutDown(id))
 }
 
 // commonLevel returns the level of the ensemble, which all members agree on.
@@ -181,7 +228,7 @@ func (n *nemesis) commonLevel(ctx context.Context) int64 {
 
 // expectLevel reports a violation if a member is at another level. All members are ready.
 func (n *nemesis) expectLevel(ctx context.Context, want int64) {
-	for _, id := range n.e.ids {
+	for _, id := range n.e.here() {
 		switch level, err := n.e.level(ctx, id); {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -197,7 +244,7 @@ func (n *nemesis) expectLevel(ctx context.Context, want int64) {
 // awaitLevel waits until all members are at a level. All members are ready.
 func (n *nemesis) awaitLevel(ctx context.Context, want int64) {
 	begun := n.w.h.now()
-	for _, id := range n.e.ids {
+	for _, id := range n.e.here() {
 		for ctx.Err() == nil {
 			level, err := n.e.level(ctx, id)
 			if err == nil && level == want {
@@ -222,7 +269,7 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 	}
 	s := &strike{nemesis: n, ctx: ctx, rng: n.rolls}
 	s.shutDown(id)
-	defer n.finish() // starts the present build
+	defer n.finish() // starts the present build, unless the member is away
 	p, err := n.e.spawn(id, build{old: true})
 	if err != nil {
 		n.report.violate("harness", "member %d: %v", id, err)
@@ -233,9 +280,13 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 		<-p.Dead()
 	}()
 	p.Send(Request{Call: callExpired}, nil)
-	why := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards})
-	// A build without levels does not know what it meets. It says what it cannot read.
-	if !strings.Contains(why, "malformed") && !(strings.Contains(why, "level") && strings.Contains(why, fmt.Sprint(level))) {
+	says := []string{fmt.Sprintf("level %d", level)}
+	if n.e.away() != id {
+		// Its own log tells it. A build without levels says what it cannot read.
+		says = append(says, "malformed")
+	}
+	why, ok := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards}, says)
+	if !ok {
 		n.report.violate("level", "member %d with the older build, after level %d: %q", id, level, why)
 		return
 	}
@@ -243,21 +294,29 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 	n.report.count(sectionChecks, "older build refused", 1)
 }
 
-// refusal starts a node and returns why it cannot be ready.
-func (n *nemesis) refusal(p Process, q *start) string {
-	if a := <-p.Send(Request{Call: callStart, Start: q}, nil); a.Error != "" {
-		return a.Error
+// refusal starts a node and returns why it cannot be ready, and whether that is one of the given
+// reasons.
+func (n *nemesis) refusal(p Process, q *start, says []string) (why string, ok bool) {
+	expected := func() bool {
+		return slices.ContainsFunc(says, func(part string) bool { return strings.Contains(why, part) })
 	}
-	why := ""
-	for begun := n.w.h.now(); n.w.h.now()-begun < raiseMax; pause(context.Background(), tick) {
-		ready := <-p.Send(Request{Call: callReady, Within: time.Second}, nil)
+	if a := <-p.Send(Request{Call: callStart, Start: q}, nil); a.Error != "" {
+		why = a.Error
+		return why, expected()
+	}
+	for begun := n.w.h.now(); n.w.h.now()-begun < patience; pause(context.Background(), tick) {
+		ready := <-p.Send(Request{Call: callReady, Within: moment}, nil)
 		if ready.Error == "" {
-			return "it is ready"
+			return "it is ready", false
 		}
 		why = ready.Error
 		if a := <-p.Send(Request{Call: callStatus}, nil); a.Failed != "" {
-			return a.Failed
+			why = a.Failed
+			return why, expected()
+		}
+		if expected() {
+			return why, true
 		}
 	}
-	return why
+	return why, false
 }

@@ -105,6 +105,9 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
 	}
 	w.receive(ctx)
+	if w.steady {
+		w.travel(ctx)
+	}
 	w.focus.Store(int64(w.seed % uint64(len(lockKinds))))
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
