@@ -15,10 +15,7 @@ func (r *Replica) accept(t storage.Table, _, value []byte) error {
 	}
 	state, err := command.DecodeState(value)
 	if err == nil {
-		err = command.CheckLevel(state.Level, r.levelMax())
-	}
-	if err == nil {
-		_, err = pickSchemes(r.schemes, state.Rules.Schemes)
+		_, err = usable(state, r.schemes, r.levelMax())
 	}
 	return err
 }
@@ -30,7 +27,7 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	if err := r.image.Install(from, stop, r.accept); err != nil {
 		return err
 	}
-	next, table, state, err := loadImage(r.image, r.schemes)
+	next, table, state, err := loadImage(r.image, r.schemes, r.levelMax())
 	if err != nil {
 		return err
 	}

@@ -18,14 +18,11 @@ import (
 // image belongs to the Replica; CloseImage closes it.
 func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
-	t, table, state, err := loadImage(r.image, r.schemes)
+	t, table, state, err := loadImage(r.image, r.schemes, r.levelMax())
 	if errors.Is(err, command.ErrMalformed) {
 		err = fmt.Errorf("the image holds what this build does not write: %w; %s", err, replication.WayOut)
 	}
 	if err != nil {
-		return fmt.Errorf("shard %d: %w", r.Shard, err)
-	}
-	if err := command.CheckLevel(state.Level, r.levelMax()); err != nil {
 		return fmt.Errorf("shard %d: %w", r.Shard, err)
 	}
 	r.tree.Store(t)
@@ -39,14 +36,19 @@ func (r *Replica) Load(image *storage.Image) error {
 }
 
 // loadImage reads a whole image into memory. It refuses an image that no replica of this build
-// could have written.
-func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.Table, command.State, error) {
+// could have written, that needs a scheme which is not known, or that is above the highest level.
+func loadImage(image *storage.Image, known tree.Schemes, highest uint32) (*tree.Tree, *session.Table, command.State, error) {
 	if image.Applied() == 0 {
 		t := tree.New(nil)
 		t.SetPzxidStops(true)
 		return t, session.NewTable(), command.State{Level: command.LevelMin}, nil
 	}
 	l := newImageLoader()
+	var schemes tree.Schemes
+	l.check = func(state command.State) (err error) {
+		schemes, err = usable(state, known, highest)
+		return err
+	}
 	if err := image.Load(l.addRecord); err != nil {
 		return nil, nil, command.State{}, err
 	}
@@ -54,14 +56,19 @@ func loadImage(image *storage.Image, known tree.Schemes) (*tree.Tree, *session.T
 	if err != nil {
 		return nil, nil, command.State{}, err
 	}
-	schemes, err := pickSchemes(known, l.state.Rules.Schemes)
-	if err != nil {
-		return nil, nil, command.State{}, err
-	}
 	t.SetSchemes(schemes)
 	t.SetWeightMax(l.state.Rules.TreeMax)
 	t.SetPzxidStops(l.state.Level < command.LevelPzxid)
 	return t, l.table, l.state, nil
+}
+
+// usable returns the schemes of a state, or why a member with these schemes and this highest level
+// cannot go on from it.
+func usable(state command.State, known tree.Schemes, highest uint32) (tree.Schemes, error) {
+	if err := command.CheckLevel(state.Level, highest); err != nil {
+		return nil, err
+	}
+	return pickSchemes(known, state.Rules.Schemes)
 }
 
 // pickSchemes returns the schemes with the given names. The log decides which schemes count, so
@@ -83,6 +90,8 @@ type imageLoader struct {
 	table    *session.Table
 	state    command.State
 	hasState bool
+	// check judges the state; nil accepts any. It is called before an image is opened for writing.
+	check func(command.State) error
 }
 
 var errNoState = fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
@@ -149,6 +158,9 @@ func (l *imageLoader) addState(key string, value []byte) (err error) {
 	l.hasState = true
 	if l.state, err = command.DecodeState(value); err != nil {
 		return fmt.Errorf("record %q: %w", key, err)
+	}
+	if l.check != nil {
+		return l.check(l.state)
 	}
 	return nil
 }

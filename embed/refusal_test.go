@@ -1,0 +1,159 @@
+package embed_test
+
+import (
+	"bytes"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// docs/upgrades.md has the text that a member gets whose build is older than the directory or the
+// ensemble, or whose config differs from the others'. Here each of them is caused. The errors of
+// Start change nothing on disk.
+func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
+	texts := refusalsOfDoc(t)
+	base := t.TempDir()
+	schemes := map[string]embed.Scheme{"token": tokens{}}
+	n, err := embed.Start(embed.Config{Dir: base, Shards: 1, Logger: quiet, Schemes: schemes})
+	must(t, err)
+	until(t, "level 2", func() bool { return n.Status().Level == 2 })
+	must(t, n.Close())
+
+	// start returns a test of a start on a copy of the directory.
+	start := func(cfg embed.Config, spoil func(dir string)) func(*testing.T, string) {
+		return func(t *testing.T, text string) {
+			cfg.Dir, cfg.Shards = filepath.Join(t.TempDir(), "data"), max(1, cfg.Shards)
+			copyDir(t, base, cfg.Dir)
+			if spoil != nil {
+				spoil(cfg.Dir)
+			}
+			startsNot(t, cfg, text)
+		}
+	}
+	of := func(name, now, then string, seal func([]byte, int)) func(dir string) {
+		return func(dir string) {
+			name := filepath.Join(dir, filepath.FromSlash(name))
+			file, err := os.ReadFile(name)
+			must(t, err)
+			file = bytes.Replace(file, []byte(now), []byte(then), 1)
+			seal(file, 0)
+			must(t, os.WriteFile(name, file, 0o600))
+		}
+	}
+	three := addrs(t, "127.0.0.1", 3)
+	causes := map[string]func(t *testing.T, text string){
+		"an image of a newer build":                                        start(embed.Config{Schemes: schemes}, of("image/shard-1/format", "format 1", "format 2", sealMarker)),
+		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 1`, `"format": 2`, sealIdentity)),
+		"another `Shards` than the directory's":                            start(embed.Config{Schemes: schemes, Shards: 4}, nil),
+		"another `Ensemble` than the directory's":                          start(embed.Config{Schemes: schemes, Ensemble: "orders"}, nil),
+		"other `Members` than the directory's":                             start(embed.Config{Schemes: schemes, ID: 1, Members: three}, nil),
+		"`Schemes` without one in force":                                   start(embed.Config{}, nil),
+		"no common version of the protocol":                                refusedByANewerProtocol,
+		"a `Tick` too far from the others'":                                refusedForItsTick,
+		"an old build on a directory of its level":                         refusedForItsLevel,
+		"an old build, or a `HoldLevel`, on a directory of a higher level": start(embed.Config{Schemes: schemes, HoldLevel: 1}, nil),
+		"another `Shards`, `Ensemble` or `Members` than the others'":       refusedAsAnotherEnsemble,
+	}
+	for _, what := range slices.Sorted(maps.Keys(texts)) {
+		if causes[what] == nil {
+			t.Errorf("nothing causes the row %q of docs/upgrades.md", what)
+		}
+	}
+	for what, cause := range causes {
+		t.Run(what, func(t *testing.T) {
+			if texts[what] == "" {
+				t.Fatal("docs/upgrades.md has no row for it")
+			}
+			cause(t, texts[what])
+		})
+	}
+}
+
+// refusalsOfDoc returns the texts in docs/upgrades.md by what causes them.
+func refusalsOfDoc(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "upgrades.md"))
+	must(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## What a refused member says\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	texts := make(map[string]string)
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+) \| .+ \| "(.+)" \|$`).FindAllStringSubmatch(section, -1) {
+		texts[row[1]] = row[2]
+	}
+	return texts
+}
+
+// refusedForItsLevel starts member 3 anew, as a build of level 1, when the others have left it
+// behind.
+func refusedForItsLevel(t *testing.T, text string) {
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.ID == 3 {
+			c.HoldLevel = 1
+		}
+	}})
+	ens.Kill(3)
+	until(t, "member 3 to be all that holds the level", func() bool { return slices.Equal(ens.Node(1).Status().HeldDown, []embed.MemberID{3}) })
+	must(t, ens.Node(1).RaiseLevel(bounded(t), 3))
+	complaint(t, ens.Start(3), text)
+}
+
+func refusedForItsTick(t *testing.T, text string) {
+	var far atomic.Bool
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		if c.Tick = 50 * time.Millisecond; far.Load() {
+			c.Tick *= 5
+		}
+	}})
+	ens.Kill(3)
+	far.Store(true)
+	complaint(t, ens.Start(3), text)
+}
+
+func refusedAsAnotherEnsemble(t *testing.T, text string) {
+	var log journal
+	members := addrs(t, "127.0.0.1", 2)
+	for id := range members {
+		cfg := embed.Config{Dir: t.TempDir(), ID: id, Members: members, Shards: 1, Logger: log.logger()}
+		if id == 2 {
+			cfg.Ensemble = "orders"
+		}
+		n, err := embed.Start(cfg)
+		must(t, err)
+		t.Cleanup(func() { n.Close() })
+	}
+	until(t, "both values in a log", func() bool { return log.says(inLog(text)) })
+}
+
+// refusedByANewerProtocol has a peer that answers every hello in version 4 of the protocol.
+func refusedByANewerProtocol(t *testing.T, text string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1024))
+			_, _ = conn.Write([]byte("VvHi\x00\x04\x01\x00"))
+			_ = conn.Close()
+		}
+	}()
+	members := addrs(t, "127.0.0.1", 1)
+	members[2] = l.Addr().String()
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), ID: 1, Members: members, Shards: 1, Logger: quiet})
+	must(t, err)
+	defer n.Close()
+	complaint(t, n, text)
+}
