@@ -56,6 +56,9 @@ func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Identity: a.q.Hold.Identity, Token: h.Token(), Asked: asked, From: a.m.Now()}
 	switch h := h.(type) {
 	case *lock.Hold:
+		if u.q.Hold.Bare {
+			break
+		}
 		u.guard = func() embed.Op { return lock.Guard(h) }
 	case *election.Leadership:
 		u.guard = func() embed.Op { return election.Guard(h) }

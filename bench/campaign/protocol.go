@@ -172,6 +172,7 @@ type asked struct {
 	Delay    time.Duration `json:",omitempty"` // lock-delay
 	Identity string        `json:",omitempty"` // may come back during the delay
 	Do       bool          `json:",omitempty"` // by lock.Do
+	Bare     bool          `json:",omitempty"` // write nothing that the lock protects
 	Heed     bool          `json:",omitempty"` // hold until somebody asks for it
 	Priority int           `json:",omitempty"` // of a candidate
 	Withdraw time.Duration `json:",omitempty"` // a candidate withdraws after this time

@@ -104,6 +104,11 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "mortal", 200*time.Millisecond, time.Second, (&mortalClient{}).step)
 		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
 	}
+	if slices.Contains(w.only, turnClient) {
+		for n := range turnClients {
+			w.start(ctx, w.e.ids[n%len(w.e.ids)], turnClient, 0, 0, turnStep)
+		}
+	}
 	w.receive(ctx)
 	if w.steady {
 		w.travel(ctx)

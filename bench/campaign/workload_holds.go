@@ -30,6 +30,16 @@ const (
 	priorities = 3
 )
 
+// A turn client takes turns for a few mutexes and does nothing else, always at the same pace. The
+// clients are the known load by which the speed of virtual time is measured. They run only if
+// Settings.Clients names them.
+const (
+	turnClient  = "turn"
+	turnClients = 9
+	// turnPauseMin to turnPauseMax after each hold: together about 70 Holds a second.
+	turnPauseMin, turnPauseMax = 60 * time.Millisecond, 120 * time.Millisecond
+)
+
 // sharedNames are the names of the elections below sharedPath.
 var sharedNames = []string{"a", "b", "c"}
 
@@ -127,6 +137,14 @@ func revokeStep(_ context.Context, c *client) {
 		path = []string{keptPath, rwPath, mutexPaths[0]}[c.rng.IntN(3)]
 	}
 	c.do(Request{Call: callRevoke, Path: c.area() + path})
+}
+
+// turnStep acquires a mutex and releases it at once.
+func turnStep(ctx context.Context, c *client) {
+	q := Request{Call: callSection, Data: c.next(), Within: lockPatience, Path: c.area() + mutexPaths[c.rng.IntN(len(mutexPaths))]}
+	q.Hold.Kind, q.Hold.Bare = kindMutex, true
+	c.hold(q)
+	pause(ctx, between(c.rng, turnPauseMin, turnPauseMax))
 }
 
 // resizeStep sets the number of permits, or lets the holders agree on permitsLimit again.
