@@ -16,26 +16,57 @@ func (m *Member) drainEvery() time.Duration { return 10 * m.Ask }
 // A stream is one watch and what it has delivered.
 type stream struct {
 	watch  *embed.Watch
+	first  []event      // received before the next drain
 	newest []embed.Zxid // by shard: the zxid of its newest event, or where it was armed
 	ended  bool
 }
 
 // drain receives the buffered events.
 func (t *stream) drain() (events []event) {
-	for {
+	events, t.first = t.first, nil
+	for !t.ended {
 		select {
 		case e, ok := <-t.watch.Events():
-			if !ok {
-				t.ended = true
-				return events
+			if t.ended = !ok; ok {
+				events = append(events, t.note(e))
 			}
-			on := t.on(e.Path)
-			*on = max(*on, e.Zxid)
-			events = append(events, event{e.Type, e.Path, e.Zxid})
 		default:
 			return events
 		}
 	}
+	return events
+}
+
+func (t *stream) note(e embed.Event) event {
+	on := t.on(e.Path)
+	*on = max(*on, e.Zxid)
+	return event{e.Type, e.Path, e.Zxid}
+}
+
+// await receives the next event, if there is one before the time is up.
+func (t *stream) await(up <-chan time.Time) (e embed.Event, received bool) {
+	select {
+	case e, received = <-t.watch.Events():
+		if t.ended = !received; received {
+			t.first = append(t.first, t.note(e))
+		}
+	case <-up:
+	}
+	return e, received
+}
+
+// behind reports whether a read, made after an event was received, shows an earlier state than the
+// event. If the znode is missing it may have been deleted since.
+func behind(e embed.Event, stat embed.Stat, exists bool) bool {
+	switch {
+	case !exists:
+		return false
+	case e.Type == embed.NodeDeleted:
+		return stat.Czxid <= e.Zxid
+	case e.Type == embed.NodeChildrenChanged:
+		return stat.Pzxid < e.Zxid
+	}
+	return stat.Mzxid < e.Zxid
 }
 
 // on returns the newest zxid of the shard of a path.
@@ -43,7 +74,8 @@ func (t *stream) on(path string) *embed.Zxid { return &t.newest[placeOf(path, le
 
 // watch arms a watch and reports its stream as it comes. A notice says that the watch is armed, and
 // where: not before Since, and not after Zxids. Now and then watch reads a znode that the watch
-// covers. What the read shows must have been in the buffer before. At the end it syncs. If the Sync
+// covers. What the read shows must have been in the buffer before. It also reads the znode of an
+// event as soon as it has received it. That read must show the change. At the end it syncs. If the Sync
 // succeeds, the watch has delivered everything up to r.Zxids; otherwise r.Zxids is empty.
 func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
 	since := zxids(n)
@@ -75,6 +107,17 @@ func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 			}
 		} else {
 			report()
+		}
+		e, received := t.await(every.C)
+		if !received {
+			continue
+		}
+		// An event of a once-watch may stand for all that an install has changed. The Stat of the root
+		// combines the zxids of several shards.
+		if embed.WatchMode(q.Mode) != embed.WatchOnce && (e.Path != rootPath || len(t.newest) == 1) {
+			if stat, exists, err := s.Exists(ctx, e.Path); err == nil && behind(e, stat, exists) {
+				r.Wrong = fmt.Sprintf("after %v of zxid %d the watch of %s read %s of czxid %d, mzxid %d, pzxid %d", e.Type, e.Zxid, q.Path, e.Path, stat.Czxid, stat.Mzxid, stat.Pzxid)
+			}
 		}
 		<-every.C
 	}
