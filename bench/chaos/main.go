@@ -55,10 +55,11 @@ func upgradeFrom(from string, s campaign.Settings) (violated bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	old, err := buildOld(from, dir)
+	old, level, err := buildOld(from, dir)
 	if err != nil {
 		return false, err
 	}
+	s.Upgrade.From = level
 	return campaign.Run(s, processes{old}, os.Stdout)
 }
 
@@ -100,7 +101,7 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 			s.Repeat += fmt.Sprintf(" -faults %q", *only)
 		}
 		if from != "" {
-			s.Upgrade = upgrade(*mixed)
+			s.Upgrade = &campaign.Upgrade{Level: levelMax, Mixed: *mixed}
 			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t", from, *mixed)
 		}
 		return s, from, nil

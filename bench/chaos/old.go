@@ -2,5 +2,16 @@
 
 package main
 
-// main is the program of a member alone, for upgrade.go.
-func main() { runMember() }
+import (
+	"fmt"
+	"os"
+)
+
+// main is the program of a member alone, for upgrade.go. By itself it says its level.
+func main() {
+	if os.Getenv(memberVariable) == "" {
+		fmt.Println(levelMax)
+		return
+	}
+	runMember()
+}

@@ -8,20 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-
-	"github.com/vivarium-go/vivarium/bench/campaign"
-	"github.com/vivarium-go/vivarium/engine"
 )
 
 // previous is the release before this one, from which an upgrade must work. Until a release is
 // tagged, it is the last commit before feature levels.
 const previous = "564db2f550ccc334d8a9e465d24497986c0ec2c4"
-
-// upgrade is what -upgrade and -mixed ask for.
-func upgrade(mixed bool) *campaign.Upgrade {
-	return &campaign.Upgrade{Level: engine.LevelMax, Mixed: mixed}
-}
 
 // library is the module whose older version buildOld takes.
 const library = "github.com/vivarium-go/vivarium"
@@ -31,24 +24,29 @@ var errNoHistory = errors.New("the history of this repository is not here, or la
 
 // buildOld builds the program of a member with the library as it was at a commit or tag. The
 // campaign's part of the program is the present one, so that an older member answers the same
-// questions and its own checks are today's. What it calls must exist at that commit.
-func buildOld(from, dir string) (program string, err error) {
+// questions and its own checks are today's. What it calls must exist at that commit. level is the
+// highest feature level that the program reads.
+func buildOld(from, dir string) (program string, level int64, err error) {
 	if from == "previous" {
 		from = previous
 	}
 	modules, err := output("go", "list", "-m", "-f", "{{.Dir}}", library, library+"/bench")
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	root, bench, _ := strings.Cut(modules, "\n")
 	if _, err := output("git", "-C", root, "cat-file", "-e", from+"^{commit}"); err != nil {
-		return "", fmt.Errorf("%s: %w (%w)", from, errNoHistory, err)
+		return "", 0, fmt.Errorf("%s: %w (%w)", from, errNoHistory, err)
+	}
+	tags := "member"
+	if _, err := output("git", "-C", root, "cat-file", "-e", from+":engine/level.go"); err != nil {
+		tags += ",nolevels"
 	}
 	tree, archive := filepath.Join(dir, "old"), filepath.Join(dir, "old.tar")
 	mod := filepath.Join(dir, "go.mod")
 	program = filepath.Join(dir, "member")
 	if err := os.Mkdir(tree, 0o755); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(bench, name))
@@ -56,7 +54,7 @@ func buildOld(from, dir string) (program string, err error) {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
 		}
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 	}
 	for _, args := range [][]string{
@@ -64,13 +62,18 @@ func buildOld(from, dir string) (program string, err error) {
 		{"tar", "-x", "-f", archive, "-C", tree},
 		{"go", "mod", "edit", "-replace", library + "=" + tree, mod},
 		// without paths in it, so that the next build finds its parts in Go's cache
-		{"go", "build", "-C", bench, "-modfile", mod, "-mod", "mod", "-trimpath", "-tags", "member", "-o", program, "./chaos"},
+		{"go", "build", "-C", bench, "-modfile", mod, "-mod", "mod", "-trimpath", "-tags", tags, "-o", program, "./chaos"},
 	} {
 		if _, err := output(args...); err != nil {
-			return "", err
+			return "", 0, err
 		}
 	}
-	return program, nil
+	said, err := output(program)
+	if err != nil {
+		return "", 0, err
+	}
+	level, err = strconv.ParseInt(said, 10, 64)
+	return program, level, err
 }
 
 // output runs a command and returns what it prints.

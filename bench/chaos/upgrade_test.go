@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // random process is killed now and then. They go back while the level is held, and are refused
 // after the rise.
 func TestUpgrade(t *testing.T) {
-	old, err := buildOld("previous", t.TempDir())
+	old, level, err := buildOld("previous", t.TempDir())
 	if errors.Is(err, errNoHistory) {
 		t.Skip(err)
 	}
@@ -39,6 +39,7 @@ func TestUpgrade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.Upgrade.From = level
 			var out bytes.Buffer
 			violated, err := campaign.Run(s, processes{old}, io.MultiWriter(&out, t.Output()))
 			if err != nil || violated || !strings.Contains(out.String(), "ensemble rolled to the present build") {
@@ -50,7 +51,7 @@ func TestUpgrade(t *testing.T) {
 
 // Who has no history learns what is missing.
 func TestBuildOld_WithoutTheCommit(t *testing.T) {
-	if _, err := buildOld("0000000000000000000000000000000000000001", t.TempDir()); !errors.Is(err, errNoHistory) {
+	if _, _, err := buildOld("0000000000000000000000000000000000000001", t.TempDir()); !errors.Is(err, errNoHistory) {
 		t.Error(err)
 	}
 }
