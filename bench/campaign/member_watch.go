@@ -62,7 +62,7 @@ func behind(e embed.Event, stat embed.Stat, exists bool) bool {
 	case !exists:
 		return false
 	case e.Type == embed.NodeDeleted:
-		return stat.Czxid <= e.Zxid
+		return stat.Czxid < e.Zxid // it may exist anew since that very transaction
 	case e.Type == embed.NodeChildrenChanged:
 		return stat.Pzxid < e.Zxid
 	}
