@@ -30,6 +30,8 @@ type Faults struct {
 		changed chan struct{} // closed when disk or paused changes
 		wall    time.Duration // how far the wall clock is ahead
 		slept   time.Duration // how far both clocks are ahead
+		frozen  time.Time     // since when the clock of durations stands still; zero: it runs
+		stood   time.Duration // how long it stood still before
 	}
 }
 
@@ -234,6 +236,28 @@ func (f *Faults) Sleep(d time.Duration) {
 	f.mu.slept += d
 }
 
+// Freeze stops the clock by which the member measures durations, or lets it go on from where it
+// stopped. The wall clock goes on. That is what a guest sees of a pause of its virtual machine, if
+// its host hides the pause from all clocks but the wall clock. The member's code goes on, unless
+// Ensemble.Pause stops it too.
+func (f *Faults) Freeze(frozen bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.stood = f.stoodLocked()
+	f.mu.frozen = time.Time{}
+	if frozen {
+		f.mu.frozen = time.Now()
+	}
+}
+
+// stoodLocked returns how long the clock of durations has stood still in all.
+func (f *Faults) stoodLocked() time.Duration {
+	if f.mu.frozen.IsZero() {
+		return f.mu.stood
+	}
+	return f.mu.stood + time.Since(f.mu.frozen)
+}
+
 // clock returns the clocks of the goroutine that runs, with the offsets of f. Inside a bubble of
 // testing/synctest both are virtual. So Boot cannot be the system's, which always runs in real
 // time. If a real machine sleeps, the wall clock jumps against this Boot. That also costs the
@@ -244,7 +268,7 @@ func (f *Faults) clock() clock.Clock {
 		Boot: func() time.Duration {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return time.Since(began) + f.mu.slept
+			return time.Since(began) + f.mu.slept - f.stoodLocked()
 		},
 		Wall: func() time.Time {
 			f.mu.Lock()

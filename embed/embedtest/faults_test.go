@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -381,6 +382,33 @@ func TestFaults_Sleep(t *testing.T) {
 		testkit.Reaches(t, s.State, want)
 	}
 	must(t, kept.Err())
+}
+
+// The virtual machine under one member pauses, and only the wall clock notices. A pause beyond the
+// margin ends the hold, but not the session. The clock that stood still goes on, so that the next
+// hold lasts.
+func TestFaults_Freeze(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		s := ens.Session(1, embed.SessionOptions{})
+		for range 2 {
+			hold, err := lock.NewMutex(s, "/lock").Lock(t.Context())
+			must(t, err)
+			<-time.After(time.Minute)
+			must(t, hold.Err())
+			ens.Faults(1).Freeze(true)
+			ens.Pause(1)
+			<-time.After(s.Timeout() / 2)
+			ens.Resume(1)
+			ens.Faults(1).Freeze(false)
+			if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
+				t.Errorf("a hold after a pause of half a timeout: %v", err)
+			}
+			testkit.Reaches(t, s.State, embed.Connected)
+		}
+		must(t, s.Err())
+	})
 }
 
 // leads waits until a member knows of a leader and returns it.
