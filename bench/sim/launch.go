@@ -34,7 +34,11 @@ func launch(o options) int {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		return exitUsage
 	}
-	l := &launcher{options: o, program: program, list: filepath.Join(dir, "cycles")}
+	l := &launcher{options: o, program: program, dir: dir, list: filepath.Join(dir, "cycles")}
+	if err := l.settle(); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+		return exitUsage
+	}
 	status := l.run(os.Stdout, os.Stderr, o.Round, o.Cycles)
 	l.Dir = filepath.Join(dir, "shrink")
 	l.profile = "" // of the whole campaign only
@@ -48,8 +52,27 @@ func launch(o options) int {
 type launcher struct {
 	options
 	program string
+	dir     string    // the program's working directory
 	list    string    // the file for the cycles of the newest run
 	until   time.Time // when shrinking ends
+}
+
+// settle prepares the working directory. Dragonboat's workers look for work five times a second,
+// however long a tick is, in case that they have missed a message; a file there says how often. At
+// a large scale they would do little else.
+func (l *launcher) settle() error {
+	for _, path := range []*string{&l.Dir, &l.profile} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	settings := fmt.Sprintf(`{"NodeReloadMillisecond": %d}`, 200*l.Scale)
+	return os.WriteFile(filepath.Join(l.dir, "dragonboat-soft-settings.json"), []byte(settings), 0o644)
 }
 
 // run runs the campaign, or only some cycles of a round, and returns the exit status.
@@ -58,6 +81,7 @@ func (l *launcher) run(out, errs io.Writer, round int, cycles []int) int {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 	}
 	cmd := exec.Command(l.program, l.args(round, cycles)...)
+	cmd.Dir = l.dir
 	cmd.Args = append(cmd.Args, "-list", l.list, "-dir", l.Dir)
 	if l.profile != "" {
 		cmd.Args = append(cmd.Args, "-cpuprofile", l.profile)
