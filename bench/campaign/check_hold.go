@@ -26,10 +26,24 @@ func (p *past) grantsByPath() map[string][]grant {
 	return byPath
 }
 
+// broken returns since when a grant may be nobody's, because somebody deleted its znode by hand. It
+// returns never if nobody did. The node learns it when it applies the deletion, and others may do so
+// sooner. So what the holder hears since then is outside of the promise. What it writes is not.
+func (p *past) broken(g *grant) time.Duration {
+	since := never
+	for _, b := range p.Breaks {
+		// A place that was taken over has the zxid of its znode in Local.
+		if b.Path == g.Path && (b.Czxid == g.Token.Zxid || g.Kind != kindKept && uint64(b.Czxid) == g.Token.Local) {
+			since = min(since, b.At)
+		}
+	}
+	return since
+}
+
 // findDoubleGrants checks that holds exclude each other. Once a holder has a lock or leads, no
 // earlier holder may hear that it still does, unless the two share the lock. Every grant has a
 // token of its own. The time at which Lock returned says nothing about the order, because its
-// caller may have been stopped since.
+// caller may have been stopped since. What a holder heard since it was broken does not count.
 func findDoubleGrants(p *past) (found []string) {
 	for path, all := range p.grantsByPath() {
 		slices.SortFunc(all, func(a, b grant) int { return a.Token.Compare(b.Token) })
@@ -44,6 +58,7 @@ func findDoubleGrants(p *past) (found []string) {
 					found = append(found, fmt.Sprintf("%s: %v heard that it holds while %v held it", path, l, g))
 				}
 			}
+			g.Until = min(g.Until, p.broken(&g)-1)
 			if l, ok := longest[g.Kind]; !ok || g.Until > l.Until {
 				longest[g.Kind] = g
 			}
@@ -58,7 +73,7 @@ func (g grant) String() string {
 }
 
 // findSmallTokens checks that tokens grow: a hold that was requested after another was granted has
-// a greater token. Read locks need no order among each other.
+// a greater token. Read locks need no order among each other, and broken holds with nobody.
 func findSmallTokens(p *past) (found []string) {
 	for path, byAsked := range p.grantsByPath() {
 		byFrom := slices.Clone(byAsked)
@@ -74,7 +89,7 @@ func findSmallTokens(p *past) (found []string) {
 				}
 			}
 			for _, a := range greatest {
-				if (a.Kind != kindRead || b.Kind != kindRead) && b.Token.Compare(a.Token) <= 0 {
+				if (a.Kind != kindRead || b.Kind != kindRead) && b.Token.Compare(a.Token) <= 0 && b.From < p.broken(&b) {
 					found = append(found, fmt.Sprintf("%s: %v was requested at %.6f, when %v existed", path, b, b.Asked.Seconds(), a))
 				}
 			}

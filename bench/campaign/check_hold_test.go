@@ -43,6 +43,14 @@ func TestFindDoubleGrants(t *testing.T) {
 		{"a mutex gives its second turn the token of its first", of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 0, 20, 25))), of(as(kindKept, local(1, 0, 10, 15)), as(kindKept, local(1, 1, 20, 25))), "the same token"},
 		{"an older token is used later", of(granted(2, 10, 15), granted(1, 20, 25)), of(granted(2, 30, 35), granted(1, 20, 25)), "while"},
 	})
+	// Somebody deleted the znode of the first holder, which does not know it yet.
+	both := []grant{granted(1, 10, 30), granted(2, 20, 40)}
+	breaks := func(b ...breakage) past { return past{Grants: both, Breaks: b} }
+	hold(t, findDoubleGrants, []badHistory{
+		{"another hold was broken", breaks(breakage{"/l", 2, 15}), breaks(breakage{"/l", 1, 15}), "while"},
+		{"a hold of another lock was broken", breaks(breakage{"/k", 1, 15}), breaks(breakage{"/l", 1, 20}), "while"},
+		{"it was broken later", breaks(breakage{"/l", 1, 21}), breaks(breakage{"/k", 1, 15}, breakage{"/l", 1, 15}), "while"},
+	})
 	// A holder that was stopped between the grant and its look at the clock learns at its first
 	// question that the hold is over.
 	if found := findDoubleGrants(&past{Grants: []grant{granted(1, 50, 0), granted(2, 20, 40)}}); len(found) > 0 {
@@ -74,6 +82,7 @@ func TestFindSmallTokens(t *testing.T) {
 		{"permits that come later have a smaller token", of(some(1, granted(2, 10, 0)), some(1, granted(1, 20, 0))), of(some(1, granted(2, 10, 0)), some(1, since(9, granted(1, 20, 0)))), " existed"},
 		{"a writer who comes after a reader has a smaller token", of(as(kindRead, granted(2, 10, 0)), as(kindWrite, granted(1, 20, 0))), of(as(kindRead, granted(2, 10, 0)), as(kindRead, granted(1, 20, 0))), " existed"},
 		{"a reader who comes after a writer has a smaller token", of(as(kindWrite, granted(3, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), of(as(kindWrite, granted(1, 10, 0)), as(kindRead, granted(2, 20, 0)), as(kindRead, granted(4, 30, 0))), " existed"},
+		{"a broken mutex counts on, but was granted before", past{Grants: []grant{granted(2, 10, 0), granted(1, 20, 0)}, Breaks: []breakage{{"/l", 1, 21}}}, past{Grants: []grant{granted(2, 10, 0), granted(1, 20, 0)}, Breaks: []breakage{{"/l", 1, 20}}}, " existed"},
 		{"a transferred leadership has a smaller token", of(as(kindLatch, granted(2, 10, 0)), as(kindLeader, granted(1, 20, 0))), of(as(kindLatch, granted(1, 10, 0)), as(kindLeader, granted(2, 20, 0))), " existed"},
 	})
 }

@@ -51,6 +51,10 @@ var faultKinds = []fault{
 		return s.each(link{Delay: between(s.rng, 5*time.Millisecond, 400*time.Millisecond)})
 	}},
 	{"lose messages", moment, long, func(s *strike) string { return s.each(link{Loss: 0.05 + 0.4*s.rng.Float64()}) }},
+	{"lose messages, and delay the others", moment, long, func(s *strike) string {
+		return s.each(link{Loss: 0.05 + 0.2*s.rng.Float64(), Delay: between(s.rng, 5*time.Millisecond, 200*time.Millisecond)})
+	}},
+	{"deaf, then cut off", 3 * sessionTimeoutMin, 4 * sessionTimeoutMin, deafen},
 	{"slow disk", moment, long, func(s *strike) string {
 		return s.disk(diskFault{Delay: between(s.rng, 5*time.Millisecond, 300*time.Millisecond)})
 	}},
@@ -72,6 +76,7 @@ var faultKinds = []fault{
 	}},
 	{"directory taken away", 2 * time.Second, long, takeAway},
 	{"wall clock jumps", moment, time.Second, wallClock},
+	{"virtual machine pauses", moment, long, freeze},
 	{"machine sleeps", moment, time.Second, sleep},
 	{"leadership moves", time.Second, long, churn},
 	{"rude clients rush in", 2 * time.Second, long, rush},
@@ -179,6 +184,36 @@ func sleep(s *strike) string {
 	add(s.w.h, jumps, s.w.h.now())
 	s.e.run(id).Send(Request{Call: callSleep, Length: by}, nil)
 	return fmt.Sprintf("member %d for %v", id, by)
+}
+
+// freeze pauses the virtual machine under a member, whose clocks but for the wall clock do not
+// notice.
+func freeze(s *strike) string {
+	id := s.anyone()
+	_, _ = s.e.call(s.ctx, id, Request{Call: callFreeze, Count: 1}) // a process that dies has no clock
+	s.e.stop(id)
+	<-s.ctx.Done()
+	s.e.resume(id)
+	s.e.run(id).Send(Request{Call: callFreeze}, nil)
+	return fmt.Sprintf("member %d", id)
+}
+
+// deafen lets a member hear nothing for a part of the least session timeout, though the others hear
+// it. It sends again what it does not see committed. Then it hears everything at once, and is cut
+// off. So its sessions must count from the first sending.
+func deafen(s *strike) string {
+	id := s.follower()
+	for _, other := range s.e.others(id) {
+		s.e.setLink(other, id, link{Cut: true})
+	}
+	deaf := between(s.rng, sessionTimeoutMin/3, sessionTimeoutMin)
+	pause(s.ctx, deaf)
+	for _, other := range s.e.others(id) {
+		s.e.setLink(other, id, link{})
+	}
+	pause(s.ctx, between(s.rng, tick/4, 6*tick))
+	s.split(link{Cut: true}, id)
+	return fmt.Sprintf("member %d, deaf for %v", id, deaf)
 }
 
 func shutDown(s *strike) string { return s.shutDown(s.anyone()) }

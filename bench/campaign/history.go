@@ -118,6 +118,13 @@ type tape struct {
 	Why    string     // the error with which it ended, if any
 }
 
+// A breakage is the deletion of a contender's znode by somebody else.
+type breakage struct {
+	Path  string // of the lock
+	Czxid embed.Zxid
+	At    time.Duration // not before
+}
+
 // A removal is the end of a session's marker as a watch delivered it.
 type removal struct {
 	Path string
@@ -147,6 +154,7 @@ type past struct {
 	Ops       []op
 	Lives     []life
 	Grants    []grant
+	Breaks    []breakage
 	Observers []observation
 	Tapes     []tape
 	Removals  []removal
@@ -224,6 +232,7 @@ func edit[T any](h *history, list func(*past) *[]T, at int, fn func(*T)) {
 
 func lives(p *past) *[]life            { return &p.Lives }
 func grants(p *past) *[]grant          { return &p.Grants }
+func breaks(p *past) *[]breakage       { return &p.Breaks }
 func observers(p *past) *[]observation { return &p.Observers }
 func tapes(p *past) *[]tape            { return &p.Tapes }
 func removals(p *past) *[]removal      { return &p.Removals }
@@ -237,7 +246,7 @@ func (h *history) snapshot() *past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &past{
-		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants),
+		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants), Breaks: slices.Clone(h.mu.Breaks),
 		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Taken: h.now(),
 	}
 	for _, o := range h.mu.Observers {

@@ -66,7 +66,7 @@ func (m *Member) Serve(q Request, say func(r Reply, notice bool)) {
 	case callExpired:
 		m.expired = q
 	// in their order, even if many have waited
-	case callLink, callDisk, callWall, callSleep:
+	case callLink, callDisk, callWall, callSleep, callFreeze:
 		m.answer(&q)
 	default:
 		go m.answer(&q)
@@ -126,6 +126,9 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		return nil
 	case callWall:
 		m.Faults.SetWallClock(stretch(q.Length))
+		return nil
+	case callFreeze:
+		m.Faults.Freeze(q.Count > 0)
 		return nil
 	case callSleep:
 		m.Faults.Sleep(stretch(q.Length))

@@ -82,6 +82,7 @@ const (
 	callMend     call = "mend"   // mend the disk, and start the node again if it has failed
 	callWall     call = "wall"   // set the wall clock off by Length
 	callSleep    call = "sleep"  // pretend that the machine slept for Length
+	callFreeze   call = "freeze" // stop the clock of durations, or let it go on if Count is zero
 	callOpen     call = "open"   // open a session
 	callClose    call = "close"  // close a session
 	callCreate   call = "create"
@@ -258,6 +259,7 @@ var outcomes = []struct {
 	{embed.ErrBadVersion, badVersion},
 	{embed.ErrNotEmpty, refused},
 	{embed.ErrNotHeld, refused},
+	{embed.ErrDeleted, refused}, // by breakStep
 	{errNotFree, refused},
 	{lock.ErrUpgrade, refused},
 	{lock.ErrTooManyPermits, refused},

@@ -94,6 +94,7 @@ func (w *workload) run(ctx context.Context) {
 		w.start(ctx, id, "election", time.Millisecond, 50*time.Millisecond, electionStep)
 		w.start(ctx, id, "balance", time.Millisecond, 50*time.Millisecond, balanceStep)
 		w.start(ctx, id, "revoke", 50*time.Millisecond, time.Second, revokeStep)
+		w.start(ctx, id, "break", 500*time.Millisecond, 4*time.Second, breakStep)
 		w.start(ctx, id, "resize", 2*time.Second, 8*time.Second, resizeStep)
 		w.start(ctx, id, "observer", 0, 10*time.Millisecond, observeStep)
 		w.start(ctx, id, "watch", 0, 10*time.Millisecond, watchStep)

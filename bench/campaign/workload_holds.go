@@ -3,8 +3,12 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 const (
@@ -151,6 +155,26 @@ func turnStep(ctx context.Context, c *client) {
 func resizeStep(_ context.Context, c *client) {
 	c.do(Request{Call: callResize, Path: c.area() + permitsPath, Data: strconv.Itoa(c.rng.IntN(permitsLimit))})
 }
+
+// breakStep deletes the znode of a holder, as an operator does to break a lock. The session behind
+// it lives on. What it has sent already must fail. Of these locks no lost hold has a delay, which a
+// break would cut short.
+func breakStep(_ context.Context, c *client) {
+	path := c.area() + []string{keptPath, electionPath}[c.rng.IntN(2)]
+	r := c.call(Request{Call: callList, Path: path}, nil)
+	if r.Outcome != applied || len(r.Names) == 0 {
+		return
+	}
+	first := path + "/" + slices.MinFunc(r.Names, func(a, b string) int { return strings.Compare(sequence(a), sequence(b)) })
+	if r = c.call(Request{Call: callGet, Path: first}, nil); r.Outcome != applied {
+		return
+	}
+	add(c.w.h, breaks, breakage{Path: path, Czxid: r.Stat.Czxid, At: c.w.h.now()})
+	c.call(Request{Call: callDelete, Path: first, Version: embed.AnyVersion}, nil)
+}
+
+// sequence returns the digits at the end of a sequential znode's name.
+func sequence(name string) string { return name[max(0, len(name)-10):] }
 
 // hold requests a hold and records what its holders report.
 func (c *client) hold(q Request) {

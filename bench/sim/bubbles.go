@@ -238,6 +238,7 @@ func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
 	faults := h.ens.Faults(id)
 	faults.SetDisk(embedtest.Disk{})
 	faults.SetWallClock(0)
+	faults.Freeze(false)
 	p := &process{host: h, id: id, log: out, work: make(chan struct{}, 1), dead: make(chan struct{}), node: make(chan bool, 1)}
 	p.node <- false
 	p.mu.open = make(map[*question]bool)
