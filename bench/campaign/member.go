@@ -128,7 +128,10 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		m.Faults.SetWallClock(stretch(q.Length))
 		return nil
 	case callFreeze:
-		m.Faults.Freeze(q.Count > 0)
+		// a member of an older release has no such fault
+		if f, ok := any(m.Faults).(interface{ Freeze(frozen bool) }); ok {
+			f.Freeze(q.Count > 0)
+		}
 		return nil
 	case callSleep:
 		m.Faults.Sleep(stretch(q.Length))
