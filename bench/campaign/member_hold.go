@@ -524,8 +524,13 @@ func (a *holders) withdraw(ctx context.Context) error {
 		return err
 	}
 	// Withdraw waits for the removal of the znode only if the candidate leads. A write that is sent
-	// after it takes effect after it.
-	if err := a.s.Delete(ctx, c.Path(), embed.AnyVersion); err == nil && at > 0 {
+	// after it takes effect after it, so this one waits for the removal.
+	if err := a.s.Delete(ctx, c.Path()+"/none", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
+		return err
+	}
+	// Another candidate may have the place by now, with the name that belongs to it.
+	stat, ok, err := a.s.Exists(ctx, c.Path())
+	if err == nil && ok && stat.EphemeralOwner == a.s.ID() && at > 0 {
 		a.wrong("a candidate was withdrawn but is still in the queue: %s", c.Path())
 	}
 	a.seen("candidate withdrawn")
