@@ -60,8 +60,8 @@ func findEarlyExpiry(p *past) (found []string) {
 
 // jumped reports whether a clock was set ahead during a time.
 func (p *past) jumped(from, to time.Duration) bool {
-	for _, at := range p.Jumps {
-		if from <= at && at <= to {
+	for _, j := range p.Jumps {
+		if from <= j.At && j.At <= to {
 			return true
 		}
 	}

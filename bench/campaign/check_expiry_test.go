@@ -8,7 +8,7 @@ import (
 )
 
 func TestFindEarlyExpiry(t *testing.T) {
-	of := func(seen time.Duration, zxid embed.Zxid, jumps ...time.Duration) past {
+	of := func(seen time.Duration, zxid embed.Zxid, jumps ...jump) past {
 		l := life{Name: "s", ID: 7, Member: 1, Run: 1, Timeout: 2 * time.Second, Markers: []string{"/area0/live/s", "/area1/live/s"}, Why: embed.ErrSessionExpired.Error()}
 		w := at(1000, 1001, set("/area0/a", "x", 9, 1))
 		w.Member, w.Run = 1, 1
@@ -25,6 +25,6 @@ func TestFindEarlyExpiry(t *testing.T) {
 		{"the write came before the end", of(early, 10), of(early, 8), "its process wrote at 1.0"},
 		{"the ensemble expired it", of(early, 10), given, "had expired"},
 		{"the write was on the home shard", of(early, 10), elsewhere, "had expired"},
-		{"nobody's clock jumped", of(early, 10), of(early, 10, 2*time.Second), "had expired"},
+		{"nobody's clock jumped", of(early, 10), of(early, 10, jump{At: 2 * time.Second}), "had expired"},
 	})
 }

@@ -66,9 +66,9 @@ func (p *past) mortals() map[string]*op {
 
 // jumps returns how far clocks were set ahead during a time, at most.
 func (p *past) jumps(from, to time.Duration) (sum time.Duration) {
-	for _, at := range p.Jumps {
-		if from <= at && at <= to {
-			sum += sleepMax
+	for _, j := range p.Jumps {
+		if from <= j.At && j.At <= to {
+			sum += j.By
 		}
 	}
 	return sum

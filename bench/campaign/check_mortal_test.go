@@ -11,7 +11,7 @@ func TestFindEarlyDeathsAndImmortals(t *testing.T) {
 		return past{Ops: []op{born, at(from, from+1, op{Call: callSyncGet, Path: "/area0/mortals/a", Outcome: o})}, Calms: calms}
 	}
 	jumped := seen(12000, noNode)
-	jumped.Jumps = []time.Duration{5 * time.Second}
+	jumped.Jumps = []jump{{5 * time.Second, sleepMax}}
 	hold(t, findEarlyDeaths, []badHistory{
 		{"gone too early", seen(20000, noNode), seen(21000, noNode), "its TTL is 20s"},
 		{"it is still there", seen(20000, noNode), seen(20000, applied), "is gone"},

@@ -76,6 +76,7 @@ var faultKinds = []fault{
 	}},
 	{"directory taken away", 2 * time.Second, long, takeAway},
 	{"wall clock jumps", moment, time.Second, wallClock},
+	{"clock drifts", moment, 2 * long, drift},
 	{"virtual machine pauses", moment, long, freeze},
 	{"machine sleeps", moment, time.Second, sleep},
 	{"leadership moves", time.Second, long, churn},
@@ -181,9 +182,28 @@ const sleepMax = 2 * long
 
 func sleep(s *strike) string {
 	id, by := s.anyone(), between(s.rng, moment, sleepMax)
-	add(s.w.h, jumps, s.w.h.now())
+	add(s.w.h, jumps, jump{s.w.h.now(), by})
 	s.e.run(id).Send(Request{Call: callSleep, Length: by}, nil)
 	return fmt.Sprintf("member %d for %v", id, by)
+}
+
+// drift lets a member's clock run fast or slow by one to three percent.
+func drift(s *strike) string {
+	const step = 10 * time.Millisecond
+	id, every, fast := s.anyone(), between(s.rng, step*100/3, step*100), s.rng.IntN(2) == 0
+	r := s.e.run(id)
+	for s.ctx.Err() == nil {
+		if fast {
+			add(s.w.h, jumps, jump{s.w.h.now(), step})
+			r.Send(Request{Call: callSleep, Length: step}, nil)
+		} else {
+			r.Send(Request{Call: callFreeze, Count: 1}, nil)
+			pause(s.ctx, step)
+			r.Send(Request{Call: callFreeze}, nil)
+		}
+		pause(s.ctx, every)
+	}
+	return fmt.Sprintf("member %d, fast: %t, by %v in %v", id, fast, step, every)
 }
 
 // freeze pauses the virtual machine under a member, whose clocks but for the wall clock do not

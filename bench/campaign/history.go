@@ -149,6 +149,9 @@ type history struct {
 	}
 }
 
+// A jump is a moment at which a clock was set ahead.
+type jump struct{ At, By time.Duration }
+
 // A past is a history at one moment.
 type past struct {
 	Ops       []op
@@ -159,7 +162,7 @@ type past struct {
 	Tapes     []tape
 	Removals  []removal
 	Expiries  []expiry
-	Jumps     []time.Duration // when a clock was set ahead
+	Jumps     []jump
 	Calms     []calm
 	Taken     time.Duration // the moment
 }
@@ -237,7 +240,7 @@ func observers(p *past) *[]observation { return &p.Observers }
 func tapes(p *past) *[]tape            { return &p.Tapes }
 func removals(p *past) *[]removal      { return &p.Removals }
 func expiries(p *past) *[]expiry       { return &p.Expiries }
-func jumps(p *past) *[]time.Duration   { return &p.Jumps }
+func jumps(p *past) *[]jump            { return &p.Jumps }
 func calms(p *past) *[]calm            { return &p.Calms }
 
 // snapshot returns the history as it is now. In it, calls that are under way have an unknown
