@@ -71,6 +71,7 @@ type life struct {
 	Run     int
 	Timeout time.Duration
 	Markers []string // ephemerals that show that it lives, the first of them on the home shard
+	Perhaps int      // markers that may exist: the outcome of their creation is unknown
 	Opened  time.Duration
 	Ended   time.Duration // when the caller learned of the end; never if it has not
 	Why     string

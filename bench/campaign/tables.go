@@ -48,7 +48,7 @@ func (c *campaign) expectTables(w *workload) {
 	for _, l := range w.h.snapshot().Lives {
 		if w.e.mayLive(&l) {
 			alive++
-			markers += int64(len(l.Markers))
+			markers += int64(len(l.Markers) + l.Perhaps)
 		}
 	}
 	for _, id := range w.e.ids {

@@ -233,9 +233,14 @@ func (c *client) open(ctx context.Context) bool {
 func (c *client) mark(area string) bool {
 	marker := area + markersPath + "/" + c.session
 	r := c.call(Request{Call: callCreate, Path: marker, Data: marker, Mode: int(embed.Ephemeral)}, nil)
-	if r.Outcome == applied {
-		edit(c.w.h, lives, c.life, func(l *life) { l.Markers = append(l.Markers, marker) })
-	}
+	edit(c.w.h, lives, c.life, func(l *life) {
+		switch r.Outcome {
+		case applied:
+			l.Markers = append(l.Markers, marker)
+		case unknown:
+			l.Perhaps++
+		}
+	})
 	return r.Outcome == applied
 }
 
