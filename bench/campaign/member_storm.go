@@ -15,7 +15,8 @@ func stormOf(area string, id embed.MemberID) string {
 }
 
 const (
-	stormSets = 150
+	// stormSets is enough for a second batch beside the first, so a lossy link can lose the first alone.
+	stormSets = 400
 	// stormWatches limits how many watches one storm arms.
 	stormWatches = 300
 )
