@@ -86,6 +86,7 @@ type Seams struct {
 	Unread  func(op disk.Op, name string) error                 // called before every disk call that reads
 	Lack    time.Duration                                       // instead of lackPatience
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
+	Portion int                                                 // instead of replica.EndPortion; the same on all members
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one

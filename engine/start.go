@@ -294,6 +294,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	}
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Member: e.cfg.Member, Members: members,
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
+	r.Portion = cmp.Or(e.cfg.Seams.Portion, r.Portion)
 	e.shards = append(e.shards, r)
 	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, r.Watches)
 	return r

@@ -19,12 +19,15 @@ func TestFindEarlyExpiry(t *testing.T) {
 	given.Expiries = nil // its own node closed it
 	elsewhere := of(early, 10)
 	elsewhere.Ops[0].Path = "/area1/a" // this does not keep a session alive
+	portioned := of(early, 10)
+	portioned.Portions = true
 	hold(t, findEarlyExpiry, []badHistory{
 		{"a session expires too early", of(early, 10), of(3*time.Second, 10), "the timeout is 2s"},
 		{"the clock is not ahead", of(early, 10), of(3*time.Second-Blur/2, 10), "had expired"},
 		{"the write came before the end", of(early, 10), of(early, 8), "its process wrote at 1.0"},
 		{"the ensemble expired it", of(early, 10), given, "had expired"},
 		{"the write was on the home shard", of(early, 10), elsewhere, "had expired"},
+		{"sessions ended together", of(early, 10), portioned, "had expired"},
 		{"nobody's clock jumped", of(early, 10), of(early, 10, jump{At: 2 * time.Second}), "had expired"},
 	})
 }

@@ -53,7 +53,7 @@ type run struct {
 }
 
 // newEnsemble returns members that do not run yet.
-func newEnsemble(g Ground, dir string, size, shards int, h *history, rep *report) (*ensemble, error) {
+func newEnsemble(g Ground, dir string, size, shards, portion int, h *history, rep *report) (*ensemble, error) {
 	e := &ensemble{dir: dir, shards: shards, report: rep, history: h}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
@@ -65,7 +65,7 @@ func newEnsemble(g Ground, dir string, size, shards int, h *history, rep *report
 		e.ids = append(e.ids, embed.MemberID(i+1))
 	}
 	var err error
-	e.host, err = g.Found(dir, size, shards)
+	e.host, err = g.Found(dir, size, portion)
 	return e, err
 }
 

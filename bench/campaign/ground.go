@@ -20,8 +20,9 @@ type Ground interface {
 	Now() time.Duration
 	// Round runs a round and returns when it is over.
 	Round(play func())
-	// Found prepares the machines of a new ensemble. The files of its members will be in dir.
-	Found(dir string, size, shards int) (Host, error)
+	// Found prepares the machines of a new ensemble. The files of its members will be in dir. If
+	// portion is not zero, it is the members' embedtest.Options.EndPortion.
+	Found(dir string, size, portion int) (Host, error)
 }
 
 // A Host is where the members of one ensemble live. Its methods may be called concurrently.

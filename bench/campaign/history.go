@@ -142,7 +142,8 @@ type expiry struct {
 // A history records everything that was done and seen in a round. Its methods may be called
 // concurrently.
 type history struct {
-	now func() time.Duration // Ground.Now
+	now      func() time.Duration // Ground.Now
+	portions bool                 // past.Portions
 
 	mu struct {
 		sync.Mutex
@@ -166,6 +167,7 @@ type past struct {
 	Jumps     []jump
 	Calms     []calm
 	Taken     time.Duration // the moment
+	Portions  bool          // sessions that expired together ended in several transactions
 }
 
 // begin records that a call is issued and returns its place.
@@ -252,6 +254,7 @@ func (h *history) snapshot() *past {
 	p := &past{
 		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants), Breaks: slices.Clone(h.mu.Breaks),
 		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Taken: h.now(),
+		Portions: h.portions,
 	}
 	for _, o := range h.mu.Observers {
 		o.Seen = slices.Clone(o.Seen)

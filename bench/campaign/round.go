@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,10 +96,25 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	return past.save(dir)
 }
 
+// endPortion is less than what a member's sessions own together.
+const endPortion = 3
+
+// portion returns endPortion for half of the rounds where time is virtual, and zero, the usual
+// portion, for the others. Sessions that expire together then end in several transactions, as
+// thousands of them would.
+func (c *campaign) portion(seed uint64) int {
+	if !c.Virtual || rand.New(rand.NewPCG(seed, 2)).IntN(2) == 0 {
+		return 0
+	}
+	return endPortion
+}
+
 // play runs one ensemble, and returns its history and its last tree.
 func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, []entry, error) {
-	h := &history{now: c.ground.Now}
-	e, err := newEnsemble(c.ground, dir, size, c.Shards, h, c.report)
+	seed := c.Seed + uint64(n)
+	portion := c.portion(seed)
+	h := &history{now: c.ground.Now, portions: portion > 0}
+	e, err := newEnsemble(c.ground, dir, size, c.Shards, portion, h, c.report)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +125,6 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 			return nil, nil, err
 		}
 	}
-	seed := c.Seed + uint64(n)
 	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients, steady: c.steady()}
 	nemesis, err := newNemesis(w, &c.Settings, n)
 	if err != nil {
@@ -125,7 +140,11 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	if err := w.plant(ready); err != nil {
 		return nil, nil, err
 	}
-	c.report.say("round %d: %d members, shards: %d, %v", n, size, c.Shards, length.Round(time.Second))
+	ends := ""
+	if portion > 0 {
+		ends = fmt.Sprintf(", sessions end %d by %d", portion, portion)
+	}
+	c.report.say("round %d: %d members, shards: %d, %v%s", n, size, c.Shards, length.Round(time.Second), ends)
 	var weights []weight
 	weigh := func() weight { return weight{n, size, h.now(), e.weigh()} }
 	c.disturb(w, nemesis, length, func() { weights = append(weights, weigh()) })

@@ -25,7 +25,7 @@ func (processes) Now() time.Duration { return now() }
 
 func (processes) Round(play func()) { play() }
 
-// Found finds addresses for an ensemble.
+// Found finds addresses for an ensemble. Its processes always have the usual portion.
 func (p processes) Found(dir string, size, _ int) (campaign.Host, error) {
 	addrs, err := child.FreeAddrs(2 * size)
 	if err != nil {

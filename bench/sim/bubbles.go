@@ -192,9 +192,9 @@ func (g *bubbles) aside(do func()) {
 }
 
 // Found makes an ensemble whose members do not run yet.
-func (g *bubbles) Found(_ string, size, _ int) (campaign.Host, error) {
+func (g *bubbles) Found(_ string, size, portion int) (campaign.Host, error) {
 	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config), processes: make(map[embed.MemberID]*process)}
-	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep})
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
 	return h, nil
 }
 

@@ -48,6 +48,10 @@ type Options struct {
 	// KeepEntries is how many entries of its log a shard keeps at a Snapshot for members that lag.
 	// Zero means 64 MiB of them. A member that lags further installs a snapshot.
 	KeepEntries uint64
+	// EndPortion is how many sessions and znodes one transaction ends together, at most twice as
+	// many. Zero means 10,000. Sessions that own more, and those that expire together, end in
+	// several transactions.
+	EndPortion int
 	// Seed decides what survives a PowerCut of what was not synced.
 	Seed uint64
 	// Logger gets what the members log; nil means that nothing is logged.
@@ -171,6 +175,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	}
 	seams := seamsOf(cfg)
 	seams.Keep = cmp.Or(seams.Keep, e.o.KeepEntries)
+	seams.Portion = e.o.EndPortion
 	seams.Network = func(tcp transport.Network) transport.Network { return transport.Over(tcp, e.mesh.Network(uint64(id))) }
 	if e.bubble {
 		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }

@@ -159,6 +159,36 @@ func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
 	}
 }
 
+// A session that owns more than the portion ends in several transactions.
+func TestOptions_EndPortion(t *testing.T) {
+	for portion, want := range map[int]int{0: 1, 3: 3} {
+		ens := embedtest.New(t, 1, embedtest.Options{EndPortion: portion, Config: func(c *embed.Config) { c.Shards = 1 }})
+		s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		w, err := other.Watch(t.Context(), "/", embed.WatchRecursive)
+		must(t, err)
+		const owned = 8
+		for i := range owned {
+			_, err := s.Create(t.Context(), fmt.Sprint("/", i), nil, embed.Ephemeral)
+			must(t, err)
+		}
+		must(t, s.Close())
+		ended := make(map[embed.Zxid]int)
+		for n := 0; n < owned; {
+			e, ok := <-w.Events()
+			if !ok {
+				t.Fatal(w.Err())
+			}
+			if e.Type == embed.NodeDeleted {
+				ended[e.Zxid]++
+				n++
+			}
+		}
+		if len(ended) != want {
+			t.Errorf("portion %d: %d znodes ended in the transactions %v, want %d of them", portion, owned, ended, want)
+		}
+	}
+}
+
 // A member that lags by more than the log keeps installs a snapshot, so its watches have a gap.
 func TestOptions_KeepEntries(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 5})
