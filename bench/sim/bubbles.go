@@ -87,6 +87,8 @@ const (
 	// roundsFirst is how many rounds come before the growth of the process is measured. By then an
 	// ensemble of each size has filled what its libraries keep for the whole process.
 	roundsFirst = 4
+	// collections is how many times garbage is collected before the process is weighed.
+	collections = 5
 	// growthMax is how many bytes more than then the process may use later.
 	growthMax = 128 << 20
 )
@@ -94,7 +96,11 @@ const (
 // weigh reports a violation if the process has grown since its first rounds. No round is under way,
 // and no ensemble.
 func (g *bubbles) weigh() {
-	runtime.GC()
+	// One collection does not free what finalizers and the second generation of pools still hold:
+	// at times half of a round's memory.
+	for range collections {
+		runtime.GC()
+	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	goroutines := runtime.NumGoroutine()
