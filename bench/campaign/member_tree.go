@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
 // use executes the calls that need a session.
@@ -25,6 +26,8 @@ func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Re
 		r.Stat, err = s.Set(ctx, q.Path, []byte(q.Data), q.Version)
 	case callDelete:
 		err = s.Delete(ctx, q.Path, q.Version)
+	case callBreak:
+		_, err = s.Multi(ctx, claim.OpCheckCzxid(q.Path, q.Czxid), embed.OpDelete(q.Path, embed.AnyVersion))
 	case callGet:
 		err = get(ctx, s, q.Path, r)
 	case callSyncGet:

@@ -27,6 +27,7 @@ type Request struct {
 	Data    string         `json:",omitempty"`
 	Mode    int            `json:",omitempty"`
 	Version int32          `json:",omitempty"`
+	Czxid   embed.Zxid     `json:",omitempty"` // break
 	Count   int            `json:",omitempty"`
 	TTL     time.Duration  `json:",omitempty"`
 	Hold    asked          `json:",omitzero"`  // section, lead, acquire
@@ -89,6 +90,7 @@ const (
 	callSet      call = "set"
 	callGet      call = "get"
 	callDelete   call = "delete"
+	callBreak    call = "break" // delete the znode that was created at Czxid
 	callSyncGet  call = "sync get"
 	callPay      call = "pay"     // a transfer between accounts
 	callStorm    call = "storm"   // set a znode many times at once, and arm watches meanwhile

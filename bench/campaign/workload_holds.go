@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/vivarium-go/vivarium/embed"
 )
 
 const (
@@ -170,7 +168,7 @@ func breakStep(_ context.Context, c *client) {
 		return
 	}
 	add(c.w.h, breaks, breakage{Path: path, Czxid: r.Stat.Czxid, At: c.w.h.now()})
-	c.call(Request{Call: callDelete, Path: first, Version: embed.AnyVersion}, nil)
+	c.call(Request{Call: callBreak, Path: first, Czxid: r.Stat.Czxid}, nil) // the place may be another's by now
 }
 
 // sequence returns the digits at the end of a sequential znode's name.
