@@ -261,6 +261,7 @@ func writeGoldenDirectories(t *testing.T, set string) {
 			for _, m := range w.Members() {
 				w.Until("the level of this build", func() bool { return w.Node(m).Status().Level == engine.LevelMax })
 			}
+			withLineage(t, w.Ensemble)
 			d.make(w)
 			pack(t, dir, filepath.Join(set, d.name+".tar.gz"))
 			must(t, os.WriteFile(filepath.Join(set, d.name+".txt"), []byte(w.promise.String()), 0o644))

@@ -13,7 +13,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/engine"
 )
+
+// newest is the level that this build brings an ensemble to.
+const newest = engine.LevelMax
 
 // A fleet is an ensemble whose members are held at a level as older builds would hold it.
 type fleet struct {
@@ -101,7 +105,7 @@ func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 		f.restart(3, false)
 		f.restart(2, false)
 		begun := time.Now()
-		f.wait(2, 1, 2, 3)
+		f.wait(newest, 1, 2, 3)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -116,16 +120,16 @@ func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 // A level never goes down. Who wants to hold it below is refused, and changes nothing.
 func TestLevel_NeverGoesDown(t *testing.T) {
 	withFleets(t, func(f *fleet, t *testing.T) {
-		f.wait(2, 1, 2, 3)
-		f.Stop(2) // its image is of level 2
+		f.wait(newest, 1, 2, 3)
+		f.Stop(2) // its image is of the newest level
 		f.hold(2, true)
 		_, err := f.TryStart(2)
-		if !errors.Is(err, embed.ErrLevel) || !strings.Contains(err.Error(), "level 2") || !strings.Contains(err.Error(), "level 1") {
+		if !errors.Is(err, embed.ErrLevel) || !strings.Contains(err.Error(), fmt.Sprint("level ", newest)) || !strings.Contains(err.Error(), "level 1") {
 			t.Fatal(err)
 		}
 		f.hold(2, false)
 		f.Start(2)
-		f.wait(2, 2)
+		f.wait(newest, 2)
 	})
 }
 
@@ -142,7 +146,7 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, f.Node(1).RaiseLevel(t.Context(), 3))
-		f.wait(2, 1, 2)
+		f.wait(newest, 1, 2)
 		if err := n.RaiseLevel(t.Context()); !errors.Is(err, embed.ErrLevel) {
 			t.Fatalf("raised to a level that this build does not know: %v", err)
 		}
@@ -153,11 +157,11 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 			defer cancel()
 			err = old.Ready(ctx)
 		}
-		if err == nil || !strings.Contains(err.Error(), "level 2") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint("level ", newest)) {
 			t.Fatalf("the old build is back: %v", err)
 		}
 		f.restart(3, false)
-		f.wait(2, 3)
+		f.wait(newest, 3)
 	}, 3)
 }
 
@@ -177,14 +181,14 @@ func TestLevel_ComesWithAnInstalledState(t *testing.T) {
 		must(t, f.Snapshot(1))
 		must(t, f.Snapshot(2))
 		f.Start(3)
-		f.wait(2, 3)
+		f.wait(newest, 3)
 		if _, err := f.Session(3, embed.SessionOptions{}).Create(t.Context(), "/there", nil, embed.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}, 3)
 }
 
-// A scheme can be added by a rolling restart. At level 2 the members without it go on.
+// A scheme can be added by a rolling restart. At that level the members without it go on.
 func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -197,7 +201,7 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 			}
 		}})
 		for _, m := range ens.Members() {
-			ens.Until("level 2", func() bool { return ens.Node(m).Status().Level == 2 })
+			ens.Until("the newest level", func() bool { return ens.Node(m).Status().Level == newest })
 		}
 		acl := []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "*"}}
 		use := func(m embed.MemberID) error {

@@ -545,8 +545,8 @@ func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 // A state of a level or with a scheme that this member cannot work with does not replace its own.
 func TestInstallOfAnotherBuildsStateChangesNothing(t *testing.T) {
 	for says, state := range map[string]command.State{
-		"level 3": {Level: 3},
-		`"token"`: {Level: command.LevelMax, Rules: command.Rules{Schemes: []string{"token"}}},
+		"another feature level": {Level: command.LevelMax + 1},
+		`"token"`:               {Level: command.LevelMax, Rules: command.Rules{Schemes: []string{"token"}}},
 	} {
 		withGap(t, func(t *testing.T, n *node, ahead *peer) {
 			n.mkdir(n.open(testTimeout), "/mine")

@@ -129,10 +129,13 @@ func (e *Engine) checkIdentity() error {
 	return nil
 }
 
-// checkStart compares this start with the starts in the images. The identity file may be older than
-// the rest.
+// checkStart compares this start with the starts in the images, and the lineages. The identity file
+// may be older than the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
+	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage {
+		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, id.Lineage, l, replication.WayOut)
+	}
 	for _, r := range e.shards {
 		o, _ := r.Origin(session.MemberID(id.Member))
 		if err := checkOrigin(e.cfg.Dir, o, id.Start); err != nil {
@@ -321,7 +324,7 @@ func (e *Engine) join() error {
 		Self: transport.Identity{Digest: id.Digest, Member: uint64(id.Member), Directory: id.Directory, Start: id.Start,
 			Run: runID(), Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()}, Shards: e.found},
 		Founding: fmt.Sprintf("Ensemble %q, Members %s and Shards %d", e.cfg.Ensemble, listed(e.cfg.memberIDs()), e.cfg.Shards),
-		Held:     e.held, Level: e.highestLevel,
+		Held:     e.held, Level: e.highestLevel, Lineage: e.lineage,
 		Members: members, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
@@ -468,6 +471,7 @@ func (e *Engine) run() {
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 	e.loops.Go(e.spreadLoop)
 	e.loops.Go(e.raiseLoop)
+	e.loops.Go(e.lineageLoop)
 	for _, r := range e.shards {
 		r.Outbox.Signal()
 	}

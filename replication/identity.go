@@ -23,13 +23,14 @@ import (
 //	vivarium identity <crc32c of the rest, 8 hex digits>\n
 //	<JSON object>\n
 type Identity struct {
-	Format    int                   // format of the file; this version writes identityFormat
+	Format    int                   // format of the file; see identityFormat
 	Digest    [32]byte              // founding digest
 	Member    MemberID              // the member whose log and image are here
 	Shards    int                   // Raft groups
 	Ensemble  string                // the ensemble's name, for people; Digest covers it
 	Directory [16]byte              // random id of the directory
 	Start     uint64                // how often a node was started on it
+	Lineage   [16]byte              // the ensemble's; zero until the log has it
 	Log       string                // the log store's type, LogTan; empty until the directory has a log
 	Peers     map[MemberID][16]byte // directory ids of the other members, as first met
 }
@@ -38,9 +39,12 @@ const (
 	// LogTan is the log store this version writes.
 	LogTan = "tan"
 
-	identityFormat = 1
-	identityName   = "identity"
-	identityMagic  = "vivarium identity "
+	// identityFormat is the newest format. A file without a lineage is written in identityFormatMin,
+	// which builds read that know of no lineages: they may come back until the ensemble has one.
+	identityFormat    = 2
+	identityFormatMin = 1
+	identityName      = "identity"
+	identityMagic     = "vivarium identity "
 	// identityMax bounds how much of the file is read. It is far above any ensemble's size, and far
 	// below a size that would cost much.
 	identityMax = 1 << 20
@@ -59,6 +63,7 @@ type identityJSON struct {
 	Digest    string              `json:"digest"`
 	Member    MemberID            `json:"member"`
 	Shards    int                 `json:"shards"`
+	Lineage   string              `json:"lineage,omitempty"`
 	Directory string              `json:"directory"`
 	Start     uint64              `json:"start"`
 	Log       string              `json:"log"`
@@ -94,6 +99,9 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 // before that leaves the old or the new file.
 func WriteIdentity(d Disk, dir string, id Identity) error {
 	id.Format = identityFormat
+	if id.Lineage == ([16]byte{}) {
+		id.Format = identityFormatMin
+	}
 	text, err := encodeIdentity(id)
 	if err != nil {
 		return err
@@ -119,6 +127,9 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)),
 	}
+	if id.Format > identityFormatMin {
+		j.Lineage = hex.EncodeToString(id.Lineage[:])
+	}
 	for m, dir := range id.Peers {
 		j.Peers[m] = hex.EncodeToString(dir[:])
 	}
@@ -141,8 +152,8 @@ func decodeIdentity(text []byte) (Identity, error) {
 	}
 	var j identityJSON
 	err := json.Unmarshal(body, &j)
-	if err == nil && j.Format != identityFormat {
-		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d", errFormat, j.Format, identityFormat)
+	if err == nil && (j.Format < identityFormatMin || j.Format > identityFormat) {
+		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d to %d", errFormat, j.Format, identityFormatMin, identityFormat)
 	}
 	if err == nil { // the format is known, so every field is
 		d := json.NewDecoder(bytes.NewReader(body))
@@ -162,6 +173,14 @@ func (j identityJSON) identity() (Identity, error) {
 	}
 	if err := unhex(id.Directory[:], j.Directory); err != nil {
 		return Identity{}, fmt.Errorf("directory: %w", err)
+	}
+	switch {
+	case j.Format > identityFormatMin:
+		if err := unhex(id.Lineage[:], j.Lineage); err != nil {
+			return Identity{}, fmt.Errorf("lineage: %w", err)
+		}
+	case j.Lineage != "":
+		return Identity{}, fmt.Errorf("lineage: format %d has none", j.Format)
 	}
 	if len(j.Peers) > 0 {
 		id.Peers = make(map[MemberID][16]byte, len(j.Peers))

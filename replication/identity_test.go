@@ -16,12 +16,14 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 )
 
 func testIdentity() Identity {
 	id := Identity{
-		Format: 1, Digest: Founding("orders", []MemberID{1, 2, 3}, 2), Member: 2, Shards: 2, Ensemble: "orders", Start: 41, Log: LogTan,
-		Peers: map[MemberID][16]byte{1: {1, 2}, 3: {3, 4}},
+		Format: 2, Digest: Founding("orders", []MemberID{1, 2, 3}, 2), Member: 2, Shards: 2, Ensemble: "orders", Start: 41, Log: LogTan,
+		Lineage: [16]byte{5, 6},
+		Peers:   map[MemberID][16]byte{1: {1, 2}, 3: {3, 4}},
 	}
 	id.Directory[0], id.Directory[15] = 0xab, 0xcd
 	return id
@@ -45,22 +47,25 @@ func TestIdentity_RoundTrip(t *testing.T) {
 	}
 }
 
-// The file's format is fixed, because a newer version must read it.
+// The file's formats are fixed, because a newer version must read them. A file without a lineage has
+// the first format, which an older version reads too.
 func TestIdentity_Golden(t *testing.T) {
-	text, err := encodeIdentity(testIdentity())
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden, err := os.ReadFile("testdata/identity")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(text) != string(golden) {
-		t.Errorf("encoded\n%s\nwant\n%s", text, golden)
-	}
-	id, err := decodeIdentity(golden)
-	if err != nil || !reflect.DeepEqual(id, testIdentity()) {
-		t.Errorf("decoded %+v, %v", id, err)
+	first := testIdentity()
+	first.Format, first.Lineage = 1, [16]byte{}
+	for file, want := range map[string]Identity{"identity": first, "identity-2": testIdentity()} {
+		dir, d := t.TempDir(), newPlainDisk(t)
+		if err := WriteIdentity(d, dir, want); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "identity"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, filepath.Join("testdata", file), string(text))
+		got, err := decodeIdentity(text)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decoded %+v, %v", got, err)
+		}
 	}
 }
 
@@ -93,7 +98,7 @@ func TestIdentity_Corruption(t *testing.T) {
 		refused("cut", whole[:i])
 	}
 	newer := testIdentity()
-	newer.Format = 2
+	newer.Format = 3
 	text, err := encodeIdentity(newer)
 	if err != nil {
 		t.Fatal(err)

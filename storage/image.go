@@ -21,6 +21,7 @@ const (
 	Sessions Table = 2
 	Origins  Table = 3
 	Meta     Table = 4
+	Members  Table = 5
 )
 
 // String returns the table's name.
@@ -28,10 +29,10 @@ func (t Table) String() string {
 	if !t.known() {
 		return fmt.Sprintf("table %d", uint8(t))
 	}
-	return [...]string{"znodes", "sessions", "origins", "meta"}[t-Znodes]
+	return [...]string{"znodes", "sessions", "origins", "meta", "members"}[t-Znodes]
 }
 
-func (t Table) known() bool { return t >= Znodes && t <= Meta }
+func (t Table) known() bool { return t >= Znodes && t <= Members }
 
 // Options say where an image is and how it is written. Disk and Dir are required.
 type Options struct {

@@ -34,6 +34,7 @@ const (
 	KindPurge
 	KindPurged
 	KindRaise
+	KindFound
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -72,7 +73,7 @@ type Command struct {
 	Kind     Kind
 	Origin   session.Origin     // register; in a batch only Member and Start
 	Seq      uint64             // batch: its place in its stream
-	Wall     int64              // all but purged: Unix ms at the proposer
+	Wall     int64              // all but purged, raise and found: Unix ms at the proposer
 	Home     tree.Zxid          // batch: what its node had applied of the home shard
 	Rules    Rules              // register
 	Requests []Request          // batch
@@ -84,6 +85,8 @@ type Command struct {
 	Sessions []tree.SessionID   // purged
 	Level    uint32             // raise
 	Behind   []session.MemberID // raise
+	Lineage  session.Lineage    // found
+	Founders []session.MemberID // found
 }
 
 // An Ending is the end of a session on the home shard.
@@ -312,11 +315,25 @@ func EncodeRaise(level uint32, behind []session.MemberID) []byte {
 	e.array(3)
 	e.uint(uint64(KindRaise))
 	e.uint(uint64(level))
-	e.array(len(behind))
-	for _, m := range behind {
+	e.members(behind)
+	return e.done()
+}
+
+// EncodeFound encodes the choice of the ensemble's lineage, and who the founders are.
+func EncodeFound(l session.Lineage, founders []session.MemberID) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindFound))
+	e.bytes(l[:])
+	e.members(founders)
+	return e.done()
+}
+
+func (e *encoder) members(list []session.MemberID) {
+	e.array(len(list))
+	for _, m := range list {
 		e.uint(uint64(m))
 	}
-	return e.done()
 }
 
 // EncodeExpire encodes the order to expire the next portion of the sessions that are due.
@@ -346,6 +363,8 @@ func (k Kind) fields() int {
 	case KindPurged:
 		return 3
 	case KindRaise:
+		return 3
+	case KindFound:
 		return 3
 	}
 	return 0
@@ -417,6 +436,9 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	case KindRaise:
 		c.Level = uint32(d.uintTo(math.MaxUint32))
 		c.Behind = d.members()
+	case KindFound:
+		d.fixed(c.Lineage[:])
+		c.Founders = d.members()
 	}
 	return c, d.end()
 }

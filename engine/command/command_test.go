@@ -53,6 +53,8 @@ func (c Command) encode() []byte {
 		return EncodePurged(c.Shard, c.Sessions)
 	case KindRaise:
 		return EncodeRaise(c.Level, c.Behind)
+	case KindFound:
+		return EncodeFound(c.Lineage, c.Founders)
 	}
 	return nil
 }
@@ -141,6 +143,7 @@ func goldenCommands() []golden {
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
 		{"raise", Command{Kind: KindRaise, Level: 2, Behind: []session.MemberID{}}},
 		{"raise-that-leaves-members-behind", Command{Kind: KindRaise, Level: math.MaxUint32, Behind: []session.MemberID{3, math.MaxUint64}}},
+		{"found", Command{Kind: KindFound, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}}},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
 	var list []golden
@@ -169,6 +172,12 @@ func goldenRecords() []golden {
 		s.Level = max(s.Level, LevelMin)
 		return golden{name, s, func() []byte { return EncodeState(s) }, func(b []byte) (any, error) { return DecodeState(b) }}
 	}
+	ensemble := func(name string, x session.Ensemble) golden {
+		return golden{name, x, func() []byte { return EncodeEnsemble(x) }, func(b []byte) (any, error) { return DecodeEnsemble(b) }}
+	}
+	member := func(name string, m session.Member) golden {
+		return golden{name, m, func() []byte { return EncodeMember(m) }, func(b []byte) (any, error) { return DecodeMember(b) }}
+	}
 	return []golden{
 		znode("znode", tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, Ctime: 1700000000123, Mtime: 1700000000456, Version: 2,
 			Aversion: 3, Created: 4, Owner: 5, Data: []byte("data")}),
@@ -194,6 +203,10 @@ func goldenRecords() []golden {
 			LastSeq: math.MaxUint64, Steps: math.MaxUint64, Silence: math.MaxInt64}),
 		originAt(2, "origin-with-schemes", session.Origin{Member: 2, Start: 3, Level: 2, Schemes: []string{"digest", "ip"}}),
 		originAt(2, "origin-without-schemes", session.Origin{Member: 2, Start: 3, Level: 3}),
+		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000}),
+		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64}),
+		member("member", session.Member{ID: 2, Directory: filled[[16]byte](0x10)}),
+		member("member-of-the-largest-number", session.Member{ID: math.MaxUint64}),
 		one("state", State{Zxid: 70000}),
 		one("state-of-level-2", State{Level: 2, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
@@ -276,6 +289,10 @@ func encodeAnyRecord(v any) []byte {
 		return EncodeSession(v)
 	case levelOrigin:
 		return v.encode()
+	case session.Member:
+		return EncodeMember(v)
+	case session.Ensemble:
+		return EncodeEnsemble(v)
 	}
 	return EncodeState(v.(State))
 }
@@ -423,11 +440,12 @@ func TestDocShowsEveryField(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
-		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil),
+		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),
 		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}, LevelMax), "state": EncodeState(State{}),
+		"member": EncodeMember(session.Member{}), "ensemble": EncodeEnsemble(session.Ensemble{}),
 	} {
 		want := newDecoder(b).array()
 		if got := drawnFields(string(src), name); len(got) != want {

@@ -14,9 +14,10 @@
 //	purge    [6, wall ms, [[session, [[member, start], ...], ended, lost], ...]]
 //	purged   [7, shard, [session, ...]]
 //	raise    [8, level, [member, ...]]
+//	found    [9, lineage, [member, ...]]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
-// reap and raise. The leader of the home shard proposes purge and purged. A raise that leaves
+// reap and raise. The leader of the home shard proposes purge, purged and found. A raise that leaves
 // members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
@@ -36,6 +37,8 @@
 //	raise     Raises the shard's feature level by one, to this level. It counts only if every
 //	          founding member has registered with a build that reads the level. Those in the list
 //	          need not have.
+//	found     Chooses the ensemble's lineage, and says who the founders are. The first one in the
+//	          log of the home shard counts, from level 3 on.
 //
 // # Requests
 //
@@ -72,23 +75,28 @@
 //
 // # Records
 //
-// The image has four tables of records. Each record is an array under a key.
+// The image has five tables of records. Each record is an array under a key.
 //
 //	table     key                            record
 //	znodes    the path                       znode
 //	sessions  the id in 8 bytes, big-endian  session
 //	origins   the member, in the same way    origin
 //	meta      "state"                        state
+//	members   the id in 8 bytes, big-endian  member
+//	          0 in 8 bytes                   ensemble
 //
-//	znode   [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner,
-//	         container, ttl ms, acl, data]
-//	session [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
-//	         attached, [[member, start], ...], lost]
-//	origin  [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...]]
-//	state   [level, zxid, [scheme, ...], tree max]
+//	znode    [czxid, mzxid, pzxid, ctime ms, mtime ms, version, aversion, created, owner,
+//	          container, ttl ms, acl, data]
+//	session  [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
+//	          attached, [[member, start], ...], lost]
+//	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...]]
+//	state    [level, zxid, [scheme, ...], tree max]
+//	member   [id, directory]
+//	ensemble [lineage, next id]
 //
-// tree.Znode, session.Record and session.Origin explain the fields. A state has the shard's level,
-// the newest zxid, the ACL schemes in force and the bound of the tree.
+// tree.Znode and the types of package session explain the fields. Only the home shard has members
+// and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force and the
+// bound of the tree.
 //
 // # Levels
 //
@@ -100,6 +108,7 @@
 //	2      0.1.0   An origin has the schemes that its member has. The schemes in force only grow: to
 //	               those of before come those that all members of this level have. A create below a
 //	               znode whose create counter is full changes its Pzxid.
+//	3      0.1.0   The home shard has members and the ensemble's lineage.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered
@@ -112,7 +121,7 @@
 // be empty.
 //
 //	string      path, scheme, id of an identity or ACL entry
-//	binary      directory and password (16 bytes), digest (32 bytes), data (nil or any length)
+//	binary      directory, password, lineage (16 bytes), digest (32 bytes), data (nil or any length)
 //	0 or 1      remote, closing, container, lost
 //	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
 //	unsigned    all other numbers

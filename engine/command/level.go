@@ -13,7 +13,7 @@ import (
 // member something that it cannot read.
 const (
 	LevelMin = 1
-	LevelMax = 2
+	LevelMax = 3
 )
 
 const (
@@ -22,6 +22,9 @@ const (
 	LevelSchemes = 2
 	// LevelPzxid is the level from which a create below a full counter changes Pzxid.
 	LevelPzxid = 2
+	// LevelMembers is the level from which the home shard has the table of members, and with it the
+	// ensemble's lineage.
+	LevelMembers = 3
 )
 
 // ErrLevel says that the ensemble is at a feature level that this build does not read, or that its

@@ -143,13 +143,13 @@ func (d *decoder) incarnations() []session.Incarnation {
 	return list
 }
 
-// Fields of a member's record below LevelSchemes and from there on.
+// Fields of an origin's record below LevelSchemes and from there on.
 const (
 	originFields        = 8
 	originFieldsSchemes = 9
 )
 
-// EncodeOrigin encodes a member's record at a level.
+// EncodeOrigin encodes an origin's record at a level.
 func EncodeOrigin(o session.Origin, level uint32) []byte {
 	e := newEncoder()
 	if level < LevelSchemes {
@@ -171,7 +171,7 @@ func EncodeOrigin(o session.Origin, level uint32) []byte {
 	return e.done()
 }
 
-// DecodeOrigin reads a member's record that was written at a level.
+// DecodeOrigin reads an origin's record that was written at a level.
 func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
 	d := newDecoder(b)
 	if level < LevelSchemes {
@@ -229,4 +229,47 @@ func DecodeState(b []byte) (State, error) {
 		return State{}, err
 	}
 	return s, nil
+}
+
+// EnsembleKey is the key of the ensemble's record among those of its members.
+var EnsembleKey = IDKey(0)
+
+const ensembleFields = 2
+
+// EncodeEnsemble encodes the ensemble's record.
+func EncodeEnsemble(x session.Ensemble) []byte {
+	e := newEncoder()
+	e.array(ensembleFields)
+	e.bytes(x.Lineage[:])
+	e.uint(uint64(x.Next))
+	return e.done()
+}
+
+// DecodeEnsemble reads the ensemble's record.
+func DecodeEnsemble(b []byte) (x session.Ensemble, err error) {
+	d := newDecoder(b)
+	d.want(ensembleFields)
+	d.fixed(x.Lineage[:])
+	x.Next = session.MemberID(d.uint())
+	return x, d.end()
+}
+
+const memberFields = 2
+
+// EncodeMember encodes a member's record in the table of members.
+func EncodeMember(m session.Member) []byte {
+	e := newEncoder()
+	e.array(memberFields)
+	e.uint(uint64(m.ID))
+	e.bytes(m.Directory[:])
+	return e.done()
+}
+
+// DecodeMember reads a member's record in the table of members.
+func DecodeMember(b []byte) (m session.Member, err error) {
+	d := newDecoder(b)
+	d.want(memberFields)
+	m.ID = session.MemberID(d.uint())
+	d.fixed(m.Directory[:])
+	return m, d.end()
 }

@@ -39,7 +39,7 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	defer r.mu.Unlock()
 	r.apply(c)
 	r.index.Store(index)
-	return r.tree.Load().Dirty() + r.mu.table.Dirty()
+	return r.tree.Load().Dirty() + r.mu.table.Dirty() + r.mu.members.Dirty()
 }
 
 // apply makes the transitions of one command. mu is held.
@@ -66,6 +66,8 @@ func (r *Replica) apply(c *command.Command) {
 		r.applyPurged(c)
 	case command.KindRaise:
 		r.applyRaise(c)
+	case command.KindFound:
+		r.applyFound(c)
 	}
 }
 
@@ -96,6 +98,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 		}
 		return
 	}
+	r.mu.members.Registered(c.Origin.Member, c.Origin.Directory)
 	r.noteOrigins()
 	r.useRules(r.rulesAfter(c))
 	r.mu.stepStart[c.Origin.Member] = time.Now()

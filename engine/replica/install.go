@@ -27,29 +27,28 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	if err := r.image.Install(from, stop, r.accept); err != nil {
 		return err
 	}
-	next, table, state, err := loadImage(r.image, r.schemes, r.levelMax())
+	received, err := loadImage(r.image, r.schemes, r.levelMax())
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.table, r.mu.State = table, state
-	if state.Level > r.Level() {
-		r.setLevel(state.Level)
-		r.node.Raised(r.Shard, state.Level, nil)
+	raised := received.state.Level > r.Level()
+	r.use(received)
+	if raised {
+		r.node.Raised(r.Shard, received.state.Level, nil)
 	}
-	r.noteOrigins()
 	r.index.Store(r.image.Applied())
 	r.unsaved.entries, r.unsaved.bytes = 0, 0
 	r.restartClocks()
 	prove := func() {}
-	o, registered := table.Origin(r.Outbox.Origin.Member)
+	o, registered := received.table.Origin(r.Outbox.Origin.Member)
 	if registered = registered && o.Start == r.Outbox.Origin.Start; registered {
 		prove = r.Outbox.SkipTo(o.LastSeq)
 	}
-	gap := gap{old: r.tree.Load(), next: next, compared: make(map[string]comparison)}
-	r.node.Reconcile(r.Shard, gap.old, next, table, registered)
-	r.Watches.Install(state.Zxid, gap.touched, swap{r, next})
+	gap := gap{old: r.tree.Load(), next: received.tree, compared: make(map[string]comparison)}
+	r.node.Reconcile(r.Shard, gap.old, gap.next, received.table, registered)
+	r.Watches.Install(received.state.Zxid, gap.touched, swap{r, gap.next})
 	prove() // last, so that it extends no session that has ended in the gap
 	return nil
 }

@@ -12,11 +12,13 @@ import (
 func (r *Replica) Level() uint32 { return r.level.Load() }
 
 // HeldDown returns the members without which the shard cannot rise to a level: those that have not
-// registered with a build and a config that agree to it. It takes no lock.
+// registered with a build and a config that agree to it. Who was left behind at a level before does
+// not count. It takes no lock.
 func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
-	origins := *r.origins.Load()
+	origins, now := *r.origins.Load(), r.Level()
 	for _, m := range r.members {
-		if origins[m].Level < level {
+		behind := now > command.LevelMin && origins[m].Level < now
+		if origins[m].Level < level && !behind {
 			by = append(by, m)
 		}
 	}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,10 @@ func TestRaiseLeavesMembersBehind(t *testing.T) {
 	r.wantLevel(t, 1)
 	r.apply(command.EncodeRaise(2, []session.MemberID{3}))
 	r.wantLevel(t, 2)
+	r.apply(registers(2, 2, 3), registers(enginetest.Member, 9, 2))
+	if by := r.HeldDown(3); !slices.Equal(by, []session.MemberID{enginetest.Member}) {
+		t.Errorf("held down from the next level by %d", by)
+	}
 	r.apply(registers(3, 2, 1)) // it has not been upgraded
 	if o, _ := r.Origin(3); o.Start != 1 {
 		t.Errorf("a member of level 1 has registered at level 2: %+v", o)
@@ -93,12 +98,17 @@ func TestRaiseFailsWhoWasLeftBehind(t *testing.T) {
 // A level of a later build is an error that names both levels, and the image stays as it was.
 func TestRaiseBeyondThisBuildFailsTheNode(t *testing.T) {
 	r := levelRig(t, 9, 9)
-	r.apply(registers(enginetest.Member, 9, 9), command.EncodeRaise(2, nil), command.EncodeRaise(3, nil))
-	err := r.disk.Err()
-	if !errors.Is(err, command.ErrLevel) || !strings.Contains(err.Error(), "level 3") || !strings.Contains(err.Error(), "level 2") {
-		t.Fatal(err)
+	r.apply(registers(enginetest.Member, 9, 9))
+	for level := uint32(2); level <= command.LevelMax+1; level++ {
+		r.apply(command.EncodeRaise(level, nil))
 	}
-	if r.Level() != 2 {
+	err := r.disk.Err()
+	for _, level := range []uint32{command.LevelMax, command.LevelMax + 1} {
+		if !errors.Is(err, command.ErrLevel) || !strings.Contains(err.Error(), fmt.Sprint("level ", level)) {
+			t.Fatal(err)
+		}
+	}
+	if r.Level() != command.LevelMax {
 		t.Errorf("level %d", r.Level())
 	}
 }

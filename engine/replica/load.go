@@ -18,48 +18,54 @@ import (
 // image belongs to the Replica; CloseImage closes it.
 func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
-	t, table, state, err := loadImage(r.image, r.schemes, r.levelMax())
+	l, err := loadImage(r.image, r.schemes, r.levelMax())
 	if errors.Is(err, command.ErrMalformed) {
 		err = fmt.Errorf("the image holds what this build does not write: %w; %s", err, replication.WayOut)
 	}
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", r.Shard, err)
 	}
-	r.tree.Store(t)
-	r.Watches.Deliver(state.Zxid, nil, nil)
-	r.mu.table, r.mu.State = table, state
-	r.setLevel(state.Level)
-	r.noteOrigins()
+	r.tree.Store(l.tree)
+	r.Watches.Deliver(l.state.Zxid, nil, nil)
+	r.use(l)
 	r.index.Store(r.image.Applied())
 	r.restartClocks()
 	return nil
 }
 
+// use replaces all replicated state but the tree by what was loaded. mu is held, or the shard has
+// not started.
+func (r *Replica) use(l *imageLoader) {
+	r.mu.table, r.mu.members, r.mu.State = l.table, l.members, l.state
+	r.setLevel(l.state.Level)
+	r.noteOrigins()
+	r.noteLineage()
+}
+
 // loadImage reads a whole image into memory. It refuses an image that no replica of this build
 // could have written, that needs a scheme which is not known, or that is above the highest level.
-func loadImage(image *storage.Image, known tree.Schemes, highest uint32) (*tree.Tree, *session.Table, command.State, error) {
-	if image.Applied() == 0 {
-		t := tree.New(nil)
-		t.SetPzxidStops(true)
-		return t, session.NewTable(), command.State{Level: command.LevelMin}, nil
-	}
+func loadImage(image *storage.Image, known tree.Schemes, highest uint32) (*imageLoader, error) {
 	l := newImageLoader()
+	if image.Applied() == 0 {
+		l.state.Level, l.tree = command.LevelMin, tree.New(nil)
+		l.tree.SetPzxidStops(true)
+		return l, nil
+	}
 	var schemes tree.Schemes
 	l.check = func(state command.State) (err error) {
 		schemes, err = usable(state, known, highest)
 		return err
 	}
 	if err := image.Load(l.addRecord); err != nil {
-		return nil, nil, command.State{}, err
+		return nil, err
 	}
-	t, err := l.finish()
-	if err != nil {
-		return nil, nil, command.State{}, err
+	if err := l.finish(); err != nil {
+		return nil, err
 	}
-	t.SetSchemes(schemes)
-	t.SetWeightMax(l.state.Rules.TreeMax)
-	t.SetPzxidStops(l.state.Level < command.LevelPzxid)
-	return t, l.table, l.state, nil
+	l.tree.SetSchemes(schemes)
+	l.tree.SetWeightMax(l.state.Rules.TreeMax)
+	l.tree.SetPzxidStops(l.state.Level < command.LevelPzxid)
+	return l, nil
 }
 
 // usable returns the schemes of a state, or why a member with these schemes and this highest level
@@ -87,7 +93,9 @@ func pickSchemes(known tree.Schemes, names []string) (tree.Schemes, error) {
 // An imageLoader collects the records of an image.
 type imageLoader struct {
 	znodes   *tree.Loader
+	tree     *tree.Tree // made by finish
 	table    *session.Table
+	members  *session.Members
 	state    command.State
 	hasState bool
 	// check judges the state; nil accepts any. It is called before an image is opened for writing.
@@ -97,7 +105,7 @@ type imageLoader struct {
 var errNoState = fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
 
 func newImageLoader() *imageLoader {
-	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable()}
+	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable(), members: session.NewMembers()}
 }
 
 // addRecord adds one record of any table. The state comes first: its level tells how to read the
@@ -113,6 +121,8 @@ func (l *imageLoader) addRecord(t storage.Table, key, value []byte) error {
 		return l.addSession(key, value)
 	case storage.Origins:
 		return l.addOrigin(key, value)
+	case storage.Members:
+		return l.addMember(key, value)
 	}
 	return l.addState(string(key), value)
 }
@@ -151,6 +161,29 @@ func (l *imageLoader) addOrigin(key, value []byte) error {
 	return nil
 }
 
+func (l *imageLoader) addMember(key, value []byte) error {
+	if l.state.Level < command.LevelMembers {
+		return fmt.Errorf("%w: a record of a member, at level %d", command.ErrMalformed, l.state.Level)
+	}
+	if bytes.Equal(key, command.EnsembleKey) {
+		ensemble, err := command.DecodeEnsemble(value)
+		if err != nil {
+			return fmt.Errorf("ensemble: %w", err)
+		}
+		l.members.LoadEnsemble(ensemble)
+		return nil
+	}
+	m, err := command.DecodeMember(value)
+	if err == nil && !bytes.Equal(key, command.IDKey(uint64(m.ID))) {
+		err = command.ErrMalformed
+	}
+	if err != nil {
+		return fmt.Errorf("member %x: %w", key, err)
+	}
+	l.members.LoadMember(m)
+	return nil
+}
+
 func (l *imageLoader) addState(key string, value []byte) (err error) {
 	if key != command.StateKey {
 		return fmt.Errorf("%w: unknown record %q", command.ErrMalformed, key)
@@ -165,16 +198,15 @@ func (l *imageLoader) addState(key string, value []byte) (err error) {
 	return nil
 }
 
-// finish makes a tree of the collected znodes, and verifies the tree and the session table.
-func (l *imageLoader) finish() (*tree.Tree, error) {
+// finish makes a tree of the collected znodes, and verifies the tree and the tables.
+func (l *imageLoader) finish() (err error) {
 	if !l.hasState {
-		return nil, errNoState
+		return errNoState
 	}
-	t, err := l.znodes.Finish(l.state.Zxid)
-	if err != nil {
-		return nil, err
+	if l.tree, err = l.znodes.Finish(l.state.Zxid); err != nil {
+		return err
 	}
-	return t, l.table.Verify()
+	return errors.Join(l.table.Verify(), l.members.Verify())
 }
 
 // Contents are what CheckImage found in an image.
@@ -199,10 +231,9 @@ func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
 	if err != nil || applied == 0 {
 		return Contents{}, err
 	}
-	t, err := l.finish()
-	if err != nil {
+	if err := l.finish(); err != nil {
 		return Contents{}, fmt.Errorf("%s: %w", o.Dir, err)
 	}
 	origin, _ := l.table.Origin(member)
-	return Contents{Applied: applied, Znodes: t.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Level: l.state.Level, Origin: origin}, nil
+	return Contents{Applied: applied, Znodes: l.tree.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Level: l.state.Level, Origin: origin}, nil
 }

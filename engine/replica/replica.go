@@ -62,11 +62,12 @@ type Replica struct {
 	// tree is replaced when a snapshot is installed, and by an empty tree in Close. Readers load it
 	// anew for each read.
 	tree        atomic.Pointer[tree.Tree]
-	swapping    atomic.Bool             // the watches are being told of the next tree
-	index       atomic.Uint64           // of the newest applied entry in the Raft log
-	level       atomic.Uint32           // mu.Level, for those who do not hold mu
-	Sizes       Sizes                   // of the applied entries
-	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
+	swapping    atomic.Bool                     // the watches are being told of the next tree
+	index       atomic.Uint64                   // of the newest applied entry in the Raft log
+	level       atomic.Uint32                   // mu.Level, for those who do not hold mu
+	lineage     atomic.Pointer[session.Lineage] // that of mu.members, likewise
+	Sizes       Sizes                           // of the applied entries
+	lastFigures atomic.Pointer[Figures]         // set by Close, which drops the tree
 
 	// Owned by the apply goroutine.
 	batch     *storage.Batch               // for the image
@@ -83,7 +84,8 @@ type Replica struct {
 	// mu is held while one entry is applied, and briefly by a leader's loops and by Inspect.
 	mu struct {
 		rank.Mutex[rank.Replica]
-		table *session.Table
+		table   *session.Table
+		members *session.Members // empty but on the home shard
 		command.State
 		// stepStart is when this node applied the entry that set an origin's last seq and step as
 		// they are now. A leader measures the next step of silence from there.
@@ -117,9 +119,10 @@ func New(o Options) *Replica {
 	r := &Replica{node: o.Node, schemes: o.Schemes, members: o.Members, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
 	r.tree.Store(tree.New(nil))
-	r.mu.table = session.NewTable()
+	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	r.setLevel(command.LevelMin)
 	r.noteOrigins()
+	r.noteLineage()
 	r.restartClocks()
 	r.expirer = newExpirer(r, o.Raft, o.Member, o.TimeoutMin, o.Log)
 	r.reaper = newReaper(r, o.Raft, o.Member, o.ReapEvery, o.Log)

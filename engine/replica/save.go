@@ -81,6 +81,11 @@ func (r *Replica) writeDirty() error {
 	if err != nil {
 		return err
 	}
+	r.mu.members.Drain(func(e session.Ensemble) {
+		b.Put(storage.Members, command.EnsembleKey, command.EncodeEnsemble(e))
+	}, func(m session.Member) {
+		b.Put(storage.Members, command.IDKey(uint64(m.ID)), command.EncodeMember(m))
+	})
 	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(r.mu.State))
 	if cap(r.record) > keptRecordMax {
 		r.record = nil
@@ -114,7 +119,7 @@ func (r *Replica) Close() error {
 	last := r.Figures()
 	r.lastFigures.Store(&last)
 	r.tree.Store(tree.New(nil))
-	r.mu.table = session.NewTable()
+	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	return err
 }
 

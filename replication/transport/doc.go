@@ -23,7 +23,7 @@
 //	acceptor -> dialer:   hello, verdict
 //	dialer   -> acceptor: verdict, then frames
 //
-// Hello of version 3 (128 bytes and 56 for each shard, big endian):
+// Hello of version 4 (144 bytes and 56 for each shard, big endian):
 //
 //	offset  size  field
 //	     0     4  magic "VvHi"
@@ -41,10 +41,12 @@
 //	   112     4  lowest level that the build reads
 //	   116     4  highest level that the build reads
 //	   120     4  level in use on the member now, the highest of its shards
-//	   124  56*n  the state of each shard, in order
-//	124+56n    4  crc32c of the bytes before
+//	   124    16  the ensemble's lineage; zero if the member does not know it yet
+//	   140  56*n  the state of each shard, in order
+//	140+56n    4  crc32c of the bytes before
 //
-// A hello of version 2 lacks the three levels, and stands for 1, 1 and 1.
+// A hello of version 3 lacks the lineage, which stands for zero. A hello of version 2 also lacks the
+// three levels, and stands for 1, 1 and 1.
 //
 // State of a shard (56 bytes):
 //
@@ -63,7 +65,7 @@
 //	     0     4  magic "VvOk"
 //	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
 //	              3 not a member, 4 wrong member, 5 not accepted, 6 has forgotten, 7 other tick,
-//	              8 other history, 9 other level
+//	              8 other history, 9 other level, 10 other lineage
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
 //	    24     n  text, the reason of a refusal
@@ -86,7 +88,7 @@
 // # Versions
 //
 // A rolling restart puts builds side by side that speak different versions of this protocol. A
-// build speaks a range of versions, now 2 and 3. Magic and version of a hello never move.
+// build speaks a range of versions, now 2 to 4. Magic and version of a hello never move.
 //
 // The dialler offers its highest version. The acceptor answers in the same version if it speaks it.
 // If not, it answers with a hello in its own highest version, and refuses. If the dialler speaks
@@ -94,8 +96,9 @@
 // nothing of this. So two members meet in the highest version that both speak as soon as they next
 // connect. If they share no version, the refusal says which build is too old.
 //
-// Code 9 does not travel in version 2, whose builds stop for good on a code that they do not know.
-// Code 1 takes its place: the member goes on to dial, and logs the text.
+// A build stops for good on a code that it does not know. So code 9 does not travel in version 2,
+// nor code 10 before version 4. Codes 1 and 2 take their places: the member goes on to dial, and
+// logs the text.
 //
 // # Levels
 //
@@ -103,6 +106,12 @@
 // transport compares levels only. If either side has a level in use that the build of the other
 // does not read, they refuse each other. A member whose shards lag behind may be at a lower level
 // than the build of its peer reads.
+//
+// # Lineages
+//
+// Two ensembles that were founded apart with the same config have the same digest. Their lineages
+// tell them apart. Members of different lineages refuse each other, and nothing that one says about
+// the other's directory counts.
 //
 // # What a member must not forget
 //

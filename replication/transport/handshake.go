@@ -28,11 +28,12 @@ var (
 	ErrOtherTick     = errors.New("other tick")
 	ErrOtherHistory  = errors.New("other history")
 	ErrOtherLevel    = errors.New("other level")
+	ErrOtherLineage  = errors.New("other lineage")
 )
 
 // refusalKinds lists the kinds as they travel. The code of a kind is its place in the list.
 var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAccepted,
-	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory, 9: ErrOtherLevel}
+	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory, 9: ErrOtherLevel, 10: ErrOtherLineage}
 
 // A Refusal says why one member does not talk to another. It wraps one of the kinds above.
 type Refusal struct {
@@ -67,15 +68,19 @@ func refusal(kind error, format string, args ...any) *Refusal {
 
 // Codes that stand for other kinds too.
 const (
-	otherVersion = 1 // for ErrOtherLevel in version 2, whose members may be replaced by a newer build
-	notAccepted  = 5 // for every kind that has no code of its own
+	otherVersion  = 1 // for ErrOtherLevel in version 2, whose members may be replaced by a newer build
+	otherEnsemble = 2 // for ErrOtherLineage before version 4
+	notAccepted   = 5 // for every kind that has no code of its own
 )
 
-// code returns the kind as it travels in a version of the protocol. A build of version 2 takes a
-// code that it does not know for notAccepted, and stops for good.
+// code returns the kind as it travels in a version of the protocol. A build takes a code that it
+// does not know for notAccepted, and stops for good.
 func (r *Refusal) code(version uint16) uint16 {
-	if version == 2 && r.Kind == ErrOtherLevel {
+	switch {
+	case version < 3 && r.Kind == ErrOtherLevel:
 		return otherVersion
+	case version < 4 && r.Kind == ErrOtherLineage:
+		return otherEnsemble
 	}
 	for i, k := range refusalKinds {
 		if k != nil && r.Kind == k {
@@ -99,13 +104,14 @@ const (
 
 	// This build speaks these versions of the protocol and all between them.
 	protocolMin = 2
-	protocolMax = 3
+	protocolMax = 4
 
 	helloStart  = 112 // a hello up to where the versions differ
 	levelsSize  = 12  // since version 3
+	lineageSize = 16  // since version 4
 	stateSize   = 56
 	statesMax   = 255
-	helloMax    = helloStart + levelsSize + statesMax*stateSize + 4
+	helloMax    = helloStart + levelsSize + lineageSize + statesMax*stateSize + 4
 	verdictSize = 28   // without its text
 	reasonMax   = 1024 // bytes of a refusal's text
 
@@ -128,10 +134,13 @@ type hello struct {
 
 // helloHead returns the size of a hello of a version up to its shards.
 func helloHead(version uint16) int {
-	if version == 2 {
+	switch version {
+	case 2:
 		return helloStart
+	case 3:
+		return helloStart + levelsSize
 	}
-	return helloStart + levelsSize
+	return helloStart + levelsSize + lineageSize
 }
 
 // helloSize returns the size of a hello from its first eight bytes.
@@ -157,6 +166,9 @@ func (h *hello) marshal(b []byte) []byte {
 		for _, n := range [...]uint32{h.Levels.Min, h.Levels.Max, h.Level} {
 			b = binary.BigEndian.AppendUint32(b, n)
 		}
+	}
+	if h.version > 3 {
+		b = append(b, h.Lineage[:]...)
 	}
 	for _, s := range h.Shards {
 		for _, n := range [...]uint64{s.Term, s.Vote, s.Last, s.Held.Term, s.Held.Commit, s.Held.CommitTerm, s.Held.CommitSum} {
@@ -227,6 +239,9 @@ func parseHello(b []byte) (hello, error) {
 	if h.version > 2 {
 		at := func(i int) uint32 { return binary.BigEndian.Uint32(b[helloStart+4*i:]) }
 		h.Levels, h.Level = Levels{Min: at(0), Max: at(1)}, at(2)
+	}
+	if h.version > 3 {
+		copy(h.Lineage[:], b[helloStart+levelsSize:])
 	}
 	if h.Levels.Min > h.Levels.Max {
 		return h, fmt.Errorf("%w: the build reads %v", errHandshake, h.Levels)
@@ -320,7 +335,7 @@ func (t *Transport) newHello(version uint16, p purpose, wanted uint64, recognise
 		h.Identity = Identity{Member: h.Member}
 		return h
 	}
-	h.Level = t.level()
+	h.Level, h.Lineage = t.level(), t.lineage()
 	if t.o.Held == nil {
 		return h
 	}
@@ -381,6 +396,14 @@ func (t *Transport) level() uint32 {
 	return t.o.Level()
 }
 
+// lineage returns the ensemble's lineage as far as this member knows it.
+func (t *Transport) lineage() (l [16]byte) {
+	if t.o.Lineage != nil {
+		l = t.o.Lineage()
+	}
+	return l
+}
+
 // compareLevels refuses a peer if its build or this one does not read the level in use on the other
 // side. The lowest levels do not matter: a member whose shards lag behind is at an older level than
 // the ensemble, and gets the newer one with its next entries.
@@ -395,9 +418,11 @@ func (t *Transport) compareLevels(h hello) *Refusal {
 	return nil
 }
 
-// recognise decides whether a peer is the member that it says it is, as far as the configs show.
+// recognise decides whether a peer is the member that it says it is, as far as configs and lineages
+// show. A peer that is not recognised cannot make this member fail: of two ensembles with the same
+// config, each would make the other's members fail.
 func (t *Transport) recognise(h hello) *Refusal {
-	self := t.o.Self
+	self, own := t.o.Self, t.lineage()
 	switch {
 	case h.Digest != self.Digest:
 		return refusal(ErrOtherEnsemble, "member %d was founded as another ensemble than member %d (digests %x and %x): ids of Members, Shards and Ensemble must be the same in every config",
@@ -406,6 +431,9 @@ func (t *Transport) recognise(h hello) *Refusal {
 		return refusal(ErrWrongMember, "both sides say they are member %d: check ID and the addresses in Members", self.Member)
 	case !t.members[h.Member]:
 		return refusal(ErrNotMember, "member %d is not among the members that member %d knows", h.Member, self.Member)
+	case h.Lineage != own && h.Lineage != ([16]byte{}) && own != ([16]byte{}):
+		return refusal(ErrOtherLineage, "member %d is of another lineage than member %d (%x, not %x): both were founded with the same config, apart from each other, and their data do not mix: check the addresses in Members, and start member %d on a directory of this ensemble",
+			h.Member, self.Member, h.Lineage[:8], own[:8], h.Member)
 	case h.wanted != self.Member:
 		return refusal(ErrWrongMember, "member %d looked for member %d and found member %d: check the addresses in Members", h.Member, h.wanted, self.Member)
 	}

@@ -254,8 +254,8 @@ func TestHandshakeBytes(t *testing.T) {
 		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "which no member sends"},
 		{"flipped", flipped, "checksum"},
 		{"purpose", purposeless.marshal(nil), "purpose 7"},
-		{"newer", newer, "offers version 9 of the protocol between members, member 2 speaks versions 2 to 3"},
-		{"older", older, "offers version 1 of the protocol between members, member 2 speaks versions 2 to 3: start a newer build on the peer"},
+		{"newer", newer, "offers version 9 of the protocol between members, member 2 speaks versions 2 to 4"},
+		{"older", older, "offers version 1 of the protocol between members, member 2 speaks versions 2 to 4: start a newer build on the peer"},
 		{"levels", mixed.marshal(nil), "the build reads levels 2 to 1"},
 		{"no verdict", whole, "closed the connection"},
 		{"verdict on another nonce", (&hello{nonce: [16]byte{1}}).appendVerdict(bytes.Clone(whole), nil), "another hello"},
@@ -368,11 +368,11 @@ func TestHandshakeDeadline(t *testing.T) {
 func TestHandshakeLayout(t *testing.T) {
 	h := hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
-			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
-		version: 3, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Lineage: [16]byte{0xa0, 15: 0xa1}, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
+		version: 4, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
-	want := "56764869" + "0003" + "02" + "02" +
+	want := "56764869" + "0004" + "02" + "02" +
 		"d0" + strings.Repeat("00", 30) + "d1" +
 		"0000000000000001" + "0000000000000002" +
 		"e0" + strings.Repeat("00", 14) + "e1" +
@@ -380,13 +380,14 @@ func TestHandshakeLayout(t *testing.T) {
 		"f0" + strings.Repeat("00", 14) + "f1" +
 		"0000000000000006" + "0000000000000100" +
 		"00000002" + "00000003" + "00000004" +
+		"a0" + strings.Repeat("00", 14) + "a1" +
 		"0000000000000007" + "0000000000000008" + "0000000000000009" +
 		"000000000000000a" + "000000000000000b" + "000000000000000c" + "000000000000000d" +
 		strings.Repeat("00", 16) + "000000000000000e" + strings.Repeat("00", 32)
-	if got[:472] != want || len(got) != 480 {
+	if got[:504] != want || len(got) != 512 {
 		t.Fatalf("hello is %s", got)
 	}
-	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 3, 3)
+	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 4, 4)
 	if err != nil || !reflect.DeepEqual(back, h) {
 		t.Fatalf("%+v came back as %+v, %v", h, back, err)
 	}

@@ -29,6 +29,10 @@ type Identity struct {
 	Levels Levels // that its build reads; zero in Options means level 1
 	Level  uint32 // in use on it now, the highest of its shards; Options.Level says it for this member
 
+	// Lineage tells ensembles with the same digest apart; zero is not compared. Options.Lineage says
+	// it for this member.
+	Lineage [16]byte
+
 	Shards []ShardState // by shard - 1
 }
 
@@ -80,6 +84,10 @@ type Options struct {
 	// Level returns the feature level in use on this member, the highest of its shards. It is called
 	// for each handshake, from several goroutines, and must not block. Nil means level 1.
 	Level func() uint32
+
+	// Lineage returns the ensemble's lineage, or zero while this member does not know it. It is called
+	// for each handshake, from several goroutines, and must not block. Nil means zero.
+	Lineage func() [16]byte
 
 	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
 	// many times for the same refusal. It must not block and must not call Close, but may call

@@ -32,6 +32,9 @@ func goldenHello(version uint16) hello {
 	if version > 2 {
 		h.Levels, h.Level = Levels{Min: 2, Max: 4}, 3
 	}
+	if version > 3 {
+		h.Lineage = [16]byte{0xa0, 15: 0xa1}
+	}
 	return h
 }
 
@@ -69,8 +72,11 @@ func TestGoldenHandshake(t *testing.T) {
 			continue
 		}
 		kind, _, _ := strings.Cut(name, " in version")
-		if kind == ErrOtherLevel.Error() && version == 2 {
+		switch {
+		case kind == ErrOtherLevel.Error() && version < 3:
 			kind = ErrOtherVersion.Error()
+		case kind == ErrOtherLineage.Error() && version < 4:
+			kind = ErrOtherEnsemble.Error()
 		}
 		err = readVerdict(r, want.nonce)
 		if no := (*Refusal)(nil); kind == "accepted" && err != nil || kind != "accepted" && (!errors.As(err, &no) || no.Kind.Error() != kind || no.Text != "because") {
@@ -149,17 +155,18 @@ func speaker(t *testing.T, m networks, id Identity, highest uint16) (*peer, *off
 }
 
 // Members of different builds talk in the highest version that both speak, in both directions, for
-// messages and for snapshots. Version 4 is made up; it looks like version 3. The extra dial is no
+// messages and for snapshots. Version 5 is made up; it looks like version 4. The extra dial is no
 // refusal.
 func TestVersions(t *testing.T) {
 	for _, c := range []struct {
 		one, two   uint16
 		dial, back []uint16 // offers of one and of two
 	}{
-		{one: 3, two: 3, dial: []uint16{3}, back: []uint16{3}},
-		{one: 3, two: 2, dial: []uint16{3, 2}, back: []uint16{2}},
-		{one: 3, two: 4, dial: []uint16{3}, back: []uint16{4, 3}},
-		{one: 2, two: 4, dial: []uint16{2}, back: []uint16{4, 2}},
+		{one: 4, two: 4, dial: []uint16{4}, back: []uint16{4}},
+		{one: 4, two: 3, dial: []uint16{4, 3}, back: []uint16{3}},
+		{one: 4, two: 2, dial: []uint16{4, 2}, back: []uint16{2}},
+		{one: 4, two: 5, dial: []uint16{4}, back: []uint16{5, 4}},
+		{one: 2, two: 5, dial: []uint16{2}, back: []uint16{5, 2}},
 	} {
 		t.Run(fmt.Sprintf("%d and %d", c.one, c.two), func(t *testing.T) {
 			mesh := transporttest.NewMesh()
@@ -233,8 +240,8 @@ func TestUpgradedPeer(t *testing.T) {
 // builds is too old, and tries again later.
 func TestUnspokenAnswer(t *testing.T) {
 	for version, text := range map[uint16]string{
-		1: "member 2 answers in version 1 of the protocol between members, member 1 speaks versions 2 to 3: start a newer build on member 2",
-		4: "member 2 answers in version 4 of the protocol between members, member 1 speaks versions 2 to 3: start a newer build on member 1",
+		1: "member 2 answers in version 1 of the protocol between members, member 1 speaks versions 2 to 4: start a newer build on member 2",
+		5: "member 2 answers in version 5 of the protocol between members, member 1 speaks versions 2 to 4: start a newer build on member 1",
 	} {
 		mesh := transporttest.NewMesh()
 		l, err := mesh.Network(2).Listen()
@@ -254,12 +261,12 @@ func TestUnspokenAnswer(t *testing.T) {
 				conn.Close()
 			}
 		}()
-		a, offered := speaker(t, mesh, identity(1), 3)
+		a, offered := speaker(t, mesh, identity(1), protocolMax)
 		_, err = a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
 		if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != ErrOtherVersion || no.Final() || no.Text != text {
 			t.Errorf("version %d: %v", version, err)
 		}
-		if got := offered.take(); !slices.Equal(got, []uint16{3}) {
+		if got := offered.take(); !slices.Equal(got, []uint16{protocolMax}) {
 			t.Errorf("version %d: offers %v", version, got)
 		}
 	}
@@ -354,5 +361,40 @@ func TestLevelIsAskedEachTime(t *testing.T) {
 		if p := get(t, seen, "the peer's identity"); p.Level != at || p.Levels != o.Self.Levels {
 			t.Errorf("at level %d the peer says %+v", at, p)
 		}
+	}
+}
+
+// M7: members of two ensembles with the same config do not talk, whichever side dials. Neither makes
+// the other fail. A member that does not know its lineage yet talks to everybody.
+func TestLineages(t *testing.T) {
+	a, b := [16]byte{0xaa}, [16]byte{0xbb}
+	for _, c := range []struct {
+		name     string
+		one, two [16]byte
+		refused  bool
+	}{{name: "none"}, {"the same", a, a, false}, {"one knows none", [16]byte{}, b, false}, {"two knows none", a, [16]byte{}, false}, {"others", a, b, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			mesh := transporttest.NewMesh()
+			member := func(id uint64, l [16]byte) *peer {
+				o := meshOptions(t, mesh, identity(id))
+				o.Lineage = func() [16]byte { return l }
+				return newPeer(t, o)
+			}
+			one, two := member(1, c.one), member(2, c.two)
+			if !c.refused {
+				one.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
+				get(t, two.batches, "batch")
+				return
+			}
+			one.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+			_, err := one.module.GetSnapshotConnection(t.Context(), uuidOf(2))
+			const text = "member 1 is of another lineage than member 2 (aa00000000000000, not bb00000000000000)"
+			if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != ErrOtherLineage || no.Final() || !strings.Contains(no.Text, text) {
+				t.Errorf("refused because %v", err)
+			}
+			until(t, "the reason in both logs", func() bool {
+				return strings.Contains(one.log.String(), text) && strings.Contains(two.log.String(), text)
+			})
+		})
 	}
 }

@@ -5,10 +5,11 @@ import "encoding/binary"
 // The dialling end of a connection sends a hello, a verdict and then frames. These are the parts of
 // the layouts, drawn in the doc of package transport, that say where one ends and what a frame is.
 const (
-	helloStart = 112 // a hello of version 2 up to the states of its shards
-	levelsSize = 12  // more since version 3
-	stateSize  = 56
-	sumSize    = 4
+	helloStart  = 112 // a hello of version 2 up to the states of its shards
+	levelsSize  = 12  // more since version 3
+	lineageSize = 16  // more since version 4
+	stateSize   = 56
+	sumSize     = 4
 
 	verdictHead = 24 // a verdict up to its text
 
@@ -22,8 +23,12 @@ func messageSize(b []byte, earlier int) (n int) {
 	switch {
 	case earlier == 0 && len(b) >= helloStart:
 		n = helloStart + int(b[7])*stateSize + sumSize
-		if binary.BigEndian.Uint16(b[4:]) > 2 {
+		version := binary.BigEndian.Uint16(b[4:])
+		if version > 2 {
 			n += levelsSize
+		}
+		if version > 3 {
+			n += lineageSize
 		}
 	case earlier == 1 && len(b) >= verdictHead:
 		n = verdictHead + int(binary.BigEndian.Uint16(b[6:])) + sumSize

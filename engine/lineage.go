@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// lineageInterval is how often a node looks whether the ensemble has a lineage.
+const lineageInterval = time.Second
+
+// lineageLoop has the ensemble choose its lineage as soon as the feature level allows it, and
+// records it in the identity file. It ends then, or with the node.
+func (e *Engine) lineageLoop() {
+	ticker := time.NewTicker(lineageInterval)
+	defer ticker.Stop()
+	for !e.knowLineage() {
+		select {
+		case <-e.stop:
+			return
+		case <-e.done:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// knowLineage does one round of lineageLoop. It reports whether the lineage is known.
+func (e *Engine) knowLineage() bool {
+	home := e.home()
+	l := home.Lineage()
+	if l == (session.Lineage{}) {
+		if home.Level() >= command.LevelMembers && e.Leader(home.Shard).Member == e.cfg.Member {
+			e.proposeLineage()
+		}
+		return false
+	}
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	if e.identity.now.Lineage == l {
+		return true
+	}
+	e.identity.now.Lineage = l
+	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+	return true
+}
+
+// proposeLineage proposes a random lineage. Whoever leads at this time may propose another; the
+// first one in the log counts. If it is lost, the loop proposes one again.
+func (e *Engine) proposeLineage() {
+	var l session.Lineage
+	rand.Read(l[:]) // never fails
+	var founders []session.MemberID
+	for _, m := range e.cfg.memberIDs() {
+		founders = append(founders, session.MemberID(m))
+	}
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, founders))
+}
+
+// lineage returns the ensemble's lineage; zero if this node does not know it. The identity file has
+// it before the home shard is loaded.
+func (e *Engine) lineage() [16]byte {
+	if l := e.home().Lineage(); l != (session.Lineage{}) {
+		return l
+	}
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return e.identity.now.Lineage
+}
