@@ -92,11 +92,15 @@ type Transport interface {
 
 // Config is what a Host is made from.
 type Config struct {
-	Dir     string     // the node's directory, absolute; dragonboat's files go to Dir/raft
-	Disk    Disk       // gives access to everything below Dir
-	Member  MemberID   // this member
-	Members []MemberID // the founding members, this one included
-	Shards  int        // Raft groups; zero means 1
+	Dir    string   // the node's directory, absolute; dragonboat's files go to Dir/raft
+	Disk   Disk     // gives access to everything below Dir
+	Member MemberID // this member
+	// Members are the founding members, this one included; empty on a member that joined later.
+	Members []MemberID
+	// Open says that members may join. Otherwise the only member of an ensemble is alone for ever: it
+	// keeps no log for others, and waits for nobody before it leads.
+	Open   bool
+	Shards int // Raft groups; zero means 1
 
 	Digest     [32]byte // founding digest, see Founding
 	Deployment uint64   // separates ensembles on the wire; zero means derived from Digest
@@ -155,7 +159,7 @@ func (c Config) Validate() error {
 	if c.Member == 0 {
 		bad("member is 0")
 	}
-	if !slices.Contains(c.Members, c.Member) {
+	if len(c.Members) > 0 && !slices.Contains(c.Members, c.Member) {
 		bad("member %d is not among the members %v", c.Member, c.Members)
 	}
 	if slices.Contains(c.Members, 0) {
@@ -178,6 +182,12 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// joined reports whether this member is none of the founders.
+func (c Config) joined() bool { return len(c.Members) == 0 }
+
+// alone reports whether this member will never have another beside it.
+func (c Config) alone() bool { return len(c.Members) == 1 && !c.Open }
 
 // raftDir returns dragonboat's directory.
 func (c Config) raftDir() string { return filepath.Join(c.Dir, "raft") }

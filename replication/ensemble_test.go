@@ -241,6 +241,7 @@ const patience = testkit.Patience
 // node is a member of an ensemble under test.
 type node struct {
 	id    MemberID
+	later bool // it is none of the founders
 	dir   string
 	disk  testDisk
 	host  *Host
@@ -254,6 +255,7 @@ type ensemble struct {
 	members []MemberID
 	nodes   []*node
 	shards  int
+	open    bool
 	tick    time.Duration
 	newDisk func(dir string) testDisk
 	prepare func(n *node) // called before the shards are started
@@ -285,8 +287,12 @@ func (e *ensemble) config(n *node) Config {
 	if e.transport != nil {
 		carry = e.transport(n)
 	}
+	members := e.members
+	if n.later {
+		members = nil
+	}
 	return Config{
-		Dir: n.dir, Disk: n.disk, Member: n.id, Members: e.members, Shards: e.shards, Digest: e.digest, Tick: e.tick,
+		Dir: n.dir, Disk: n.disk, Member: n.id, Members: members, Open: e.open, Shards: e.shards, Digest: e.digest, Tick: e.tick,
 		Transport: carry, Logger: testLogger(e.t),
 	}
 }

@@ -90,7 +90,7 @@ func newHost(c Config) *Host {
 	if c.KeepEntries > 0 {
 		h.keepEntries, h.keepBytes = c.KeepEntries, 0
 	}
-	if len(c.Members) == 1 {
+	if c.alone() {
 		h.keepEntries, h.keepBytes = 0, 0 // nobody can lag
 	}
 	for i := range c.Shards {
@@ -149,7 +149,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
 			TransportFactory:    in,
-			NodeRegistryFactory: newRoster(c.Digest, c.Members),
+			NodeRegistryFactory: newRoster(c.Digest),
 			FS:                  files,
 			LogDB:               logConfig(),
 			Engine: config.EngineConfig{
@@ -196,7 +196,7 @@ func (h *Host) StartShard(id ShardID, m StateMachine) error {
 		a := h.adapt(s, m)
 		create := func(_, _ uint64) statemachine.IOnDiskStateMachine { return a }
 		err = guard(func() error {
-			return h.nh.StartOnDiskReplica(h.members(), false, create, h.shardConfig(id))
+			return h.nh.StartOnDiskReplica(h.members(), h.cfg.joined(), create, h.shardConfig(id))
 		})
 		if errors.Is(err, dragonboat.ErrInvalidShardSettings) {
 			return fmt.Errorf("%w: shard %d was founded with other members", ErrLog, id)
@@ -236,12 +236,18 @@ func (h *Host) members() map[uint64]dragonboat.Target {
 
 func (h *Host) shardConfig(id ShardID) config.Config {
 	return config.Config{
-		ReplicaID:    uint64(h.cfg.Member),
-		ShardID:      uint64(id),
-		CheckQuorum:  true, // an isolated leader steps down instead of filling its log
-		PreVote:      true, // a member that was cut off does not disturb the others when it returns
-		HeartbeatRTT: uint64(h.heartbeatTicks()),
-		ElectionRTT:  uint64(h.electionTicks()),
+		ReplicaID:   uint64(h.cfg.Member),
+		ShardID:     uint64(id),
+		CheckQuorum: true, // an isolated leader steps down instead of filling its log
+		PreVote:     true, // a member that was cut off does not disturb the others when it returns
+		// A member that joined is a learner at first. The log says when it votes. Without this, it
+		// would panic at every start that finds its own admission in the log.
+		IsNonVoting: h.cfg.joined(),
+		// A change of the members names the one before it, so no late copy of one counts. All members
+		// must have this setting from the first change on.
+		OrderedConfigChange: true,
+		HeartbeatRTT:        uint64(h.heartbeatTicks()),
+		ElectionRTT:         uint64(h.electionTicks()),
 		// compactLoop requests snapshots. It counts bytes; dragonboat could only count entries.
 		SnapshotEntries: 0,
 		MaxInMemLogSize: inMemLogMax,
@@ -257,14 +263,14 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 // member that is alone waits for no heartbeat, only for its own start. So it uses the smallest
 // numbers that dragonboat accepts.
 func (h *Host) heartbeatTicks() int {
-	if len(h.cfg.Members) == 1 {
+	if h.cfg.alone() {
 		return 1
 	}
 	return 2
 }
 
 func (h *Host) electionTicks() int {
-	if len(h.cfg.Members) == 1 {
+	if h.cfg.alone() {
 		return 3
 	}
 	return h.cfg.ElectionTicks

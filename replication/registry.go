@@ -1,17 +1,21 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
 )
 
-// roster maps a replica to the UUID of its member. It is fixed at the founding. Nothing that
-// arrives by message or is found in the log can change it.
+// roster maps a replica to the UUID of its member. It knows all members there can be, because a UUID
+// follows from the founding and the member's id. Nothing that arrives by message or is found in the
+// log can change it.
 type roster struct {
-	uuids   map[uint64]string
-	streams uint64 // connections per peer; the shards are spread over them
+	digest  [32]byte
+	streams uint64   // connections per peer; the shards are spread over them
+	uuids   sync.Map // of the members asked for, by replica: a digest for each message would cost
 }
 
 var (
@@ -19,13 +23,7 @@ var (
 	_ config.NodeRegistryFactory = (*roster)(nil)
 )
 
-func newRoster(digest [32]byte, members []MemberID) *roster {
-	r := &roster{uuids: make(map[uint64]string, len(members)), streams: 1}
-	for _, m := range members {
-		r.uuids[uint64(m)] = UUID(digest, m)
-	}
-	return r
-}
+func newRoster(digest [32]byte) *roster { return &roster{digest: digest, streams: 1} }
 
 // Create returns the roster itself. A roster serves one NodeHost.
 func (r *roster) Create(_ string, streams uint64, _ config.TargetValidator) (raftio.INodeRegistry, error) {
@@ -35,12 +33,18 @@ func (r *roster) Create(_ string, streams uint64, _ config.TargetValidator) (raf
 
 // Resolve returns the member's UUID and the key of the send queue for this shard.
 func (r *roster) Resolve(shard, replica uint64) (target, key string, err error) {
-	uuid, ok := r.uuids[replica]
-	if !ok {
-		return "", "", fmt.Errorf("replica %d is no member", replica)
+	if replica == 0 {
+		return "", "", errNoReplica
 	}
+	known, ok := r.uuids.Load(replica)
+	if !ok {
+		known, _ = r.uuids.LoadOrStore(replica, UUID(r.digest, MemberID(replica)))
+	}
+	uuid := known.(string)
 	return uuid, fmt.Sprintf("%s-%d", uuid, shard%r.streams), nil
 }
+
+var errNoReplica = errors.New("replica 0 is no member")
 
 // Add, Remove and RemoveShard report members found in the log and in messages. The roster ignores
 // them.

@@ -14,6 +14,7 @@ type shard struct {
 	id       ShardID
 	starting rank.Mutex[rank.Starting] // held while StartShard runs
 	started  atomic.Bool
+	reading  atomic.Bool // a call of Membership has not ended
 
 	// Set before started.
 	session          *client.Session // dragonboat's "no session": it does not remember proposals

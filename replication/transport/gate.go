@@ -174,13 +174,15 @@ func replicated(m *pb.Message) error {
 	return nil
 }
 
-// proposed checks the entries that a follower forwards to the leader.
+// proposed checks the entries that a follower forwards to the leader. A change of the members is none
+// of them. Only a leader proposes one, of what it knows itself. One that it proposed while it was
+// deposed would travel to the next leader, perhaps much later.
 func proposed(m *pb.Message) error {
 	if len(m.Entries) == 0 {
 		return errEntries
 	}
 	for i := range m.Entries {
-		if !readable(&m.Entries[i]) {
+		if !readable(&m.Entries[i]) || m.Entries[i].Type == pb.ConfigChangeEntry {
 			return errEntries
 		}
 	}

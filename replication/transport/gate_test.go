@@ -34,15 +34,22 @@ func good() map[pb.MessageType]pb.Message {
 	}
 	amend(pb.Replicate, func(m *pb.Message) {
 		m.LogIndex, m.LogTerm = 7, 2
-		m.Entries = []pb.Entry{{Index: 8, Term: 2}, {Index: 9, Term: 3, Type: pb.EncodedEntry, Cmd: []byte("\x00x")}}
+		change := memberChange()
+		change.Index, change.Term = 10, 3
+		m.Entries = []pb.Entry{{Index: 8, Term: 2}, {Index: 9, Term: 3, Type: pb.EncodedEntry, Cmd: []byte("\x00x")}, change}
 	})
 	amend(pb.Propose, func(m *pb.Message) {
-		change := pb.ConfigChange{ReplicaID: 4, Address: "x"}
-		cmd, _ := change.Marshal()
-		m.Entries = []pb.Entry{{Type: pb.EncodedEntry, Cmd: []byte("\x00x")}, {Type: pb.ConfigChangeEntry, Cmd: cmd}}
+		m.Entries = []pb.Entry{{Type: pb.EncodedEntry, Cmd: []byte("\x00x")}, {}}
 	})
 	amend(pb.LeaderTransfer, func(m *pb.Message) { m.Hint = 2 })
 	return all
+}
+
+// memberChange returns an entry that changes the members.
+func memberChange() pb.Entry {
+	change := pb.ConfigChange{ReplicaID: 4, Address: "x"}
+	cmd, _ := change.Marshal() // never fails
+	return pb.Entry{Type: pb.ConfigChangeEntry, Cmd: cmd}
 }
 
 // C1.6: dragonboat panics over messages that never travel, so the gate has a list of those that do.
@@ -74,8 +81,9 @@ func TestGateKnowsEveryType(t *testing.T) {
 	}
 }
 
-// C1.6: dragonboat panics over these messages or misunderstands them.
+// C1.6, M9: dragonboat panics over these messages or misunderstands them.
 func TestGateDropsForged(t *testing.T) {
+	change := memberChange()
 	for name, c := range map[string]struct {
 		typ   pb.MessageType
 		forge func(*pb.Message)
@@ -105,8 +113,8 @@ func TestGateDropsForged(t *testing.T) {
 		"entry for a witness":       {pb.Replicate, func(m *pb.Message) { m.Entries[1].Type = pb.MetadataEntry }, errEntries},
 		"encoded entry, empty":      {pb.Propose, func(m *pb.Message) { m.Entries[0].Cmd = nil }, errEntries},
 		"encoded entry, odd header": {pb.Propose, func(m *pb.Message) { m.Entries[0].Cmd = []byte("\x01x") }, errEntries},
-		"config change, unreadable": {pb.Propose, func(m *pb.Message) { m.Entries[1].Cmd = []byte{0xff} }, errEntries},
-		"config change, replicated": {pb.Replicate, func(m *pb.Message) {
+		"config change, forwarded":  {pb.Propose, func(m *pb.Message) { m.Entries[1] = change }, errEntries},
+		"config change, unreadable": {pb.Replicate, func(m *pb.Message) {
 			m.Entries[1] = pb.Entry{Index: 9, Term: 3, Type: pb.ConfigChangeEntry, Cmd: []byte{0xff}}
 		}, errEntries},
 		"local message of a sender":   {pb.Heartbeat, func(m *pb.Message) { m.Type = pb.Election }, errType},

@@ -1,0 +1,163 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// newcomer adds a member to an ensemble that is open, and does not start it.
+func (e *ensemble) newcomer() *node {
+	n := &node{id: MemberID(len(e.nodes) + 1), later: true, dir: e.t.TempDir()}
+	e.nodes = append(e.nodes, n)
+	return n
+}
+
+// membership returns the members of a shard as one of them knows them.
+func (e *ensemble) membership(n *node, shard ShardID) (m Membership) {
+	e.t.Helper()
+	eventually(e.t, "the members", func() bool {
+		var err error
+		m, err = n.host.Membership(e.t.Context(), shard)
+		return err == nil
+	})
+	return m
+}
+
+// leading returns the member that leads a shard, as it says itself.
+func (e *ensemble) leading(shard ShardID) (leader *node) {
+	e.t.Helper()
+	eventually(e.t, "a leader", func() bool {
+		i := slices.IndexFunc(e.nodes, func(n *node) bool { return n.host != nil && n.host.Leads(shard) })
+		if i >= 0 {
+			leader = e.nodes[i]
+		}
+		return i >= 0
+	})
+	return leader
+}
+
+// change changes the members of a shard, whoever leads it.
+func (e *ensemble) change(shard ShardID, kind ChangeKind, of MemberID) {
+	e.t.Helper()
+	eventually(e.t, fmt.Sprintf("change %d of member %d", kind, of), func() bool {
+		leader := e.leading(shard)
+		m, err := leader.host.Membership(e.t.Context(), shard)
+		if err != nil {
+			return false
+		}
+		if in := map[ChangeKind][]MemberID{AddLearner: m.Learners, Promote: m.Voters, Remove: m.Removed}[kind]; slices.Contains(in, of) {
+			return true
+		}
+		err = leader.host.Change(shard, Change{kind, of, m.Change})
+		if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrNotLeader) {
+			e.t.Fatal(err)
+		}
+		return false
+	})
+}
+
+// M8: a newcomer learns, then votes, then leads, and the founder that began alone is removed. Each can be
+// stopped and started again at every step. What was written is on all of them. No leader removes
+// itself.
+func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
+	const shards = 2
+	e := found(t, 1, shards)
+	e.open = true
+	e.startAll()
+	written := 0
+	write := func(n *node) {
+		for shard := range ShardID(shards) {
+			written++
+			e.write(n, shard+1, fmt.Sprint("write ", written))
+		}
+	}
+	again := func(n *node) {
+		e.stop(n)
+		e.start(n)
+		write(n)
+	}
+	write(e.node(1))
+	for id := MemberID(2); id <= 3; id++ {
+		n := e.newcomer()
+		for shard := range ShardID(shards) {
+			e.change(shard+1, AddLearner, id)
+		}
+		e.start(n)
+		write(n)
+		again(n)
+	}
+	for shard := range ShardID(shards) {
+		m := e.membership(e.node(3), shard+1)
+		if want := (Membership{m.Change, []MemberID{1}, []MemberID{2, 3}, nil}); !reflect.DeepEqual(m, want) {
+			t.Fatalf("members %+v, want %+v", m, want)
+		}
+		for id := MemberID(2); id <= 3; id++ {
+			e.change(shard+1, Promote, id)
+		}
+	}
+	for _, n := range e.nodes {
+		again(n)
+	}
+	e.same(t)
+	for shard := range ShardID(shards) {
+		eventually(t, "another leader", func() bool {
+			if !e.node(1).host.Leads(shard + 1) {
+				return e.node(1).host.Leader(shard+1).Member > 1
+			}
+			if err := e.node(1).host.Change(shard+1, Change{Kind: Remove, Member: 1}); !errors.Is(err, ErrSelf) && !errors.Is(err, ErrNotLeader) {
+				t.Errorf("a leader removes itself: %v", err)
+			}
+			_ = e.node(1).host.TransferLeader(shard+1, 2)
+			return false
+		})
+	}
+	e.stop(e.node(1))
+	for shard := range ShardID(shards) {
+		e.change(shard+1, Remove, 1)
+	}
+	e.nodes = e.nodes[1:]
+	for _, n := range e.nodes {
+		again(n)
+		m := e.membership(n, 1)
+		if want := (Membership{m.Change, []MemberID{2, 3}, nil, []MemberID{1}}); !reflect.DeepEqual(m, want) {
+			t.Errorf("members %+v, want %+v", m, want)
+		}
+	}
+	e.same(t)
+}
+
+// M9: a change that names another one than the newest does nothing, and nobody but the leader proposes.
+func TestMembership_ChangesAreOrdered(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	leader := e.leading(1)
+	before := e.membership(leader, 1)
+	for _, n := range e.nodes {
+		if err := n.host.Change(1, Change{AddLearner, 4, before.Change - 1}); n == leader && err != nil || n != leader && !errors.Is(err, ErrNotLeader) {
+			t.Errorf("member %d: %v", n.id, err)
+		}
+	}
+	e.write(leader, 1, "behind the change")
+	if after := e.membership(leader, 1); !reflect.DeepEqual(after, before) {
+		t.Fatalf("members %+v, want %+v", after, before)
+	}
+	e.change(1, AddLearner, 4)
+	e.change(1, Remove, 4)
+	after := e.membership(e.node(1), 1)
+	if want := (Membership{after.Change, []MemberID{1, 2, 3}, nil, []MemberID{4}}); !reflect.DeepEqual(after, want) {
+		t.Fatalf("members %+v, want %+v", after, want)
+	}
+
+	// Without a quorum nobody knows the members, and the question ends.
+	e.stop(e.node(1))
+	e.stop(e.node(2))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.tick)
+	defer cancel()
+	if m, err := e.node(3).host.Membership(ctx, 1); err == nil {
+		t.Errorf("alone it knows of %+v", m)
+	}
+}
