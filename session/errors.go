@@ -41,6 +41,14 @@ var (
 	ErrNotRemote = errors.New("session is in-process")
 	// ErrWrongPassword refuses to attach a session for a client that does not know its password.
 	ErrWrongPassword = errors.New("session password is wrong")
+	// ErrNotFounded refuses a candidate of an ensemble that has no lineage yet.
+	ErrNotFounded = errors.New("the ensemble has no lineage yet")
+	// ErrNotMember refuses a Register of a member that the ensemble does not have.
+	ErrNotMember = errors.New("the ensemble has no such member")
+	// ErrDismissed refuses a Register of a member that is out, and a candidate with its directory.
+	ErrDismissed = errors.New("the member is out")
+	// ErrFull refuses a candidate of an ensemble with MembersMax members.
+	ErrFull = errors.New("the ensemble has as many members as it can have")
 	// ErrCorrupt reports a table that no sequence of calls could have made.
 	ErrCorrupt = errors.New("session table is corrupt")
 )

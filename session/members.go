@@ -16,12 +16,65 @@ type Lineage [16]byte
 // String returns the first half, which is enough to tell lineages apart.
 func (l Lineage) String() string { return fmt.Sprintf("%x", l[:len(l)/2]) }
 
-// A Member is what the log knows about a member of the ensemble.
+// A Part is what a member is in the ensemble, or is to be. A member goes through the parts in this
+// order and never back. Zero is none yet.
+type Part uint8
+
+// The parts.
+const (
+	Learner Part = 1 + iota // has the log and the state, and does not vote
+	Voter
+	Out // takes no part any more
+)
+
+var partNames = [...]string{"none", "learner", "voter", "out"}
+
+// String returns the part's name.
+func (p Part) String() string {
+	if int(p) < len(partNames) {
+		return partNames[p]
+	}
+	return fmt.Sprintf("part %d", uint8(p))
+}
+
+// A Reason says why a member is to be out. Zero means that it is not.
+type Reason uint8
+
+// The reasons.
+const (
+	Replaced Reason = 1 + iota // its directory has gone: the process has come back as a new member
+)
+
+// A Place is a member's part in one shard, as that shard's log has it.
+type Place struct {
+	Part   Part
+	Change uint64 // the index in the shard's log of the change that made it so
+}
+
+// A Member is what the log knows about a member of the ensemble: what it is to be, which is Wish,
+// and what it is on each shard, which is Places.
 type Member struct {
 	ID MemberID // never zero, and never given to another member
 	// Directory is the random id of the member's directory, which is the member's identity. It is
 	// zero for a founder that has not registered yet.
 	Directory [16]byte
+	// What the member says of itself: its name and zone for people, and where members and clients
+	// reach it. Empty if it said nothing.
+	Name, Zone, Address, Client string
+	Observer                    bool // it must not vote
+
+	Wish   Part
+	Reason Reason
+	Since  int64   // when it was admitted, or its Reason set: Unix ms of the proposer, for people
+	Places []Place // by shard - 1; what is beyond its end is zero
+}
+
+// place returns the member's part in a shard.
+func (m *Member) place(shard uint32) Place {
+	if int(shard) > len(m.Places) {
+		return Place{}
+	}
+	return m.Places[shard-1]
 }
 
 // An Ensemble is what the log knows about the ensemble as a whole.
@@ -64,9 +117,29 @@ func (t *Members) Found(l Lineage, founders []MemberID, table *Table) bool {
 	t.dirtyEnsemble = true
 	for _, id := range founders {
 		o, _ := table.Origin(id)
-		t.put(Member{ID: id, Directory: o.Directory})
+		t.put(Member{ID: id, Directory: o.Directory, Wish: Voter})
 	}
 	return true
+}
+
+// CheckRegister returns why a member must not register with a directory, or nil: ErrNotMember,
+// ErrDismissed or ErrOtherDirectory. Before the lineage everybody may.
+func (t *Members) CheckRegister(id MemberID, directory [16]byte) error {
+	m, known := t.members[id]
+	owner, owned := t.of(directory)
+	switch {
+	case t.ensemble.Lineage == (Lineage{}):
+		return nil
+	case !known:
+		return fmt.Errorf("%w: %d", ErrNotMember, id)
+	case m.Wish == Out:
+		return fmt.Errorf("%w: member %d", ErrDismissed, id)
+	case m.Directory != directory && m.Directory != ([16]byte{}):
+		return fmt.Errorf("member %d: %w: %x, not %x", id, ErrOtherDirectory, directory, m.Directory)
+	case owned && owner.ID != id:
+		return fmt.Errorf("member %d: %w: %x is that of member %d", id, ErrOtherDirectory, directory, owner.ID)
+	}
+	return nil
 }
 
 // Registered enters the directory of a founder that registers for the first time.
@@ -75,6 +148,103 @@ func (t *Members) Registered(id MemberID, directory [16]byte) {
 		m.Directory = directory
 		t.put(m)
 	}
+}
+
+// MembersMax bounds the members that are not out. An ensemble of so many would do little but send
+// its log to them.
+const MembersMax = 1000
+
+// A Candidate asks to become a member.
+type Candidate struct {
+	Directory           [16]byte
+	Name, Zone, Address string
+	Observer            bool
+	// Former is what the process was before it lost its directory, or moved it aside; zero if it was
+	// nothing. The lock on that directory proves that nobody is Former any more.
+	Former Former
+}
+
+// Former names a member and its directory.
+type Former struct {
+	ID        MemberID
+	Directory [16]byte
+}
+
+// Admit makes a candidate a learner, with the next id, at the Unix time wall in ms. A candidate that
+// was admitted before gets the same id. What it says of itself now counts, but who is to vote does
+// not become an observer. Its former self is to be
+// out from now on. Admit returns the id of that one too, or zero if there is none.
+//
+// It returns ErrNotFounded, ErrDismissed or ErrFull, and then changes nothing.
+func (t *Members) Admit(c Candidate, wall int64) (id, former MemberID, err error) {
+	if t.ensemble.Lineage == (Lineage{}) {
+		return 0, 0, ErrNotFounded
+	}
+	m, known := t.of(c.Directory)
+	switch {
+	case known && m.Wish == Out:
+		return 0, 0, fmt.Errorf("%w: member %d", ErrDismissed, m.ID)
+	case !known && t.present() >= MembersMax:
+		return 0, 0, fmt.Errorf("%w: %d", ErrFull, MembersMax)
+	case !known:
+		m = Member{ID: t.ensemble.Next, Directory: c.Directory, Wish: Learner, Since: wall}
+		t.ensemble.Next++
+		t.dirtyEnsemble = true
+	}
+	m.Name, m.Zone, m.Address, m.Observer = c.Name, c.Zone, c.Address, c.Observer && m.Wish < Voter
+	t.put(m)
+	if old, ok := t.members[c.Former.ID]; ok && old.Directory == c.Former.Directory && old.Wish < Out && old.ID != m.ID {
+		former = old.ID
+		old.Wish, old.Reason, old.Since = Out, Replaced, wall
+		t.put(old)
+	}
+	return m.ID, former, nil
+}
+
+// of returns the member with a directory.
+func (t *Members) of(directory [16]byte) (Member, bool) {
+	for _, m := range t.members {
+		if m.Directory == directory && directory != ([16]byte{}) {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// present returns how many members are not out.
+func (t *Members) present() (n int) {
+	for _, m := range t.members {
+		if m.Wish < Out {
+			n++
+		}
+	}
+	return n
+}
+
+// Announce enters where a member and its clients' gateway are, and its zone.
+func (t *Members) Announce(id MemberID, address, client, zone string) {
+	if m, ok := t.members[id]; ok && (m.Address != address || m.Client != client || m.Zone != zone) {
+		m.Address, m.Client, m.Zone = address, client, zone
+		t.put(m)
+	}
+}
+
+// Report enters what a member is on a shard. What an older change made, and what is known, changes
+// nothing.
+func (t *Members) Report(id MemberID, shard uint32, p Place) {
+	m, ok := t.members[id]
+	if !ok || shard == 0 {
+		return
+	}
+	if known := m.place(shard); p.Part <= known.Part || p.Change <= known.Change {
+		return
+	}
+	m.Places = slices.Clone(m.Places) // All has given the old ones away
+	if missing := int(shard) - len(m.Places); missing > 0 {
+		m.Places = append(m.Places, make([]Place, missing)...)
+	}
+	m.Places[shard-1] = p
+	t.put(m)
 }
 
 func (t *Members) put(m Member) {
@@ -124,6 +294,9 @@ func (t *Members) Verify() error {
 			return fmt.Errorf("%w: members %d and %d have the same directory", ErrCorrupt, other, m.ID)
 		}
 		owners[m.Directory] = m.ID
+		if m.Wish < Learner || m.Wish > Out || (m.Wish == Out) != (m.Reason != 0) || m.Observer && m.Wish == Voter {
+			return fmt.Errorf("%w: member %d is to be %v for the reason %d, observer: %v", ErrCorrupt, m.ID, m.Wish, m.Reason, m.Observer)
+		}
 	}
 	return nil
 }

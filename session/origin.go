@@ -117,6 +117,24 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
+// Doom makes the in-process sessions of a member Closing, because it is known that the process is
+// over and that no other will speak for the member. Remote sessions go on: their clients may come to
+// another member until the silence ends them.
+func (t *Table) Doom(m MemberID) {
+	o, ok := t.origins[m]
+	if !ok {
+		return
+	}
+	for _, c := range o.classes {
+		for _, e := range slices.Clone(c.members) {
+			if e.attached() == 0 && !c.due {
+				o.remove(e)
+				t.markClosing(e)
+			}
+		}
+	}
+}
+
 // checkRegister returns why a Register is refused, or nil.
 func (t *Table) checkRegister(n Origin) error {
 	for _, o := range t.origins { // all registered origins have the same digest, so any one decides

@@ -35,6 +35,8 @@ const (
 	KindPurged
 	KindRaise
 	KindFound
+	KindJoin
+	KindReport
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -50,6 +52,7 @@ const (
 	RequestIntroduce
 	RequestReattach
 	RequestSetIdentities
+	RequestAnnounce
 )
 
 // A Request is one call as it travels in a batch. The comments say which kinds use a field.
@@ -66,14 +69,18 @@ type Request struct {
 	Czxid      tree.Zxid       // release
 	Lost       bool            // close, release
 	Shard      uint32          // addShard
+	Announce   Announce        // announce
 }
+
+// An Announce is where a member is.
+type Announce struct{ Address, Client, Zone string }
 
 // A Command is one decoded entry of the log. The comments say which kinds use a field.
 type Command struct {
 	Kind     Kind
 	Origin   session.Origin     // register; in a batch only Member and Start
 	Seq      uint64             // batch: its place in its stream
-	Wall     int64              // all but purged, raise and found: Unix ms at the proposer
+	Wall     int64              // all but purged, raise, found and report: Unix ms at the proposer
 	Home     tree.Zxid          // batch: what its node had applied of the home shard
 	Rules    Rules              // register
 	Requests []Request          // batch
@@ -81,12 +88,15 @@ type Command struct {
 	Silence  time.Duration      // silence
 	Reap     []Mortal           // reap
 	Purge    []Ending           // purge
-	Shard    uint32             // purged
+	Shard    uint32             // purged, report
 	Sessions []tree.SessionID   // purged
 	Level    uint32             // raise
 	Behind   []session.MemberID // raise
 	Lineage  session.Lineage    // found
 	Founders []session.MemberID // found
+	Join     session.Candidate  // join
+	Member   session.MemberID   // report
+	Place    session.Place      // report
 }
 
 // An Ending is the end of a session on the home shard.
@@ -208,6 +218,12 @@ func EncodeRequest(r *Request) []byte {
 		e.int(int64(r.Session))
 		e.uint(uint64(r.Attached))
 		e.identities(r.Identities)
+	case RequestAnnounce:
+		e.array(4)
+		e.uint(uint64(r.Kind))
+		e.string(r.Announce.Address)
+		e.string(r.Announce.Client)
+		e.string(r.Announce.Zone)
 	}
 	return e.done()
 }
@@ -329,6 +345,34 @@ func EncodeFound(l session.Lineage, founders []session.MemberID) []byte {
 	return e.done()
 }
 
+// EncodeJoin encodes the admission of a member.
+func EncodeJoin(c session.Candidate, wall int64) []byte {
+	e := newEncoder()
+	e.array(9)
+	e.uint(uint64(KindJoin))
+	e.bytes(c.Directory[:])
+	e.string(c.Name)
+	e.string(c.Zone)
+	e.string(c.Address)
+	e.flag(c.Observer)
+	e.uint(uint64(c.Former.ID))
+	e.bytes(c.Former.Directory[:])
+	e.int(wall)
+	return e.done()
+}
+
+// EncodeReport encodes for the home shard what a member is on a shard.
+func EncodeReport(m session.MemberID, shard uint32, p session.Place) []byte {
+	e := newEncoder()
+	e.array(5)
+	e.uint(uint64(KindReport))
+	e.uint(uint64(m))
+	e.uint(uint64(shard))
+	e.uint(uint64(p.Part))
+	e.uint(p.Change)
+	return e.done()
+}
+
 func (e *encoder) members(list []session.MemberID) {
 	e.array(len(list))
 	for _, m := range list {
@@ -366,6 +410,10 @@ func (k Kind) fields() int {
 		return 3
 	case KindFound:
 		return 3
+	case KindJoin:
+		return 9
+	case KindReport:
+		return 5
 	}
 	return 0
 }
@@ -439,8 +487,23 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	case KindFound:
 		d.fixed(c.Lineage[:])
 		c.Founders = d.members()
+	case KindJoin:
+		d.fixed(c.Join.Directory[:])
+		c.Join.Name, c.Join.Zone, c.Join.Address = d.string(), d.string(), d.string()
+		c.Join.Observer = d.flag()
+		c.Join.Former.ID = session.MemberID(d.uint())
+		d.fixed(c.Join.Former.Directory[:])
+		c.Wall = d.int()
+	case KindReport:
+		c.Member = session.MemberID(d.uint())
+		c.Shard = uint32(d.uintTo(math.MaxUint32))
+		c.Place = d.place()
 	}
 	return c, d.end()
+}
+
+func (d *decoder) place() session.Place {
+	return session.Place{Part: session.Part(d.uintTo(math.MaxUint8)), Change: d.uint()}
 }
 
 func (d *decoder) members() []session.MemberID {
@@ -543,6 +606,9 @@ func (r *Reader) decodeRequest(d *decoder, q *Request) {
 		q.Session = tree.SessionID(d.int())
 		q.Attached = tree.Zxid(d.uint())
 		q.Identities = d.identities()
+	case RequestAnnounce:
+		want = 4
+		q.Announce = Announce{Address: d.string(), Client: d.string(), Zone: d.string()}
 	}
 	if n != want {
 		d.fail(ErrMalformed)

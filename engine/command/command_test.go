@@ -55,6 +55,10 @@ func (c Command) encode() []byte {
 		return EncodeRaise(c.Level, c.Behind)
 	case KindFound:
 		return EncodeFound(c.Lineage, c.Founders)
+	case KindJoin:
+		return EncodeJoin(c.Join, c.Wall)
+	case KindReport:
+		return EncodeReport(c.Member, c.Shard, c.Place)
 	}
 	return nil
 }
@@ -144,6 +148,12 @@ func goldenCommands() []golden {
 		{"raise", Command{Kind: KindRaise, Level: 2, Behind: []session.MemberID{}}},
 		{"raise-that-leaves-members-behind", Command{Kind: KindRaise, Level: math.MaxUint32, Behind: []session.MemberID{3, math.MaxUint64}}},
 		{"found", Command{Kind: KindFound, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}}},
+		{"join", Command{Kind: KindJoin, Wall: 1700000000123, Join: session.Candidate{Directory: filled[[16]byte](0x10), Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Observer: true,
+			Former: session.Former{ID: 2, Directory: filled[[16]byte](0x20)}}}},
+		{"join-of-the-largest-numbers", Command{Kind: KindJoin, Wall: math.MinInt64, Join: session.Candidate{Former: session.Former{ID: math.MaxUint64}}}},
+		{"report", Command{Kind: KindReport, Member: 4, Shard: 2, Place: session.Place{Part: session.Voter, Change: 70000}}},
+		{"report-of-the-largest-numbers", Command{Kind: KindReport, Member: math.MaxUint64, Shard: math.MaxUint32, Place: session.Place{Part: math.MaxUint8, Change: math.MaxUint64}}},
+		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
 	var list []golden
@@ -206,7 +216,10 @@ func goldenRecords() []golden {
 		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000}),
 		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64}),
 		member("member", session.Member{ID: 2, Directory: filled[[16]byte](0x10)}),
-		member("member-of-the-largest-number", session.Member{ID: math.MaxUint64}),
+		member("member-of-many-places", session.Member{ID: 4, Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Observer: true, Wish: session.Out,
+			Reason: session.Replaced, Since: 1700000000123, Places: []session.Place{{Part: session.Learner, Change: 300}, {}}}),
+		member("member-of-the-largest-numbers", session.Member{ID: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Since: math.MinInt64,
+			Places: []session.Place{{Part: math.MaxUint8, Change: math.MaxUint64}}}),
 		one("state", State{Zxid: 70000}),
 		one("state-of-level-2", State{Level: 2, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
@@ -441,6 +454,7 @@ func TestDocShowsEveryField(t *testing.T) {
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
 		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil),
+		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),

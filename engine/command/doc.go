@@ -15,9 +15,12 @@
 //	purged   [7, shard, [session, ...]]
 //	raise    [8, level, [member, ...]]
 //	found    [9, lineage, [member, ...]]
+//	join     [10, directory, name, zone, address, observer, former member, former directory, wall ms]
+//	report   [11, member, shard, part, change]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
-// reap and raise. The leader of the home shard proposes purge, purged and found. A raise that leaves
+// reap, raise and report. The leader of the home shard proposes purge, purged and found. Any member
+// proposes a join that it was asked for. A raise that leaves
 // members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
@@ -39,6 +42,10 @@
 //	          need not have.
 //	found     Chooses the ensemble's lineage, and says who the founders are. The first one in the
 //	          log of the home shard counts, from level 3 on.
+//	join      Gives a directory its member's id, for the home shard. Former are what the process
+//	          was before, or zero. A repeat gives the same id.
+//	report    Tells the home shard what a member is on a shard, since a change of that shard's
+//	          members at an index in its log.
 //
 // # Requests
 //
@@ -52,6 +59,7 @@
 //	introduce     [6, session, timeout ns, attached, [identity, ...]]
 //	reattach      [7, session, password, timeout ns, [identity, ...]]
 //	setIdentities [8, session, attached, [identity, ...]]
+//	announce      [9, address, client, zone]
 //
 //	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	acl           nil, or [[perms, scheme, id], ...]
@@ -67,6 +75,7 @@
 //	introduce      Makes the session known to a further shard.
 //	reattach       Attaches a remote session to the member that sent the batch.
 //	setIdentities  Replaces the identities that the session has authenticated as.
+//	announce       Says where the member that sent the batch is, for members and for clients.
 //
 // remote is set for the session of a client outside the process. attached is the zxid that attached
 // such a session to its member. This is the zxid of open or of the newest reattach. For an
@@ -91,7 +100,8 @@
 //	          attached, [[member, start], ...], lost]
 //	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...]]
 //	state    [level, zxid, [scheme, ...], tree max]
-//	member   [id, directory]
+//	member   [id, directory, name, zone, address, client, observer, wish, reason, since ms,
+//	          [[part, change], ...]]
 //	ensemble [lineage, next id]
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
@@ -120,9 +130,9 @@
 // what it reads is written again as the same bytes. Every array has the length shown, and lists may
 // be empty.
 //
-//	string      path, scheme, id of an identity or ACL entry
+//	string      path, scheme, id of an identity or ACL entry, name, zone, address, client
 //	binary      directory, password, lineage (16 bytes), digest (32 bytes), data (nil or any length)
-//	0 or 1      remote, closing, container, lost
+//	0 or 1      remote, closing, container, lost, observer
 //	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
 //	unsigned    all other numbers
 //

@@ -254,7 +254,7 @@ func DecodeEnsemble(b []byte) (x session.Ensemble, err error) {
 	return x, d.end()
 }
 
-const memberFields = 2
+const memberFields = 11
 
 // EncodeMember encodes a member's record in the table of members.
 func EncodeMember(m session.Member) []byte {
@@ -262,6 +262,20 @@ func EncodeMember(m session.Member) []byte {
 	e.array(memberFields)
 	e.uint(uint64(m.ID))
 	e.bytes(m.Directory[:])
+	e.string(m.Name)
+	e.string(m.Zone)
+	e.string(m.Address)
+	e.string(m.Client)
+	e.flag(m.Observer)
+	e.uint(uint64(m.Wish))
+	e.uint(uint64(m.Reason))
+	e.int(m.Since)
+	e.array(len(m.Places))
+	for _, p := range m.Places {
+		e.array(2)
+		e.uint(uint64(p.Part))
+		e.uint(p.Change)
+	}
 	return e.done()
 }
 
@@ -271,5 +285,17 @@ func DecodeMember(b []byte) (m session.Member, err error) {
 	d.want(memberFields)
 	m.ID = session.MemberID(d.uint())
 	d.fixed(m.Directory[:])
+	m.Name, m.Zone, m.Address, m.Client = d.string(), d.string(), d.string(), d.string()
+	m.Observer = d.flag()
+	m.Wish = session.Part(d.uintTo(math.MaxUint8))
+	m.Reason = session.Reason(d.uintTo(math.MaxUint8))
+	m.Since = d.int()
+	if n := d.array(); n > 0 {
+		m.Places = make([]session.Place, n)
+	}
+	for i := range m.Places {
+		d.want(2)
+		m.Places[i] = d.place()
+	}
 	return m, d.end()
 }

@@ -68,6 +68,10 @@ func (r *Replica) apply(c *command.Command) {
 		r.applyRaise(c)
 	case command.KindFound:
 		r.applyFound(c)
+	case command.KindJoin:
+		r.applyJoin(c)
+	case command.KindReport:
+		r.mu.members.Report(c.Member, c.Shard, c.Place) // it has no members if this is not the home shard
 	}
 }
 

@@ -60,6 +60,9 @@ func (r *Replica) checkRegister(c *command.Command) error {
 	if err := command.CheckLevel(r.mu.Level, c.Origin.Level); err != nil {
 		return err
 	}
+	if err := r.mu.members.CheckRegister(c.Origin.Member, c.Origin.Directory); err != nil {
+		return err
+	}
 	if r.mu.Level < command.LevelSchemes {
 		return nil
 	}

@@ -17,7 +17,24 @@ func (r *Replica) noteLineage() {
 
 // applyFound chooses the lineage, unless it is chosen. mu is held.
 func (r *Replica) applyFound(c *command.Command) {
-	if r.Shard == command.HomeShard && r.mu.Level >= command.LevelMembers && r.mu.members.Found(c.Lineage, c.Founders, r.mu.table) {
+	if r.hasMembers() && r.mu.members.Found(c.Lineage, c.Founders, r.mu.table) {
 		r.noteLineage()
 	}
+}
+
+// applyJoin gives a candidate its id, or does nothing. The in-process sessions of its former self end:
+// nobody can use them any more. mu is held.
+func (r *Replica) applyJoin(c *command.Command) {
+	if !r.hasMembers() {
+		return
+	}
+	if _, former, _ := r.mu.members.Admit(c.Join, c.Wall); former != 0 {
+		r.mu.table.Doom(former)
+		r.expireDue(c.Wall)
+	}
+}
+
+// hasMembers reports whether this shard has the table of members. mu is held.
+func (r *Replica) hasMembers() bool {
+	return r.Shard == command.HomeShard && r.mu.Level >= command.LevelMembers
 }

@@ -2,11 +2,14 @@ package replica
 
 import (
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // The first lineage in the log of the home shard counts, from the level on that has members. The
@@ -33,9 +36,9 @@ func TestFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.apply(registers(4, 1, 3)) // a founder that was left behind
-	members := []session.Member{{ID: enginetest.Member, Directory: enginetest.Origin().Directory}}
+	members := []session.Member{{ID: enginetest.Member, Directory: enginetest.Origin().Directory, Wish: session.Voter}}
 	for id := session.MemberID(2); id <= 4; id++ {
-		members = append(members, session.Member{ID: id, Directory: [16]byte{byte(id)}})
+		members = append(members, session.Member{ID: id, Directory: [16]byte{byte(id)}, Wish: session.Voter})
 	}
 	if got := r.mu.members.All(); !reflect.DeepEqual(got, members) {
 		t.Errorf("members %v, want %v", got, members)
@@ -50,5 +53,75 @@ func TestFound(t *testing.T) {
 	}
 	if got := l.members.All(); l.members.Lineage() != (session.Lineage{2}) || !reflect.DeepEqual(got, members) {
 		t.Errorf("the image has lineage %v, members %v", l.members.Lineage(), got)
+	}
+}
+
+// M39: a process that lost its directory comes back as a new member. What only its former self could
+// use ends at once; remote clients keep their time. M35: the former member never registers again.
+func TestJoin_EndsWhatTheFormerSelfHeld(t *testing.T) {
+	r := levelRig(t, 3, 3)
+	for level := uint32(2); level <= command.LevelMembers; level++ {
+		r.apply(command.EncodeRaise(level, nil))
+	}
+	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}))
+	open := func(m session.MemberID, remote bool) tree.SessionID {
+		seq := uint64(1)
+		if o, ok := r.mu.table.Origin(m); ok {
+			seq = o.LastSeq + 1
+		}
+		request := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: time.Minute, Remote: remote})
+		r.apply(command.EncodeBatch(m, 1, seq, 1, 0, 1, slices.Values([][]byte{request})))
+		id := tree.SessionID(r.mu.Zxid)
+		lives(t, r, id, true)
+		return id
+	}
+	local, remote, other := open(2, false), open(2, true), open(3, false)
+
+	join := session.Candidate{Directory: [16]byte{22}, Address: "two:2", Former: session.Former{ID: 2, Directory: [16]byte{9}}}
+	r.apply(command.EncodeJoin(join, 5))
+	lives(t, r, local, true) // the joiner does not know the directory, so it was not that member
+	join.Directory, join.Former.Directory = [16]byte{23}, [16]byte{2}
+	r.apply(command.EncodeJoin(join, 6), command.EncodeJoin(join, 7))
+	lives(t, r, local, false)
+	lives(t, r, remote, true)
+	lives(t, r, other, true)
+
+	r.apply(registers(2, 9, 3), registers(5, 1, 3)) // by directories that begin with the member's id
+	if o, _ := r.Origin(2); o.Start != 1 {
+		t.Errorf("the former member has registered: %+v", o)
+	}
+	if o, _ := r.Origin(5); o.Start != 0 {
+		t.Errorf("member 5 has registered from the directory of somebody else: %+v", o)
+	}
+	r.apply(command.EncodeReport(5, 1, session.Place{Part: session.Learner, Change: 9}))
+	want := []session.Member{
+		{ID: 4, Directory: [16]byte{22}, Address: "two:2", Wish: session.Learner, Since: 5},
+		{ID: 5, Directory: [16]byte{23}, Address: "two:2", Wish: session.Learner, Since: 6, Places: []session.Place{{Part: session.Learner, Change: 9}}},
+	}
+	if got := r.mu.members.All()[3:]; !reflect.DeepEqual(got, want) {
+		t.Errorf("members %+v, want %+v", got, want)
+	}
+}
+
+// lives checks whether a session exists.
+func lives(t *testing.T, r *rig, id tree.SessionID, want bool) {
+	t.Helper()
+	if _, got := r.mu.table.Get(id); got != want {
+		t.Fatalf("session %d exists: %v", id, got)
+	}
+}
+
+func TestAnnounce(t *testing.T) {
+	r := levelRig(t, 3, 3)
+	announce := func(seq uint64) {
+		q := command.Request{Kind: command.RequestAnnounce, Announce: command.Announce{Address: "a:1", Client: "a:2", Zone: "z"}}
+		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
+	}
+	announce(1) // there are no members yet
+	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}))
+	announce(2)
+	want := session.Member{ID: 2, Directory: [16]byte{2}, Address: "a:1", Client: "a:2", Zone: "z", Wish: session.Voter}
+	if got := r.mu.members.All()[1]; !reflect.DeepEqual(got, want) {
+		t.Errorf("member %+v, want %+v", got, want)
 	}
 }

@@ -32,6 +32,9 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 		return nil, 0, sessionError(r.mu.table.Introduce(q.Session, q.Timeout, from, q.Attached, q.Identities))
 	case command.RequestSetIdentities:
 		return nil, 0, r.setIdentities(from, q)
+	case command.RequestAnnounce:
+		r.mu.members.Announce(from, q.Announce.Address, q.Announce.Client, q.Announce.Zone)
+		return nil, 0, nil
 	case command.RequestOpen:
 		z, err := r.openSession(from, wall, q)
 		return nil, z, err
