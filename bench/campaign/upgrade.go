@@ -273,8 +273,9 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 	p.Send(Request{Call: callExpired}, nil)
 	says := []string{fmt.Sprintf("level %d", level)}
 	if n.e.away() != id {
-		// Its own log tells it. A build without levels says what it cannot read.
-		says = append(says, "malformed")
+		// Its own directory tells it. A build without levels says what it cannot read: a record, or
+		// the identity file of an ensemble with a lineage.
+		says = append(says, "malformed", "format 2")
 	}
 	why, ok := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards}, says)
 	if !ok {
