@@ -26,7 +26,10 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	schemes := map[string]embed.Scheme{"token": tokens{}}
 	n, err := embed.Start(embed.Config{Dir: base, Shards: 1, Logger: quiet, Schemes: schemes})
 	must(t, err)
-	until(t, "level 2", func() bool { return n.Status().Level == 2 })
+	until(t, "the newest level, and the lineage in the identity file", func() bool {
+		text, err := os.ReadFile(filepath.Join(base, "identity"))
+		return err == nil && strings.Contains(string(text), `"lineage"`) && n.Status().Level == 3
+	})
 	must(t, n.Close())
 
 	// start returns a test of a start on a copy of the directory.
@@ -53,7 +56,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	three := addrs(t, "127.0.0.1", 3)
 	causes := map[string]func(t *testing.T, text string){
 		"an image of a newer build":                                        start(embed.Config{Schemes: schemes}, of("image/shard-1/format", "format 1", "format 2", sealMarker)),
-		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 1`, `"format": 2`, sealIdentity)),
+		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 2`, `"format": 3`, sealIdentity)),
 		"another `Shards` than the directory's":                            start(embed.Config{Schemes: schemes, Shards: 4}, nil),
 		"another `Ensemble` than the directory's":                          start(embed.Config{Schemes: schemes, Ensemble: "orders"}, nil),
 		"other `Members` than the directory's":                             start(embed.Config{Schemes: schemes, ID: 1, Members: three}, nil),
@@ -63,6 +66,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 		"an old build on a directory of its level":                         refusedForItsLevel,
 		"an old build, or a `HoldLevel`, on a directory of a higher level": start(embed.Config{Schemes: schemes, HoldLevel: 1}, nil),
 		"another `Shards`, `Ensemble` or `Members` than the others'":       refusedAsAnotherEnsemble,
+		"a directory of another ensemble with the same config":             refusedForItsLineage,
 	}
 	for _, what := range slices.Sorted(maps.Keys(texts)) {
 		if causes[what] == nil {
@@ -104,7 +108,21 @@ func refusedForItsLevel(t *testing.T, text string) {
 	ens.Kill(3)
 	until(t, "member 3 to be all that holds the level", func() bool { return slices.Equal(ens.Node(1).Status().HeldDown, []embed.MemberID{3}) })
 	must(t, ens.Node(1).RaiseLevel(bounded(t), 3))
+	until(t, "the newest level", func() bool { return ens.Node(1).Status().Level == 3 })
 	complaint(t, ens.Start(3), text)
+}
+
+// refusedForItsLineage starts member 3 of another ensemble at member 3's address.
+func refusedForItsLineage(t *testing.T, text string) {
+	here := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
+	there := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
+	withLineage(t, here)
+	withLineage(t, there)
+	here.Stop(3)
+	there.Stop(3)
+	must(t, os.RemoveAll(here.Dir(3)))
+	must(t, os.Rename(there.Dir(3), here.Dir(3)))
+	complaint(t, here.Start(3), text)
 }
 
 func refusedForItsTick(t *testing.T, text string) {
@@ -134,7 +152,7 @@ func refusedAsAnotherEnsemble(t *testing.T, text string) {
 	until(t, "both values in a log", func() bool { return log.says(inLog(text)) })
 }
 
-// refusedByANewerProtocol has a peer that answers every hello in version 4 of the protocol.
+// refusedByANewerProtocol has a peer that answers every hello in version 5 of the protocol.
 func refusedByANewerProtocol(t *testing.T, text string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -146,7 +164,7 @@ func refusedByANewerProtocol(t *testing.T, text string) {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 1024))
-			_, _ = conn.Write([]byte("VvHi\x00\x04\x01\x00"))
+			_, _ = conn.Write([]byte("VvHi\x00\x05\x01\x00"))
 			_ = conn.Close()
 		}
 	}()
