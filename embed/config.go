@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -29,6 +30,8 @@ const (
 	DefaultMaxSessionTimeout      = engine.DefaultMaxTimeout             // 60 s
 	DefaultMaxDataSize            = engine.DefaultMaxDataSize            // 1 MiB
 	DefaultContainerCheckInterval = engine.DefaultContainerCheckInterval // a minute
+	DefaultVoters                 = 3
+	DefaultDeadAfter              = 10 * time.Minute
 )
 
 // MaxShards bounds Config.Shards.
@@ -48,8 +51,50 @@ type Config struct {
 	ID MemberID `yaml:"id"`
 	// Members are the ids of the founding members with the host:port of each, this member included.
 	// The ids are the same on every member. An address may change at any restart. Empty means that
-	// the node is alone; then it opens no port.
+	// the node is alone, and then it opens no port, or that it joins: see Join.
 	Members map[MemberID]string `yaml:"members"`
+	// Join lets members come and go. It has addresses of members: each a host:port, whose host may be
+	// a name that stands for several. Set it on all members, to the same. A node whose directory is
+	// empty asks there for the ensemble, becomes a learner, and serves as soon as it has loaded the
+	// data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has examples.
+	//
+	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds it,
+	// together with all others there. Later the ensemble knows its members by itself. Then a process
+	// whose directory was emptied, founders too, joins as a new member, with a new id.
+	Join []string `yaml:"join"`
+	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
+	// Needs Join.
+	Advertise string `yaml:"advertise"`
+	// Name is what people call this replica of the service, such as a pod's name. If a new member
+	// joins under the name of one that has gone, it takes that one's place at once. Empty means
+	// Advertise. Needs Join.
+	Name string `yaml:"name"`
+	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
+	// the fewest. Needs Join.
+	Zone string `yaml:"zone"`
+	// Observer keeps the member a learner: it never votes. Needs Join.
+	Observer bool `yaml:"observer"`
+	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
+	// Leave does. Needs Join.
+	Ephemeral bool `yaml:"ephemeral"`
+	// Voters is how many members should vote: 1, 3, 5, 7 or 9; zero means DefaultVoters. Those beyond
+	// are learners, which take the place of voters that are lost. If there are fewer members, the
+	// largest odd number of them votes. The setting of the member counts that leads the first shard,
+	// so set it equally on all. Needs Join.
+	Voters int `yaml:"voters"`
+	// DeadAfter is how long a voter must be silent before a learner takes its place for good. Zero
+	// means DefaultDeadAfter, and a negative value never. Less than twice MaxSessionTimeout is
+	// refused. If there is no learner, nobody is replaced. Needs Join.
+	DeadAfter time.Duration `yaml:"deadAfter"`
+	// Found decides instead of Members whether an empty directory founds the ensemble, as its only
+	// member at first. It is asked when no member of an ensemble answers. It must be true once in the
+	// life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
+	// processes is. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs Join.
+	Found func(context.Context) (bool, error) `yaml:"-"`
+	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
+	// member that leads, by one goroutine for each node that asks. Nil admits every node that may
+	// speak as a member. Needs Join.
+	Admit func(Candidate) error `yaml:"-"`
 	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
 	// address or localhost. If its host is any other name, empty means its port on all interfaces.
 	// A node never looks up its own name, because a pod's name resolves only once the pod is ready.
@@ -159,6 +204,9 @@ type Events struct {
 	// state of another member. It is not called for sessions of this node that ended by the node's
 	// own clock.
 	SessionExpired func(SessionID)
+	// MembersChanged is called when this node has seen the list of members change: who is there, what
+	// they are, and where. Node.Members has the list. Several changes may make one call.
+	MembersChanged func()
 }
 
 // LeaderChange says who leads a shard.
@@ -189,11 +237,16 @@ func (c Config) complete() (engine.Config, error) {
 	if c.Dir == "" {
 		p.add("Dir is empty: name a directory for the node's data")
 	}
-	c.completeMembers(&e, p)
+	if c.completeMembers(&e, p); len(c.Join) > 0 {
+		c.completeJoin(&e, p)
+	} else {
+		c.refuseWithoutJoin(p)
+	}
 	if e.Shards < 1 || e.Shards > MaxShards {
 		p.add("Shards is %d: want 1 to %d", c.Shards, MaxShards)
 	}
 	c.completeTimes(&e, p)
+	c.completeDeadAfter(&e, p)
 	if e.MaxTreeSize < 0 {
 		p.add("MaxTreeSize is %d: want bytes, or zero for no bound", c.MaxTreeSize)
 	}
@@ -207,13 +260,17 @@ func (c Config) complete() (engine.Config, error) {
 	if c.TLS != nil {
 		e.TLS = c.TLS.load(p)
 		if c.TLS.Config == nil && !e.Alone {
-			c.checkCertificate(e.TLS.Certificates[0].Leaf, p)
+			c.checkCertificate(e.Advertise, e.TLS.Certificates[0].Leaf, p)
 		}
 	}
 	return e, errors.Join(p.list...)
 }
 
 func (c Config) completeMembers(e *engine.Config, p *problems) {
+	if len(c.Members) == 0 && len(c.Join) > 0 {
+		c.completeListen(e, c.Advertise, p)
+		return
+	}
 	if len(c.Members) == 0 {
 		e.Alone = true
 		e.Member = or(c.ID, 1)
@@ -243,8 +300,14 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 		}
 		seen[addr] = id
 	}
+	e.Advertise = c.Members[e.Member]
+	c.completeListen(e, or(c.Advertise, e.Advertise), p)
+}
+
+// completeListen sets where to bind for a member that is reached at an address.
+func (c Config) completeListen(e *engine.Config, address string, p *problems) {
 	if e.Listen == "" {
-		e.Listen = bindAddr(c.Members[e.Member])
+		e.Listen = bindAddr(address)
 	} else if err := checkAddr(e.Listen, true); err != nil {
 		p.add("Listen is %q: %v", e.Listen, err)
 	}
@@ -336,13 +399,13 @@ func (t *TLS) loadAuthorities(p *problems) *x509.CertPool {
 // checkCertificate reports the faults for which every other member would refuse this certificate.
 // Otherwise only their logs would say so. It cannot check the signature, because only the other
 // members know which authorities they trust.
-func (c Config) checkCertificate(cert *x509.Certificate, p *problems) {
-	host, _, err := net.SplitHostPort(c.Members[c.ID])
+func (c Config) checkCertificate(address string, cert *x509.Certificate, p *problems) {
+	host, _, err := net.SplitHostPort(address)
 	if cert == nil || err != nil {
 		return // another problem says so already
 	}
 	if cert.VerifyHostname(host) != nil {
-		p.add("TLS.CertFile %q is not for %s, the host in Members[%d]", c.TLS.CertFile, host, c.ID)
+		p.add("TLS.CertFile %q is not for %s, the host at which the others reach this member", c.TLS.CertFile, host)
 	}
 	if time.Now().After(cert.NotAfter) {
 		p.add("TLS.CertFile %q expired at %v", c.TLS.CertFile, cert.NotAfter)
@@ -360,8 +423,9 @@ func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 }
 
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
-// id, members, listen, ensemble, shards, tls, tick, requestTimeout, minSessionTimeout,
-// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel.
+// id, members, join, advertise, name, zone, observer, ephemeral, voters, deadAfter, listen,
+// ensemble, shards, tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize,
+// maxTreeSize, containerCheckInterval, superDigest, holdLevel.
 // Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config

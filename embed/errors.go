@@ -53,6 +53,18 @@ var ErrAuthFailed = errors.New("authentication failed")
 // which, and what to do.
 var ErrLevel = engine.ErrLevel
 
+// Of members that come and go.
+var (
+	// ErrJoining says that this node has yet to join an ensemble, or to found one with the other
+	// founders. The text says what it waits for. Calls fail with ErrUnavailable until then.
+	ErrJoining = engine.ErrJoining
+	// ErrRemoved says that this member is out of the ensemble for good. Node.Err says why. With
+	// Config.Join the next Start joins as a new member, unless somebody removed this one.
+	ErrRemoved = engine.ErrRemoved
+	// ErrUnsafe says that a change of the members would cost the quorum. Nothing was changed.
+	ErrUnsafe = engine.ErrUnsafe
+)
+
 // Lifetimes: something has ended.
 var (
 	// ErrSessionExpired says that the session's timeout passed in silence, or that the session had

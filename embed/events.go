@@ -27,7 +27,7 @@ type notifier struct {
 func newNotifier(events Events) *notifier {
 	n := &notifier{events: events}
 	n.wake = sync.NewCond(&n.mu)
-	if events.LeaderChanged == nil && events.SessionExpired == nil {
+	if events.LeaderChanged == nil && events.SessionExpired == nil && events.MembersChanged == nil {
 		n.mu.closed = true
 		return n
 	}
@@ -84,5 +84,11 @@ func (n *notifier) leaderChanged(id engine.ShardID, l engine.Leader) {
 func (n *notifier) sessionExpired(id SessionID) {
 	if fn := n.events.SessionExpired; fn != nil {
 		n.queue(func() { fn(id) })
+	}
+}
+
+func (n *notifier) membersChanged() {
+	if fn := n.events.MembersChanged; fn != nil {
+		n.queue(fn)
 	}
 }

@@ -48,6 +48,7 @@ func Start(cfg Config) (*Node, error) {
 		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	c.LeaderChanged = events.leaderChanged
 	c.SessionExpired = events.sessionExpired
+	c.MembersChanged = events.membersChanged
 	if n.Engine, err = engine.Start(c); err != nil {
 		events.close()
 		return nil, fmt.Errorf("start: %w", err)
@@ -93,7 +94,10 @@ func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, erro
 
 // Status is what a node knows of itself and its shards.
 type Status struct {
-	Member MemberID
+	Member MemberID // zero: it has yet to join
+	// Joining says what a node waits for that has yet to join or to found its ensemble. Empty means
+	// that it is a member.
+	Joining string
 	// Level is the feature level of the ensemble; see docs/upgrades.md. During a rise it is that of
 	// the lowest shard.
 	Level int
@@ -130,7 +134,7 @@ func (s Status) Leading(shard ShardStatus) bool {
 
 // Status returns what the node knows now. It works at any time, also after Close.
 func (n *Node) Status() Status {
-	out := Status{Member: n.in().Config.Member, Level: int(n.in().Engine.Level()), HeldDown: n.in().Engine.HeldDown()}
+	out := Status{Member: n.in().Engine.Member(), Joining: n.in().Engine.Joining(), Level: int(n.in().Engine.Level()), HeldDown: n.in().Engine.HeldDown()}
 	for _, s := range n.in().Engine.Status() {
 		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
 			Applied: s.Applied, Zxid: s.Zxid, TreeSize: s.TreeSize, OverSoftQuota: s.OverSoftQuota})
@@ -171,6 +175,8 @@ func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 // Shutdown is bounded by ctx, or by Config.RequestTimeout if ctx has no deadline, plus the time of
 // a Close. Without a quorum the bound is the same, and the error says how many sessions may stay
 // until their timeouts.
+//
+// With Config.Ephemeral, Shutdown is Leave, if other members vote.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
 	n.in().CloseEvents()

@@ -36,7 +36,11 @@ func (c callbacks) Explain(id replication.ShardID, err error) error { return c.e
 // Calls of an outbox and a replica to Raft.
 
 func (c callbacks) Propose(id replication.ShardID, cmd []byte) (outbox.Proposal, error) {
-	p, err := c.engine.host.Load().Propose(id, cmd)
+	host := c.engine.host.Load()
+	if host == nil {
+		return nil, ErrJoining
+	}
+	p, err := host.Propose(id, cmd)
 	if err != nil {
 		return nil, err // not p: an interface that holds a nil pointer is not nil
 	}
@@ -46,13 +50,16 @@ func (c callbacks) Propose(id replication.ShardID, cmd []byte) (outbox.Proposal,
 func (c callbacks) Leader(id replication.ShardID) replication.Leader { return c.engine.Leader(id) }
 
 func (c callbacks) Committed(id replication.ShardID) uint64 {
-	return c.engine.host.Load().Committed(id)
+	if host := c.engine.host.Load(); host != nil {
+		return host.Committed(id)
+	}
+	return 0
 }
 
 // Transfer tries another member each time, because one of them may be down. A member that lags
 // itself passes the leadership on in the same way.
 func (c callbacks) Transfer(id replication.ShardID, nth int) {
-	next := c.engine.other(nth)
+	next := c.engine.other(id, nth)
 	if next == 0 {
 		return
 	}
@@ -80,6 +87,8 @@ func (c callbacks) Expired(id tree.SessionID) {
 func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
 	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
+
+func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
 	c.engine.keeper.Reconcile(at, old, next, table, registered)

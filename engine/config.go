@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -69,12 +70,33 @@ type Config struct {
 	Schemes                tree.Schemes
 	HoldLevel              uint32 // zero: not held
 
+	// Of members that come and go.
+	Join       []string // not empty: members may come and go
+	Advertise  string
+	Name, Zone string
+	Observer   bool
+	Ephemeral  bool
+	Voters     int
+	DeadAfter  time.Duration // zero: never
+	Found      func(context.Context) (bool, error)
+	Admit      func(Candidate) error
+
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
+	MembersChanged func()
 	SessionExpired func(tree.SessionID)
 
 	Seams Seams
 }
+
+// A Candidate is what a node that wants to be a member says of itself.
+type Candidate struct {
+	Name, Zone, Address string
+	Observer            bool
+}
+
+// open reports whether members may come and go.
+func (c *Config) open() bool { return len(c.Join) > 0 }
 
 // Seams let a test replace parts of the system. The zero value replaces nothing.
 type Seams struct {

@@ -112,6 +112,7 @@
 //	embed.notifier       calls of Events that wait
 //	Engine.identity      the identity file
 //	Engine.end           why the node failed
+//	engine.book          where members may be
 //	replication.Host     calls of dragonboat, some of which would crash it while it ends
 //	shard.starting       one start of a shard at a time
 //	barrier.mu           the readers that wait

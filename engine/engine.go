@@ -42,6 +42,25 @@ type Engine struct {
 	purger     *replica.Purger
 
 	schemePanics <-chan schemePanic // panics to log
+	runID        uint64             // a random id of this run
+	book         *book              // where members may be
+
+	// Who this node is. Set before host is, by Start or by enterLoop; immutable afterwards.
+	member atomic.Uint64
+	names  *replication.Names
+	// learner says that this member votes on no shard, as far as it knows.
+	learner        atomic.Bool
+	membersChanged chan struct{} // capacity 1; the table of members has changed
+	steering       []*steering   // by shard; empty if members do not come and go
+
+	// Of a member that leaves.
+	leaving    atomic.Bool
+	leftShards atomic.Int32
+	departed   chan struct{} // closed when it is out of all shards
+
+	// Of a node that has yet to join.
+	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
+	lack     atomic.Pointer[string] // what enterLoop waits for
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
@@ -137,9 +156,13 @@ func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
 
 // RequestSnapshot asks for a snapshot of every shard, which compacts its log.
 func (e *Engine) RequestSnapshot() error {
+	host := e.host.Load()
+	if host == nil {
+		return ErrJoining
+	}
 	var errs []error
 	for _, r := range e.shards {
-		errs = append(errs, e.host.Load().RequestSnapshot(r.Shard))
+		errs = append(errs, host.RequestSnapshot(r.Shard))
 	}
 	return errors.Join(errs...)
 }

@@ -18,10 +18,20 @@ func (e *Engine) Leader(id ShardID) Leader {
 		return Leader{}
 	}
 	l := h.Leader(id)
-	if e.silenced() {
+	if e.silenced() || !e.hears(id, l.Member) {
 		l.Member = 0
 	}
 	return l
+}
+
+// hears reports whether this node may believe that a member leads a shard. A learner never loses its
+// leader: Raft has it name the last one for ever, and pass commands to it. So it must have heard from
+// that leader lately. A voter stands for election when its leader is silent.
+func (e *Engine) hears(id ShardID, leader MemberID) bool {
+	if leader == 0 || leader == e.self() || !e.learner.Load() {
+		return true
+	}
+	return time.Since(e.transport.Pulse(uint64(leader), int(id)).Led) < 2*LongestElection(e.cfg.Tick)
 }
 
 // leaderChanged runs on a goroutine of Raft, so it must return soon.
@@ -60,7 +70,7 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 	e.news.leaderChanged()
 	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
-		if l.Member == e.cfg.Member {
+		if l.Member == e.self() {
 			e.leaders.since = time.Now()
 		}
 	}
@@ -82,13 +92,20 @@ func (e *Engine) LeadsSince() (time.Time, bool) {
 
 // TransferLeadership asks a shard's leader to transfer its leadership to a member.
 func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
-	if _, ok := e.cfg.Members[to]; !ok {
-		return fmt.Errorf("member %d is not in Members", to)
-	}
 	if id < 1 || int(id) > len(e.shards) {
 		return fmt.Errorf("shard %d is not in 1..%d", id, len(e.shards))
 	}
-	err := e.host.Load().TransferLeader(id, to)
+	host := e.host.Load()
+	if over := e.over(); over != nil {
+		return over
+	}
+	if host == nil {
+		return e.notReady(outbox.ErrUnavailable)
+	}
+	if !slices.Contains(e.voters(id), to) {
+		return fmt.Errorf("member %d is none of the members that vote: %s", to, listed(e.voters(id)))
+	}
+	err := host.TransferLeader(id, to)
 	if over := e.over(); over != nil {
 		return over
 	}
@@ -98,15 +115,15 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 	return nil
 }
 
-// others returns all members but this one, in the order of their ids.
-func (e *Engine) others() []MemberID {
-	return slices.DeleteFunc(e.cfg.memberIDs(), func(m MemberID) bool { return m == e.cfg.Member })
+// others returns the voters of a shard but this one, in the order of their ids.
+func (e *Engine) others(id ShardID) []MemberID {
+	return slices.DeleteFunc(e.voters(id), func(m MemberID) bool { return m == e.self() })
 }
 
-// other returns another member. Successive values of nth go through all of them. It returns zero if
-// there is none.
-func (e *Engine) other(nth int) MemberID {
-	if all := e.others(); len(all) > 0 {
+// other returns another voter of a shard. Successive values of nth go through all of them. It returns
+// zero if there is none.
+func (e *Engine) other(id ShardID, nth int) MemberID {
+	if all := e.others(id); len(all) > 0 {
 		return all[nth%len(all)]
 	}
 	return 0

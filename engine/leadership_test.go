@@ -15,13 +15,15 @@ func TestOtherMembersInTurn(t *testing.T) {
 		{[]MemberID{5, 2}, []MemberID{5, 5, 5, 5}},
 		{[]MemberID{7, 3, 2, 1}, []MemberID{1, 3, 7, 1}},
 	} {
-		e := &Engine{cfg: Config{Member: 2, Members: make(map[MemberID]string)}}
+		n := newNode(t)
+		n.member.Store(2)
+		n.cfg.Members = make(map[MemberID]string)
 		for _, id := range c.members {
-			e.cfg.Members[id] = ""
+			n.cfg.Members[id] = ""
 		}
 		var got []MemberID
 		for nth := range c.want {
-			got = append(got, e.other(nth))
+			got = append(got, n.other(1, nth))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("of %v it tries %v, want %v", c.members, got, c.want)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -48,7 +50,7 @@ func (e *Engine) raiseLevels() (more bool) {
 			continue
 		}
 		more = true
-		if e.Leader(r.Shard).Member == e.cfg.Member && len(r.HeldDown(next)) == 0 {
+		if e.Leader(r.Shard).Member == e.self() && len(r.HeldDown(next)) == 0 {
 			_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, nil)) // if it is lost, the loop proposes it again
 		}
 	}
@@ -127,14 +129,17 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 	if over := e.over(); over != nil {
 		return over
 	}
+	if e.host.Load() == nil {
+		return e.notReady(outbox.ErrUnavailable)
+	}
 	if next > LevelMax {
 		return fmt.Errorf("%w: the ensemble is at level %d, the highest that this build reads", command.ErrLevel, next-1)
 	}
 	for _, m := range behind {
-		switch _, known := e.cfg.Members[m]; {
-		case !known:
-			return fmt.Errorf("member %d is not in Members", m)
-		case m == e.cfg.Member || e.isUp(ctx, m):
+		switch {
+		case !slices.Contains(e.memberIDs(), m):
+			return fmt.Errorf("member %d is none of the members %s", m, listed(e.memberIDs()))
+		case m == e.self() || e.isUp(ctx, m):
 			return fmt.Errorf("member %d is up: upgrade it, or stop it if it is to be left behind", m)
 		}
 	}
@@ -149,7 +154,7 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 // isUp reports whether another member accepts connections. Members that lead nothing have none
 // between them, so it makes one.
 func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
-	conn, err := e.network.Dial(ctx, uint64(m))
+	conn, err := e.network.Dial(ctx, transport.Target{Member: uint64(m), Address: e.book.newest(m)})
 	if err != nil {
 		return false
 	}

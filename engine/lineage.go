@@ -33,7 +33,7 @@ func (e *Engine) knowLineage() bool {
 	home := e.home()
 	l := home.Lineage()
 	if l == (session.Lineage{}) {
-		if home.Level() >= command.LevelMembers && e.Leader(home.Shard).Member == e.cfg.Member {
+		if home.Level() >= command.LevelMembers && e.Leader(home.Shard).Member == e.self() {
 			e.proposeLineage()
 		}
 		return false
@@ -53,11 +53,7 @@ func (e *Engine) knowLineage() bool {
 func (e *Engine) proposeLineage() {
 	var l session.Lineage
 	rand.Read(l[:]) // never fails
-	var founders []session.MemberID
-	for _, m := range e.cfg.memberIDs() {
-		founders = append(founders, session.MemberID(m))
-	}
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, founders))
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, sessionIDs(e.founders()), uint32(e.cfg.Shards)))
 }
 
 // lineage returns the ensemble's lineage; zero if this node does not know it. The identity file has

@@ -91,12 +91,13 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.Engine = e
+	e.member.Store(uint64(origin.Member))
 	for range shards {
 		n.newShard(origin)
 	}
 	n.shard = e.home()
 	n.outbox = n.shard.Outbox
-	e.purger = replica.NewPurger(e.shards, n.log, e.cfg.Member, e.log)
+	e.purger = replica.NewPurger(e.shards, n.log, e.log)
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil && !n.fails {

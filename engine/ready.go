@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 )
@@ -13,7 +15,11 @@ import (
 // barrier waits until this node has applied everything that any node had acknowledged on the shard
 // before the call.
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
-	err := e.host.Load().Barrier(ctx, id, e.cfg.RequestTimeout)
+	host := e.host.Load()
+	if host == nil {
+		return e.notReady(fmt.Errorf("%w: %w", outbox.ErrUnavailable, ErrJoining))
+	}
+	err := host.Barrier(ctx, id, e.cfg.RequestTimeout)
 	switch {
 	case err == nil:
 		return nil

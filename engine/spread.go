@@ -2,8 +2,9 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
 )
 
 const (
@@ -25,16 +26,21 @@ type share struct {
 	pause time.Duration // before it asks next
 }
 
-// shares returns the shards that this member should lead.
-func (e *Engine) shares() (own []*share) {
+// shares returns all shards as they may be shares of this member.
+func (e *Engine) shares() (all []*share) {
 	if e.cfg.Alone || len(e.shards) == 1 {
 		return nil // there is nothing to spread
 	}
-	ids := e.cfg.memberIDs()
-	for i := slices.Index(ids, e.cfg.Member); i < len(e.shards); i += len(ids) {
-		own = append(own, &share{id: e.shards[i].Shard, pause: e.sharePauseMin()})
+	for _, r := range e.shards {
+		all = append(all, &share{id: r.Shard, pause: e.sharePauseMin()})
 	}
-	return own
+	return all
+}
+
+// isShare reports whether this member should lead a shard. The voters take turns.
+func (e *Engine) isShare(id ShardID) bool {
+	voters := e.voters(command.HomeShard)
+	return len(voters) > 0 && voters[(int(id)-1)%len(voters)] == e.self()
 }
 
 func (e *Engine) sharePauseMin() time.Duration {
@@ -58,7 +64,7 @@ func (e *Engine) spreadLoop() {
 		case <-ticker.C:
 		}
 		for _, s := range shares {
-			if s.due(e.Leader(s.id).Member, e.cfg.Member, e.sharePauseMin(), time.Now()) && e.ask(s.id) {
+			if e.isShare(s.id) && s.due(e.Leader(s.id).Member, e.self(), e.sharePauseMin(), time.Now()) && e.askFor(s.id) {
 				s.asked(e.sharePauseMin(), time.Now())
 			}
 		}
@@ -91,15 +97,15 @@ func (s *share) asked(pauseMin time.Duration, now time.Time) {
 	s.since, s.pause = now, min(2*s.pause, max(pauseMin, sharePauseMax))
 }
 
-// ask asks for a shard's leadership, and reports whether it did. It first waits until this node has
+// askFor asks for a shard's leadership, and reports whether it did. It first waits until this node has
 // applied what was committed. Otherwise the present leader would stand still until this node has
 // caught up.
-func (e *Engine) ask(id ShardID) bool {
+func (e *Engine) askFor(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()
 	if e.host.Load().Barrier(ctx, id, 0) != nil {
 		return false
 	}
-	_ = e.TransferLeadership(id, e.cfg.Member) // if it fails, the loop asks again
+	_ = e.TransferLeadership(id, e.self()) // if it fails, the loop asks again
 	return true
 }

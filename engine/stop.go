@@ -43,11 +43,15 @@ func (e *Engine) finish(why, cause error) {
 // Shutdown closes the sessions of this node, transfers its leaderships, and calls Close. Before
 // Close it takes no longer than ctx, or the request timeout if ctx has no deadline. The error also
 // says which sessions it could not close.
+//
+// A member with Config.Ephemeral leaves the ensemble instead, if it can.
 func (e *Engine) Shutdown(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.cfg.RequestTimeout)
-		defer cancel()
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	if e.cfg.Ephemeral {
+		if err := e.Leave(ctx); e.over() != nil {
+			return err
+		}
 	}
 	err := e.keeper.CloseAll(ctx)
 	e.transferAll(ctx)
@@ -102,6 +106,9 @@ func (e *Engine) undoOpen() error {
 // closeAll closes everything except the directory, in reverse order of opening.
 func (e *Engine) closeAll() error {
 	var errs []error
+	if e.entering != nil {
+		<-e.entering // it may be about to make the host
+	}
 	if h := e.host.Load(); h != nil {
 		errs = append(errs, h.Close(e.cfg.closeTimeout()))
 	}
@@ -158,8 +165,8 @@ func (e *Engine) transferAll(ctx context.Context) {
 }
 
 func (e *Engine) transferShard(ctx context.Context, id ShardID) {
-	for _, m := range e.others() {
-		if e.Leader(id).Member != e.cfg.Member {
+	for _, m := range e.others(id) {
+		if e.Leader(id).Member != e.self() {
 			return
 		}
 		if err := e.TransferLeadership(id, m); err != nil {
@@ -179,5 +186,5 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 // while the next leader is still collecting votes, this node's among them.
 func (e *Engine) leadsOrNobody(id ShardID) bool {
 	leader := e.Leader(id).Member
-	return leader == e.cfg.Member || leader == 0
+	return leader == e.self() || leader == 0
 }

@@ -39,11 +39,25 @@ func (e *Engine) lacking(id ShardID, err error) error {
 	return e.notReady(err)
 }
 
+// Joining says what a node waits for that has yet to join. It is empty for a member.
+func (e *Engine) Joining() string {
+	if e.self() != 0 {
+		return ""
+	}
+	if lack := e.lack.Load(); lack != nil {
+		return *lack
+	}
+	return ErrJoining.Error()
+}
+
 // lacks lists, in words, what keeps this node from serving. It names shards without a leader, and
 // members that are not connected and why. It also names shards where this member is not registered,
 // and shards with entries still to apply. refusals are the errors with which members refuse one
 // another.
 func (e *Engine) lacks() (list []string, refusals []error) {
+	if why := e.Joining(); why != "" {
+		return []string{why}, []error{ErrJoining}
+	}
 	var leaderless, unknown, silent []ShardID
 	for _, r := range e.shards {
 		switch {

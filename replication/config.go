@@ -103,6 +103,7 @@ type Config struct {
 	Shards int // Raft groups; zero means 1
 
 	Digest     [32]byte // founding digest, see Founding
+	Names      *Names   // of the members; nil means new ones
 	Deployment uint64   // separates ensembles on the wire; zero means derived from Digest
 
 	Tick          time.Duration // unit of heartbeats and elections, at least 1 ms; zero means DefaultTick
@@ -120,6 +121,12 @@ type Config struct {
 	// Host.Close, which waits for it. The first call may come before Open returns. Nil means that
 	// nothing is called.
 	LeaderChanged func(ShardID, Leader)
+
+	// Removed is called when this member applies its own removal from a shard. Nothing that stands
+	// behind the removal is applied before it returns, and the shard's machine is closed soon after.
+	// So it is the place to end the node. It must not wait for the Host. Nil means that nothing is
+	// called.
+	Removed func(ShardID)
 }
 
 // withDefaults returns c with the default in every zero field that has one.
@@ -141,6 +148,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LeaderChanged == nil {
 		c.LeaderChanged = func(ShardID, Leader) {}
+	}
+	if c.Removed == nil {
+		c.Removed = func(ShardID) {}
+	}
+	if c.Names == nil {
+		c.Names = NewNames(c.Digest)
 	}
 	return c
 }

@@ -149,7 +149,7 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
 			TransportFactory:    in,
-			NodeRegistryFactory: newRoster(c.Digest),
+			NodeRegistryFactory: &roster{names: c.Names, streams: 1, removed: c.Removed},
 			FS:                  files,
 			LogDB:               logConfig(),
 			Engine: config.EngineConfig{

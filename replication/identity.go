@@ -15,8 +15,9 @@ import (
 	"slices"
 )
 
-// Identity says which member a directory belongs to. Its fields are decided at the founding or
-// counted at every start. dragonboat keeps records of the same, which are not used.
+// Identity says which member a directory belongs to. Its fields are decided at the founding or when
+// the member is admitted, or counted at every start. dragonboat keeps records of the same, which are
+// not used.
 //
 // The file is text in two parts:
 //
@@ -25,7 +26,7 @@ import (
 type Identity struct {
 	Format    int                   // format of the file; see identityFormat
 	Digest    [32]byte              // founding digest
-	Member    MemberID              // the member whose log and image are here
+	Member    MemberID              // the member whose log and image are here; zero: not admitted yet
 	Shards    int                   // Raft groups
 	Ensemble  string                // the ensemble's name, for people; Digest covers it
 	Directory [16]byte              // random id of the directory
@@ -33,14 +34,26 @@ type Identity struct {
 	Lineage   [16]byte              // the ensemble's; zero until the log has it
 	Log       string                // the log store's type, LogTan; empty until the directory has a log
 	Peers     map[MemberID][16]byte // directory ids of the other members, as first met
+
+	// What only members have that run with Config.Join.
+	Founders []MemberID // of the ensemble, which Digest covers; empty: those of the config
+	Joined   bool       // the member is no founder: it began as a learner
+	Former   Former     // what the process was before it got this directory id
+	Out      string     // why the member is out of the ensemble for good; empty: it is not
+}
+
+// Former names a member and its directory. The zero value names none.
+type Former struct {
+	Member    MemberID
+	Directory [16]byte
 }
 
 const (
 	// LogTan is the log store this version writes.
 	LogTan = "tan"
 
-	// identityFormat is the newest format. A file without a lineage is written in identityFormatMin,
-	// which builds read that know of no lineages: they may come back until the ensemble has one.
+	// identityFormat is the newest format. A file with nothing of what it brought is written in
+	// identityFormatMin, which older builds read: they may come back until the ensemble has a lineage.
 	identityFormat    = 2
 	identityFormatMin = 1
 	identityName      = "identity"
@@ -68,6 +81,16 @@ type identityJSON struct {
 	Start     uint64              `json:"start"`
 	Log       string              `json:"log"`
 	Peers     map[MemberID]string `json:"peers,omitempty"`
+	Founders  []MemberID          `json:"founders,omitempty"`
+	Joined    bool                `json:"joined,omitempty"`
+	Former    *formerJSON         `json:"former,omitempty"`
+	Out       string              `json:"out,omitempty"`
+}
+
+// formerJSON is a Former as the file has it.
+type formerJSON struct {
+	Member    MemberID `json:"member"`
+	Directory string   `json:"directory"`
 }
 
 // WayOut ends every error that keeps a member from coming back. It says what can be done today.
@@ -99,7 +122,7 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 // before that leaves the old or the new file.
 func WriteIdentity(d Disk, dir string, id Identity) error {
 	id.Format = identityFormat
-	if id.Lineage == ([16]byte{}) {
+	if id.Lineage == ([16]byte{}) && id.Member != 0 && !id.grows() {
 		id.Format = identityFormatMin
 	}
 	text, err := encodeIdentity(id)
@@ -121,11 +144,19 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 	return d.Err()
 }
 
+// grows reports whether the file has anything that only members with Config.Join have.
+func (id *Identity) grows() bool {
+	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != ""
+}
+
 func encodeIdentity(id Identity) ([]byte, error) {
 	j := identityJSON{
 		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
-		Peers: make(map[MemberID]string, len(id.Peers)),
+		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
+	}
+	if f := id.Former; f != (Former{}) {
+		j.Former = &formerJSON{Member: f.Member, Directory: hex.EncodeToString(f.Directory[:])}
 	}
 	if id.Format > identityFormatMin {
 		j.Lineage = hex.EncodeToString(id.Lineage[:])
@@ -167,7 +198,8 @@ func decodeIdentity(text []byte) (Identity, error) {
 }
 
 func (j identityJSON) identity() (Identity, error) {
-	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log}
+	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}
@@ -179,8 +211,14 @@ func (j identityJSON) identity() (Identity, error) {
 		if err := unhex(id.Lineage[:], j.Lineage); err != nil {
 			return Identity{}, fmt.Errorf("lineage: %w", err)
 		}
-	case j.Lineage != "":
-		return Identity{}, fmt.Errorf("lineage: format %d has none", j.Format)
+	case j.Lineage != "" || j.Former != nil || id.Member == 0 || id.grows():
+		return Identity{}, fmt.Errorf("format %d has no lineage and no member that joins", j.Format)
+	}
+	if j.Former != nil {
+		id.Former.Member = j.Former.Member
+		if err := unhex(id.Former.Directory[:], j.Former.Directory); err != nil {
+			return Identity{}, fmt.Errorf("former: %w", err)
+		}
 	}
 	if len(j.Peers) > 0 {
 		id.Peers = make(map[MemberID][16]byte, len(j.Peers))

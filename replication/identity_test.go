@@ -52,7 +52,12 @@ func TestIdentity_RoundTrip(t *testing.T) {
 func TestIdentity_Golden(t *testing.T) {
 	first := testIdentity()
 	first.Format, first.Lineage = 1, [16]byte{}
-	for file, want := range map[string]Identity{"identity": first, "identity-2": testIdentity()} {
+	joined := testIdentity()
+	joined.Member, joined.Founders, joined.Joined, joined.Peers = 7, []MemberID{1, 2, 3}, true, nil
+	joined.Former, joined.Out = Former{Member: 2, Directory: [16]byte{6, 7}}, "left"
+	joining := joined
+	joining.Member, joining.Lineage, joining.Founders, joining.Joined, joining.Out = 0, [16]byte{}, nil, false, ""
+	for file, want := range map[string]Identity{"identity": first, "identity-2": testIdentity(), "identity-2-joined": joined, "identity-2-joining": joining} {
 		dir, d := t.TempDir(), newPlainDisk(t)
 		if err := WriteIdentity(d, dir, want); err != nil {
 			t.Fatal(err)

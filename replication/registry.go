@@ -9,21 +9,52 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 )
 
-// roster maps a replica to the UUID of its member. It knows all members there can be, because a UUID
-// follows from the founding and the member's id. Nothing that arrives by message or is found in the
-// log can change it.
-type roster struct {
+// Names maps members to the UUIDs under which dragonboat knows them, and back. It knows the UUIDs of
+// all members there can be, because they follow from the founding and the member's id. Nothing that
+// arrives by message or is found in the log can change them. Its methods may be called from any
+// goroutine.
+type Names struct {
 	digest  [32]byte
-	streams uint64   // connections per peer; the shards are spread over them
-	uuids   sync.Map // of the members asked for, by replica: a digest for each message would cost
+	uuids   sync.Map // string by member: a digest for each message would cost
+	members sync.Map // MemberID by UUID, of the same
+}
+
+// NewNames returns the names of the members of an ensemble.
+func NewNames(digest [32]byte) *Names { return &Names{digest: digest} }
+
+// UUID returns the name of a member.
+func (n *Names) UUID(m MemberID) string {
+	if known, ok := n.uuids.Load(m); ok {
+		return known.(string)
+	}
+	uuid := UUID(n.digest, m)
+	n.members.Store(uuid, m)
+	n.uuids.Store(m, uuid)
+	return uuid
+}
+
+// Member returns the member with a name that UUID has returned before, and false for any other.
+func (n *Names) Member(uuid string) (MemberID, bool) {
+	m, ok := n.members.Load(uuid)
+	if !ok {
+		return 0, false
+	}
+	return m.(MemberID), true
+}
+
+// roster is what dragonboat asks for the name of a replica's member, and what it tells of changes.
+type roster struct {
+	names   *Names
+	streams uint64 // connections per peer; the shards are spread over them
+	// removed is called when this member applies its own removal from a shard. No command behind the
+	// removal is applied before it returns, and the shard's machine is closed soon after.
+	removed func(ShardID)
 }
 
 var (
 	_ raftio.INodeRegistry       = (*roster)(nil)
 	_ config.NodeRegistryFactory = (*roster)(nil)
 )
-
-func newRoster(digest [32]byte) *roster { return &roster{digest: digest, streams: 1} }
 
 // Create returns the roster itself. A roster serves one NodeHost.
 func (r *roster) Create(_ string, streams uint64, _ config.TargetValidator) (raftio.INodeRegistry, error) {
@@ -36,19 +67,18 @@ func (r *roster) Resolve(shard, replica uint64) (target, key string, err error) 
 	if replica == 0 {
 		return "", "", errNoReplica
 	}
-	known, ok := r.uuids.Load(replica)
-	if !ok {
-		known, _ = r.uuids.LoadOrStore(replica, UUID(r.digest, MemberID(replica)))
-	}
-	uuid := known.(string)
+	uuid := r.names.UUID(MemberID(replica))
 	return uuid, fmt.Sprintf("%s-%d", uuid, shard%r.streams), nil
 }
 
 var errNoReplica = errors.New("replica 0 is no member")
 
-// Add, Remove and RemoveShard report members found in the log and in messages. The roster ignores
-// them.
+// Add and Remove report members found in the log and in messages. The roster ignores them.
 func (r *roster) Add(_, _ uint64, _ string) {}
 func (r *roster) Remove(_, _ uint64)        {}
-func (r *roster) RemoveShard(uint64)        {}
-func (r *roster) Close() error              { return nil }
+
+// RemoveShard reports that this member has applied its own removal from a shard.
+func (r *roster) RemoveShard(shard uint64) { r.removed(ShardID(shard)) }
+
+// Close does nothing.
+func (r *roster) Close() error { return nil }

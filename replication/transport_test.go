@@ -12,10 +12,8 @@ import (
 func withTransport(e *ensemble) {
 	mesh := transporttest.NewMesh()
 	targets := map[string]uint64{}
-	var members []uint64
 	for _, m := range e.members {
 		targets[UUID(e.digest, m)] = uint64(m)
-		members = append(members, uint64(m))
 	}
 	e.transport = func(n *node) Transport {
 		network := mesh.Network(uint64(n.id))
@@ -24,8 +22,8 @@ func withTransport(e *ensemble) {
 			e.t.Fatal(err)
 		}
 		t := transport.New(transport.Options{
-			Self:    transport.Identity{Digest: e.digest, Member: uint64(n.id), Directory: [16]byte{byte(n.id)}, Start: 1},
-			Members: members, Shards: uint64(e.shards), Network: network, Listener: listener, Logger: testLogger(e.t),
+			Self:   transport.Identity{Digest: e.digest, Member: uint64(n.id), Directory: [16]byte{byte(n.id)}, Start: 1},
+			Shards: uint64(e.shards), Network: network, Listener: listener, Logger: testLogger(e.t),
 			Target: func(uuid string) (uint64, bool) { m, ok := targets[uuid]; return m, ok },
 		})
 		return t

@@ -97,8 +97,8 @@ func (t *Table) verifyOrigins() error {
 	var digest *[32]byte
 	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
 		o := t.origins[m]
-		if o.Start == 0 && len(o.classes) == 0 && len(o.purged) > 0 {
-			continue // the member never registered; the table only remembers ends for it
+		if o.Start == 0 && len(o.classes) == 0 && (len(o.purged) > 0 || o.Retired) {
+			continue // the member never registered; the table only remembers ends for it, or that it is out
 		}
 		if o.Start == 0 {
 			return fmt.Errorf("member %d has sessions but never registered", m)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,8 +43,23 @@ type Reason uint8
 
 // The reasons.
 const (
-	Replaced Reason = 1 + iota // its directory has gone: the process has come back as a new member
+	Replaced  Reason = 1 + iota // its directory has gone: the process has come back as a new member
+	Left                        // it asked for it
+	Removed                     // a person asked for it; its directory is never let in again
+	Silent                      // it was silent for so long that another member took its place
+	NeverCame                   // it was admitted and has never shown up
+	Lost                        // a part of it is out already
 )
+
+var reasonNames = [...]string{"", "replaced", "left", "removed", "silent", "never came", "lost"}
+
+// String returns the reason's name; empty for none.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
 
 // A Place is a member's part in one shard, as that shard's log has it.
 type Place struct {
@@ -81,6 +97,58 @@ func (m *Member) place(shard uint32) Place {
 type Ensemble struct {
 	Lineage Lineage
 	Next    MemberID // the id of the next member; all below it are given
+	Shards  uint32   // how many there are
+	// Govern is the number under which wishes count now, and Governor the member that took it. Who
+	// begins to lead the home shard takes the next number.
+	Govern   uint64
+	Governor MemberID
+}
+
+// A MembersView is a copy of the table of members that does not change.
+type MembersView struct {
+	Ensemble Ensemble
+	List     []Member // by their ids
+}
+
+// Find returns a member by its id.
+func (v *MembersView) Find(id MemberID) (Member, bool) {
+	i, found := slices.BinarySearchFunc(v.List, id, func(m Member, id MemberID) int { return cmp.Compare(m.ID, id) })
+	if !found {
+		return Member{}, false
+	}
+	return v.List[i], true
+}
+
+// Of returns the member with a directory.
+func (v *MembersView) Of(directory [16]byte) (Member, bool) {
+	i := slices.IndexFunc(v.List, func(m Member) bool { return m.Directory == directory })
+	if i < 0 || directory == ([16]byte{}) {
+		return Member{}, false
+	}
+	return v.List[i], true
+}
+
+// CheckAdmit returns why Admit would refuse a candidate, or nil.
+func (v *MembersView) CheckAdmit(c Candidate) error {
+	m, known := v.Of(c.Directory)
+	former, had := v.Find(c.Former.ID)
+	present := 0
+	for _, m := range v.List {
+		if m.Wish < Out {
+			present++
+		}
+	}
+	switch {
+	case v.Ensemble.Lineage == (Lineage{}):
+		return ErrNotFounded
+	case known && m.Wish == Out:
+		return fmt.Errorf("%w: member %d (%v)", ErrDismissed, m.ID, m.Reason)
+	case had && former.Directory == c.Former.Directory && former.Reason == Removed:
+		return fmt.Errorf("%w: somebody removed member %d, which this process was", ErrDismissed, former.ID)
+	case !known && present >= MembersMax:
+		return fmt.Errorf("%w: %d", ErrFull, MembersMax)
+	}
+	return nil
 }
 
 // Members is the replicated table of the ensemble's members. The home shard has it. It is empty
@@ -92,6 +160,7 @@ type Members struct {
 	// What Drain passes on next.
 	dirtyEnsemble bool
 	dirty         map[MemberID]struct{}
+	changed       bool // since the last TakeChanged
 }
 
 // NewMembers returns an empty table.
@@ -107,14 +176,25 @@ func (t *Members) All() []Member {
 	return slices.SortedFunc(maps.Values(t.members), func(a, b Member) int { return int(a.ID) - int(b.ID) })
 }
 
+// View returns a copy of the table.
+func (t *Members) View() *MembersView { return &MembersView{Ensemble: t.ensemble, List: t.All()} }
+
+// TakeChanged reports whether the table has changed since the last call.
+func (t *Members) TakeChanged() bool {
+	changed := t.changed
+	t.changed = false
+	return changed
+}
+
 // Found chooses the lineage and enters the founders, each with its directory as table knows it from
-// the member's Register. The first Found decides; every other changes nothing, and returns false.
-func (t *Members) Found(l Lineage, founders []MemberID, table *Table) bool {
-	if t.ensemble.Lineage != (Lineage{}) || l == (Lineage{}) || len(founders) == 0 {
+// the member's Register, of an ensemble with so many shards. The first Found decides; every other
+// changes nothing, and returns false.
+func (t *Members) Found(l Lineage, founders []MemberID, shards uint32, table *Table) bool {
+	if t.ensemble.Lineage != (Lineage{}) || l == (Lineage{}) || len(founders) == 0 || shards == 0 {
 		return false
 	}
-	t.ensemble = Ensemble{Lineage: l, Next: slices.Max(founders) + 1}
-	t.dirtyEnsemble = true
+	t.ensemble = Ensemble{Lineage: l, Next: slices.Max(founders) + 1, Shards: shards}
+	t.dirtyEnsemble, t.changed = true, true
 	for _, id := range founders {
 		o, _ := table.Origin(id)
 		t.put(Member{ID: id, Directory: o.Directory, Wish: Voter})
@@ -130,16 +210,24 @@ func (t *Members) CheckRegister(id MemberID, directory [16]byte) error {
 	switch {
 	case t.ensemble.Lineage == (Lineage{}):
 		return nil
+	case t.Gone(id):
+		return fmt.Errorf("%w: member %d, long ago", ErrDismissed, id)
 	case !known:
 		return fmt.Errorf("%w: %d", ErrNotMember, id)
 	case m.Wish == Out:
-		return fmt.Errorf("%w: member %d", ErrDismissed, id)
+		return fmt.Errorf("%w: member %d (%v)", ErrDismissed, id, m.Reason)
 	case m.Directory != directory && m.Directory != ([16]byte{}):
 		return fmt.Errorf("member %d: %w: %x, not %x", id, ErrOtherDirectory, directory, m.Directory)
 	case owned && owner.ID != id:
 		return fmt.Errorf("member %d: %w: %x is that of member %d", id, ErrOtherDirectory, directory, owner.ID)
 	}
 	return nil
+}
+
+// Gone reports whether a member has been, and is forgotten.
+func (t *Members) Gone(id MemberID) bool {
+	_, known := t.members[id]
+	return !known && id != 0 && id < t.ensemble.Next
 }
 
 // Registered enters the directory of a founder that registers for the first time.
@@ -177,16 +265,11 @@ type Former struct {
 //
 // It returns ErrNotFounded, ErrDismissed or ErrFull, and then changes nothing.
 func (t *Members) Admit(c Candidate, wall int64) (id, former MemberID, err error) {
-	if t.ensemble.Lineage == (Lineage{}) {
-		return 0, 0, ErrNotFounded
+	if err := t.View().CheckAdmit(c); err != nil {
+		return 0, 0, err
 	}
 	m, known := t.of(c.Directory)
-	switch {
-	case known && m.Wish == Out:
-		return 0, 0, fmt.Errorf("%w: member %d", ErrDismissed, m.ID)
-	case !known && t.present() >= MembersMax:
-		return 0, 0, fmt.Errorf("%w: %d", ErrFull, MembersMax)
-	case !known:
+	if !known {
 		m = Member{ID: t.ensemble.Next, Directory: c.Directory, Wish: Learner, Since: wall}
 		t.ensemble.Next++
 		t.dirtyEnsemble = true
@@ -211,14 +294,71 @@ func (t *Members) of(directory [16]byte) (Member, bool) {
 	return Member{}, false
 }
 
-// present returns how many members are not out.
-func (t *Members) present() (n int) {
-	for _, m := range t.members {
-		if m.Wish < Out {
-			n++
+// Govern takes the next number for a member that begins to lead the home shard. Wishes under other
+// numbers are refused from then on: those of a leader that was deposed may arrive much later.
+func (t *Members) Govern(number uint64, m MemberID) bool {
+	if _, known := t.members[m]; !known || number != t.ensemble.Govern+1 {
+		return false
+	}
+	t.ensemble.Govern, t.ensemble.Governor = number, m
+	t.dirtyEnsemble, t.changed = true, true
+	return true
+}
+
+// Want enters what a member is to be, and why if that is Out, at the Unix time wall in ms. number is
+// that of the leader which wishes it, or zero if a person does. What is so already changes nothing.
+//
+// It returns ErrNotMember, ErrOutdated, ErrBackward, ErrObserver or ErrLastVoter, and then changes
+// nothing.
+func (t *Members) Want(number uint64, id MemberID, wish Part, reason Reason, wall int64) error {
+	m, known := t.members[id]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: %d", ErrNotMember, id)
+	case number != t.ensemble.Govern && (number != 0 || reason != Removed):
+		return fmt.Errorf("%w: %d, now %d counts", ErrOutdated, number, t.ensemble.Govern)
+	case wish == m.Wish:
+		return nil
+	case wish < m.Wish || wish > Out || (wish == Out) != (reason != 0) || reason > Lost:
+		return fmt.Errorf("%w: member %d is to be %v, not %v (%v)", ErrBackward, id, m.Wish, wish, reason)
+	case wish == Voter && m.Observer:
+		return fmt.Errorf("%w: member %d", ErrObserver, id)
+	case wish == Out && t.isLastVoter(m):
+		return fmt.Errorf("%w: member %d", ErrLastVoter, id)
+	}
+	if m.Wish = wish; wish == Out {
+		m.Reason, m.Since = reason, wall
+	}
+	t.put(m)
+	return nil
+}
+
+// Leave enters that a member wants to be out, at the Unix time wall in ms. It returns ErrNotMember or
+// ErrLastVoter, and then changes nothing.
+func (t *Members) Leave(id MemberID, wall int64) error {
+	return t.Want(t.ensemble.Govern, id, Out, Left, wall)
+}
+
+// isLastVoter reports whether nobody else is to vote.
+func (t *Members) isLastVoter(m Member) bool {
+	for _, other := range t.members {
+		if other.ID != m.ID && other.Wish == Voter {
+			return false
 		}
 	}
-	return n
+	return m.Wish == Voter
+}
+
+// Forget removes the records of members that are out of all shards, are retired, and have no sessions
+// left. Their ids are never given again. A member that a person has removed stays in the table, so
+// that its directory is never let in again.
+func (t *Members) Forget(table *Table) {
+	for id, m := range t.members {
+		if m.Wish == Out && m.Reason != Removed && table.IsRetired(id) && m.OutOf() == int(t.ensemble.Shards) && len(table.Sessions(id)) == 0 {
+			delete(t.members, id)
+			t.dirty[id], t.changed = struct{}{}, true
+		}
+	}
 }
 
 // Announce enters where a member and its clients' gateway are, and its zone.
@@ -233,7 +373,7 @@ func (t *Members) Announce(id MemberID, address, client, zone string) {
 // nothing.
 func (t *Members) Report(id MemberID, shard uint32, p Place) {
 	m, ok := t.members[id]
-	if !ok || shard == 0 {
+	if !ok || shard == 0 || shard > t.ensemble.Shards || p.Part > Out {
 		return
 	}
 	if known := m.place(shard); p.Part <= known.Part || p.Change <= known.Change {
@@ -249,17 +389,19 @@ func (t *Members) Report(id MemberID, shard uint32, p Place) {
 
 func (t *Members) put(m Member) {
 	t.members[m.ID] = m
-	t.dirty[m.ID] = struct{}{}
+	t.dirty[m.ID], t.changed = struct{}{}, true
 }
 
 // Drain passes on all that has changed since the last Drain, in its newest form. Members come in
-// the order of their ids.
-func (t *Members) Drain(ensemble func(Ensemble), member func(Member)) {
+// the order of their ids. If exists is false, the member is forgotten and only its id is set.
+func (t *Members) Drain(ensemble func(Ensemble), member func(m Member, exists bool)) {
 	if t.dirtyEnsemble {
 		ensemble(t.ensemble)
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.dirty)) {
-		member(t.members[id])
+		m, exists := t.members[id]
+		m.ID = id
+		member(m, exists)
 	}
 	t.dirtyEnsemble, t.dirty = false, forget(t.dirty)
 }
@@ -282,7 +424,7 @@ func (t *Members) LoadMember(m Member) { t.members[m.ID] = m }
 
 // Verify returns the first invariant that does not hold, as ErrCorrupt.
 func (t *Members) Verify() error {
-	if founded := t.ensemble.Lineage != (Lineage{}); founded != (len(t.members) > 0) || founded != (t.ensemble.Next > 0) {
+	if founded := t.ensemble.Lineage != (Lineage{}); founded != (len(t.members) > 0) || founded != (t.ensemble.Next > 0) || founded != (t.ensemble.Shards > 0) {
 		return fmt.Errorf("%w: lineage %v, next id %d and %d members", ErrCorrupt, t.ensemble.Lineage, t.ensemble.Next, len(t.members))
 	}
 	owners := make(map[[16]byte]MemberID)
@@ -294,7 +436,7 @@ func (t *Members) Verify() error {
 			return fmt.Errorf("%w: members %d and %d have the same directory", ErrCorrupt, other, m.ID)
 		}
 		owners[m.Directory] = m.ID
-		if m.Wish < Learner || m.Wish > Out || (m.Wish == Out) != (m.Reason != 0) || m.Observer && m.Wish == Voter {
+		if m.Wish < Learner || m.Wish > Out || (m.Wish == Out) != (m.Reason != 0) || m.Reason > Lost || m.Observer && m.Wish == Voter || len(m.Places) > int(t.ensemble.Shards) {
 			return fmt.Errorf("%w: member %d is to be %v for the reason %d, observer: %v", ErrCorrupt, m.ID, m.Wish, m.Reason, m.Observer)
 		}
 	}

@@ -30,11 +30,20 @@ func founder(id MemberID, directory byte) Member {
 func drained(t *testing.T, from *Members) *Members {
 	t.Helper()
 	to := NewMembers()
-	from.Drain(to.LoadEnsemble, to.LoadMember)
+	from.Drain(to.LoadEnsemble, load(to))
 	if err := to.Verify(); err != nil {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// load returns what loads a drained member into a table, or removes a forgotten one.
+func load(to *Members) func(m Member, exists bool) {
+	return func(m Member, exists bool) {
+		if to.LoadMember(m); !exists {
+			delete(to.members, m.ID)
+		}
+	}
 }
 
 func TestMembers_FirstFoundDecides(t *testing.T) {
@@ -42,13 +51,13 @@ func TestMembers_FirstFoundDecides(t *testing.T) {
 	if err := m.Verify(); err != nil || m.Dirty() != 0 {
 		t.Fatalf("an empty table: %v, %d are dirty", err, m.Dirty())
 	}
-	if m.Found(Lineage{}, []MemberID{1}, table) || m.Found(Lineage{7}, nil, table) {
+	if m.Found(Lineage{}, []MemberID{1}, 3, table) || m.Found(Lineage{7}, nil, 3, table) {
 		t.Error("founded without a lineage or members")
 	}
-	if !m.Found(Lineage{7}, []MemberID{2, 1, 5}, table) {
+	if !m.Found(Lineage{7}, []MemberID{2, 1, 5}, 3, table) {
 		t.Fatal("not founded")
 	}
-	if m.Found(Lineage{8}, []MemberID{9}, table) {
+	if m.Found(Lineage{8}, []MemberID{9}, 3, table) {
 		t.Error("founded again")
 	}
 	want := []Member{founder(1, 1), founder(2, 2), founder(5, 0)}
@@ -65,7 +74,7 @@ func TestMembers_FirstFoundDecides(t *testing.T) {
 func TestMembers_DirectoryOfAFounderThatIsLate(t *testing.T) {
 	m := NewMembers()
 	m.Registered(1, [16]byte{1})
-	m.Found(Lineage{7}, []MemberID{1, 2}, registered(t, 1))
+	m.Found(Lineage{7}, []MemberID{1, 2}, 3, registered(t, 1))
 	m.Registered(1, [16]byte{9})
 	m.Registered(2, [16]byte{2})
 	m.Registered(2, [16]byte{9})
@@ -77,7 +86,7 @@ func TestMembers_DirectoryOfAFounderThatIsLate(t *testing.T) {
 }
 
 func TestMembers_VerifyFindsWhatCannotBe(t *testing.T) {
-	whole := Ensemble{Lineage: Lineage{7}, Next: 3}
+	whole := Ensemble{Lineage: Lineage{7}, Next: 3, Shards: 2}
 	for name, c := range map[string]struct {
 		ensemble Ensemble
 		members  []Member
@@ -85,7 +94,10 @@ func TestMembers_VerifyFindsWhatCannotBe(t *testing.T) {
 		"members without a lineage": {Ensemble{}, []Member{founder(1, 1)}},
 		"a lineage without members": {whole, nil},
 		"an id without a lineage":   {Ensemble{Next: 3}, nil},
-		"no next id":                {Ensemble{Lineage: Lineage{7}}, []Member{founder(1, 1)}},
+		"no next id":                {Ensemble{Lineage: Lineage{7}, Shards: 2}, []Member{founder(1, 1)}},
+		"no shards":                 {Ensemble{Lineage: Lineage{7}, Next: 3}, []Member{founder(1, 1)}},
+		"a place on no shard":       {whole, []Member{{ID: 1, Wish: Voter, Places: make([]Place, 3)}}},
+		"a reason that is none":     {whole, []Member{{ID: 1, Wish: Out, Reason: Lost + 1}}},
 		"a member without an id":    {whole, []Member{founder(0, 1)}},
 		"an id that was not given":  {whole, []Member{founder(3, 1)}},
 		"a member without a wish":   {whole, []Member{{ID: 1}}},
@@ -114,7 +126,7 @@ func TestMembers_Admit(t *testing.T) {
 	if _, _, err := m.Admit(one, 5); !errors.Is(err, ErrNotFounded) {
 		t.Fatalf("before the lineage: %v", err)
 	}
-	m.Found(Lineage{7}, []MemberID{1, 2}, registered(t, 1, 2))
+	m.Found(Lineage{7}, []MemberID{1, 2}, 3, registered(t, 1, 2))
 	admit := func(c Candidate, want, wantFormer MemberID, wantErr error) {
 		t.Helper()
 		id, former, err := m.Admit(c, 6)
@@ -150,7 +162,7 @@ func TestMembers_CheckRegister(t *testing.T) {
 	if err := m.CheckRegister(9, [16]byte{9}); err != nil {
 		t.Fatalf("before the lineage: %v", err)
 	}
-	m.Found(Lineage{7}, []MemberID{1, 2}, registered(t, 1))
+	m.Found(Lineage{7}, []MemberID{1, 2}, 3, registered(t, 1))
 	_, _, err := m.Admit(Candidate{Directory: [16]byte{13}}, 1)
 	if err == nil {
 		_, _, err = m.Admit(Candidate{Directory: [16]byte{14}, Former: Former{3, [16]byte{13}}}, 1)
@@ -174,7 +186,7 @@ func TestMembers_CheckRegister(t *testing.T) {
 
 func TestMembers_Bounded(t *testing.T) {
 	m := NewMembers()
-	m.Found(Lineage{7}, []MemberID{1}, registered(t, 1))
+	m.Found(Lineage{7}, []MemberID{1}, 3, registered(t, 1))
 	directory := func(n int) [16]byte { return [16]byte{1: 1, 2: byte(n >> 8), 3: byte(n)} }
 	for n := range MembersMax - 1 {
 		if _, _, err := m.Admit(Candidate{Directory: directory(n)}, 1); err != nil {
@@ -193,7 +205,7 @@ func TestMembers_Bounded(t *testing.T) {
 func TestMembers_ReportsGoForward(t *testing.T) {
 	m := NewMembers()
 	m.Report(1, 1, Place{Voter, 1})
-	m.Found(Lineage{7}, []MemberID{1}, registered(t, 1))
+	m.Found(Lineage{7}, []MemberID{1}, 3, registered(t, 1))
 	for _, r := range []struct {
 		shard uint32
 		place Place
@@ -223,7 +235,7 @@ func TestMembers_AnyOrder(t *testing.T) {
 		for range 60 {
 			switch rng.IntN(6) {
 			case 0:
-				m.Found(Lineage{byte(1 + rng.IntN(3))}, []MemberID{1, 2}, registered(t, 1))
+				m.Found(Lineage{byte(1 + rng.IntN(3))}, []MemberID{1, 2}, 3, registered(t, 1))
 			case 1:
 				if m.CheckRegister(2, [16]byte{2}) == nil {
 					m.Registered(2, [16]byte{2})
@@ -254,14 +266,14 @@ func TestMembers_AnyOrder(t *testing.T) {
 				owners[one.ID], parts[one.ID] = one.Directory, one.Wish
 			}
 			if rng.IntN(4) == 0 {
-				m.Drain(stored.LoadEnsemble, stored.LoadMember)
+				m.Drain(stored.LoadEnsemble, load(stored))
 			}
 			if err := m.Verify(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
-		m.Drain(stored.LoadEnsemble, stored.LoadMember)
-		if !reflect.DeepEqual(m, stored) {
+		m.Drain(stored.LoadEnsemble, load(stored))
+		if m.TakeChanged(); !reflect.DeepEqual(m, stored) {
 			t.Fatalf("seed %d: stored %+v, want %+v", seed, stored, m)
 		}
 	}

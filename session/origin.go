@@ -27,6 +27,9 @@ type Origin struct {
 	// Schemes are the ACL schemes that the member has. The engine sets them from the feature level
 	// on that records them.
 	Schemes []string
+	// Retired says that nothing of the member is accepted any more, for ever. It may never have
+	// registered.
+	Retired bool
 	// LastSeq is the newest accepted batch; zero means none since the Register.
 	LastSeq uint64
 	// Steps is how many steps of silence were recorded since LastSeq, and Silence is their sum.
@@ -47,7 +50,7 @@ const (
 	Gap
 	// Unregistered: this incarnation has not registered.
 	Unregistered
-	// Retired: a later incarnation of the member has registered.
+	// Retired: a later incarnation of the member has registered, or the member is out.
 	Retired
 )
 
@@ -117,6 +120,32 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
+// Retire ends a member's stream for ever: its batches and its Register are refused. Nothing waits for
+// it any more. Its sessions stay: remote clients may come to another member, and the silence since
+// its last batch ends the others. A retired origin is never removed, so that a late copy of a
+// Register does not begin a new stream.
+func (t *Table) Retire(m MemberID) {
+	o := t.ensure(m)
+	o.Retired = true
+	t.dirtyOrigins[m] = struct{}{}
+	for id := range o.purged {
+		t.acknowledge(id, m)
+	}
+}
+
+// IsRetired reports whether Retire has ended a member's stream.
+func (t *Table) IsRetired(m MemberID) bool {
+	o, ok := t.origins[m]
+	return ok && o.Retired
+}
+
+// RewriteOrigins has Drain pass on all origins, because their records have another form from now on.
+func (t *Table) RewriteOrigins() {
+	for m := range t.origins {
+		t.dirtyOrigins[m] = struct{}{}
+	}
+}
+
 // Doom makes the in-process sessions of a member Closing, because it is known that the process is
 // over and that no other will speak for the member. Remote sessions go on: their clients may come to
 // another member until the silence ends them.
@@ -146,6 +175,9 @@ func (t *Table) checkRegister(n Origin) error {
 	if o, ok := t.origins[n.Member]; ok {
 		recorded = o.Origin
 	}
+	if recorded.Retired {
+		return fmt.Errorf("member %d: %w", n.Member, ErrRetired)
+	}
 	if recorded.Start > 0 && recorded.Directory != n.Directory {
 		return fmt.Errorf("member %d: %w: %x, not %x",
 			n.Member, ErrOtherDirectory, n.Directory, recorded.Directory)
@@ -170,6 +202,8 @@ func (t *Table) ensure(m MemberID) *origin {
 func (t *Table) Accept(m MemberID, start, seq uint64) Verdict {
 	o, ok := t.origins[m]
 	switch {
+	case ok && o.Retired:
+		return Retired
 	case !ok || o.Start == 0 || start > o.Start:
 		return Unregistered
 	case start < o.Start:

@@ -169,11 +169,11 @@ func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarna
 	}
 }
 
-// isRetired reports whether a later incarnation has registered, so that nothing of this one is
-// accepted.
+// isRetired reports whether a later incarnation has registered, or the member is out, so that nothing
+// of this incarnation is accepted.
 func (t *Table) isRetired(i Incarnation) bool {
 	o, ok := t.origins[i.Member]
-	return ok && o.Start > i.Start
+	return ok && (o.Retired || o.Start > i.Start)
 }
 
 // remember keeps the end of a session.

@@ -58,10 +58,16 @@ type Options struct {
 	Logger *slog.Logger
 	// Stopped means that New starts no member. The test calls Start for each.
 	Stopped bool
+	// Join sets Config.Join: members may come, with Ensemble.Join, and go. The members of New found
+	// the ensemble.
+	Join bool
 }
 
 // An Ensemble is several members in one process. Its methods may be called by any number of
 // goroutines.
+//
+// The methods know a member by its place, which keeps its links and its directory. The places of the
+// founders are their ids. A member that joins gets its id from the ensemble: see Ensemble.ID.
 //
 // A method fails the test if it cannot do what it is asked to. A method that returns no error then
 // calls Fatal, which package testing allows only on the test's own goroutine.
@@ -71,10 +77,12 @@ type Ensemble struct {
 	o      Options
 	dir    string
 	mesh   *transporttest.Mesh
-	ids    []embed.MemberID
-	faults map[embed.MemberID]*Faults
+	found  []embed.MemberID // the places of the founders
 
 	mu      sync.Mutex
+	ids     []embed.MemberID // all places
+	faults  map[embed.MemberID]*Faults
+	ports   map[embed.MemberID]int            // of the addresses at which members are reached now
 	disks   map[embed.MemberID]*memory.System // nil if the members use real directories
 	chance  *rand.Rand                        // decides what a power cut leaves
 	tick    time.Duration                     // the longest tick of a member
@@ -89,6 +97,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
 		running: make(map[embed.MemberID]*embed.Node), taken: make(map[embed.MemberID]bool), paused: make(map[embed.MemberID]bool),
+		ports:  make(map[embed.MemberID]int),
 		chance: rand.New(rand.NewPCG(o.Seed, 0))}
 	switch {
 	case e.dir == "" && e.bubble:
@@ -100,14 +109,10 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	if e.o.Logger == nil {
 		e.o.Logger = slog.New(slog.DiscardHandler)
 	}
-	for i := range n {
-		id := embed.MemberID(i + 1)
-		e.ids = append(e.ids, id)
-		e.faults[id] = NewFaults()
-		if e.disks != nil {
-			e.disks[id] = memory.New()
-		}
+	for range n {
+		e.addPlace()
 	}
+	e.found = slices.Clone(e.ids)
 	t.Cleanup(e.close)
 	if o.Stopped {
 		return e
@@ -121,8 +126,22 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	return e
 }
 
+// addPlace adds the place of a member that does not run yet.
+func (e *Ensemble) addPlace() embed.MemberID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := embed.MemberID(len(e.ids) + 1)
+	e.ids = append(e.ids, id)
+	e.faults[id] = NewFaults()
+	e.ports[id] = 1
+	if e.disks != nil {
+		e.disks[id] = memory.New()
+	}
+	return id
+}
+
 func (e *Ensemble) close() {
-	for _, id := range e.ids {
+	for _, id := range e.Members() {
 		e.Resume(id)
 		if n := e.remove(id); n != nil {
 			if err := n.Close(); err != nil {
@@ -141,8 +160,12 @@ func inTheWay(err error) []byte {
 	return stacks[:1+runtime.Stack(stacks[1:], true)]
 }
 
-// Members returns the ids of all members.
-func (e *Ensemble) Members() []embed.MemberID { return slices.Clone(e.ids) }
+// Members returns the places of all members.
+func (e *Ensemble) Members() []embed.MemberID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.ids)
+}
 
 // Dir returns the directory of a member. In memory nobody but the member can read it.
 func (e *Ensemble) Dir(id embed.MemberID) string {
@@ -161,22 +184,21 @@ func (e *Ensemble) Start(id embed.MemberID) *embed.Node {
 
 // TryStart is Start for a test that expects an error.
 func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
-	faults := e.faults[id]
+	faults := e.faultsOf(id)
 	if faults == nil {
 		return nil, fmt.Errorf("there is no member %d", id)
 	}
-	cfg := embed.Config{Dir: e.Dir(id), ID: id, Members: make(map[embed.MemberID]string),
-		Shards: shardsflag.N, Tick: DefaultTick, Logger: e.o.Logger}
-	for _, m := range e.ids {
-		cfg.Members[m] = fmt.Sprintf("member-%d.test:1", m)
-	}
+	cfg := embed.Config{Dir: e.Dir(id), Shards: shardsflag.N, Tick: DefaultTick, Logger: e.o.Logger}
+	e.place(&cfg, id)
 	if e.o.Config != nil {
 		e.o.Config(&cfg)
 	}
 	seams := seamsOf(cfg)
 	seams.Keep = cmp.Or(seams.Keep, e.o.KeepEntries)
 	seams.Portion = e.o.EndPortion
-	seams.Network = func(tcp transport.Network) transport.Network { return transport.Over(tcp, e.mesh.Network(uint64(id))) }
+	seams.Network = func(tcp transport.Network) transport.Network {
+		return transport.Over(tcp, placed{e.mesh.Network(uint64(id)), e})
+	}
 	if e.bubble {
 		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }
 	}
@@ -206,7 +228,7 @@ func door(id embed.MemberID) uint64 { return 1<<63 | uint64(id) }
 // Dial connects to the gateway of a member in a bubble. There gateway.Start opens no port, whatever
 // its Config says, so that virtual time can pass while a client waits.
 func (e *Ensemble) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
-	return e.mesh.Network(1<<63).Dial(ctx, door(id))
+	return e.mesh.Network(1<<63).Dial(ctx, transport.Target{Member: door(id)})
 }
 
 // take reports whether a member may be started by its caller, and by nobody else. It returns the
@@ -445,11 +467,17 @@ func (e *Ensemble) Restart(id embed.MemberID) *embed.Node {
 // Faults returns what breaks the things that a member stands on.
 func (e *Ensemble) Faults(id embed.MemberID) *Faults {
 	e.t.Helper()
-	f := e.faults[id]
+	f := e.faultsOf(id)
 	if f == nil {
 		e.t.Fatalf("there is no member %d", id)
 	}
 	return f
+}
+
+func (e *Ensemble) faultsOf(id embed.MemberID) *Faults {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.faults[id]
 }
 
 // Cut cuts the link between two members in both directions.
@@ -467,7 +495,7 @@ func (e *Ensemble) setLinks(a, b embed.MemberID, l Link) {
 // Isolate cuts a member off from all others.
 func (e *Ensemble) Isolate(id embed.MemberID) {
 	e.t.Helper()
-	for _, other := range e.ids {
+	for _, other := range e.Members() {
 		if other != id {
 			e.Cut(id, other)
 		}
@@ -476,9 +504,9 @@ func (e *Ensemble) Isolate(id embed.MemberID) {
 
 // HealAll makes all links whole.
 func (e *Ensemble) HealAll() {
-	for _, a := range e.ids {
-		for _, b := range e.ids {
-			e.faults[a].SetLink(b, Link{})
+	for _, a := range e.Members() {
+		for _, b := range e.Members() {
+			e.Faults(a).SetLink(b, Link{})
 		}
 	}
 }
@@ -538,8 +566,35 @@ func (e *Ensemble) agreed(shard int) embed.MemberID {
 		s := n.Status().Shards[shard-1]
 		key := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
 		votes[key]++
-		if e.running[s.Leader] != nil && votes[key] > len(e.ids)/2 {
-			return s.Leader
+		if place := e.placeLocked(s.Leader); place != 0 && votes[key] > e.votersLocked()/2 {
+			return place
+		}
+	}
+	return 0
+}
+
+// votersLocked returns how many members of the ensemble vote, or have to run anyway.
+func (e *Ensemble) votersLocked() (n int) {
+	if !e.o.Join {
+		return len(e.ids)
+	}
+	for _, node := range e.running {
+		var voters int
+		for _, m := range node.Members() {
+			if m.Role == embed.Voter {
+				voters++
+			}
+		}
+		n = max(n, voters)
+	}
+	return n
+}
+
+// placeLocked returns the place of a running member with an id, or zero.
+func (e *Ensemble) placeLocked(id embed.MemberID) embed.MemberID {
+	for place, n := range e.running {
+		if id != 0 && n.Status().Member == id {
+			return place
 		}
 	}
 	return 0
@@ -562,7 +617,7 @@ func (e *Ensemble) transfer(shard int, to embed.MemberID) bool {
 	e.mu.Unlock()
 	if n != nil && leader != to {
 		// Another request may be under way. The next look asks again.
-		_ = n.TransferLeadership(shard, to)
+		_ = n.TransferLeadership(shard, e.ID(to))
 	}
 	return leader == to
 }

@@ -84,7 +84,7 @@ func (g *Gateway) serving() bool { return g.leader() != 0 }
 
 func (g *Gateway) leader() uint64 { return uint64(g.node.Engine.Leader(1).Member) }
 
-func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Config.Member) }
+func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Engine.Member()) }
 
 const modeLeader = "leader"
 

@@ -37,6 +37,9 @@ const (
 	KindFound
 	KindJoin
 	KindReport
+	KindGovern
+	KindWant
+	KindRetire
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -53,6 +56,7 @@ const (
 	RequestReattach
 	RequestSetIdentities
 	RequestAnnounce
+	RequestLeave
 )
 
 // A Request is one call as it travels in a batch. The comments say which kinds use a field.
@@ -80,7 +84,7 @@ type Command struct {
 	Kind     Kind
 	Origin   session.Origin     // register; in a batch only Member and Start
 	Seq      uint64             // batch: its place in its stream
-	Wall     int64              // all but purged, raise, found and report: Unix ms at the proposer
+	Wall     int64              // all but purged, raise, found, report, govern and retire: Unix ms at the proposer
 	Home     tree.Zxid          // batch: what its node had applied of the home shard
 	Rules    Rules              // register
 	Requests []Request          // batch
@@ -88,15 +92,18 @@ type Command struct {
 	Silence  time.Duration      // silence
 	Reap     []Mortal           // reap
 	Purge    []Ending           // purge
-	Shard    uint32             // purged, report
+	Shard    uint32             // purged, report; in found the number of shards
 	Sessions []tree.SessionID   // purged
 	Level    uint32             // raise
 	Behind   []session.MemberID // raise
 	Lineage  session.Lineage    // found
 	Founders []session.MemberID // found
 	Join     session.Candidate  // join
-	Member   session.MemberID   // report
+	Member   session.MemberID   // report, govern, want, retire
 	Place    session.Place      // report
+	Number   uint64             // govern, want
+	Wish     session.Part       // want
+	Reason   session.Reason     // want
 }
 
 // An Ending is the end of a session on the home shard.
@@ -224,6 +231,9 @@ func EncodeRequest(r *Request) []byte {
 		e.string(r.Announce.Address)
 		e.string(r.Announce.Client)
 		e.string(r.Announce.Zone)
+	case RequestLeave:
+		e.array(1)
+		e.uint(uint64(r.Kind))
 	}
 	return e.done()
 }
@@ -335,13 +345,15 @@ func EncodeRaise(level uint32, behind []session.MemberID) []byte {
 	return e.done()
 }
 
-// EncodeFound encodes the choice of the ensemble's lineage, and who the founders are.
-func EncodeFound(l session.Lineage, founders []session.MemberID) []byte {
+// EncodeFound encodes the choice of the ensemble's lineage, who the founders are, and how many shards
+// there are.
+func EncodeFound(l session.Lineage, founders []session.MemberID, shards uint32) []byte {
 	e := newEncoder()
-	e.array(3)
+	e.array(4)
 	e.uint(uint64(KindFound))
 	e.bytes(l[:])
 	e.members(founders)
+	e.uint(uint64(shards))
 	return e.done()
 }
 
@@ -370,6 +382,39 @@ func EncodeReport(m session.MemberID, shard uint32, p session.Place) []byte {
 	e.uint(uint64(shard))
 	e.uint(uint64(p.Part))
 	e.uint(p.Change)
+	return e.done()
+}
+
+// EncodeGovern encodes that a member begins to lead the home shard, under a number.
+func EncodeGovern(number uint64, m session.MemberID) []byte {
+	e := newEncoder()
+	e.array(3)
+	e.uint(uint64(KindGovern))
+	e.uint(number)
+	e.uint(uint64(m))
+	return e.done()
+}
+
+// EncodeWant encodes what a member is to be. The number is that of the leader that wishes it, or zero
+// if a person does.
+func EncodeWant(number uint64, m session.MemberID, wish session.Part, why session.Reason, wall int64) []byte {
+	e := newEncoder()
+	e.array(6)
+	e.uint(uint64(KindWant))
+	e.uint(number)
+	e.uint(uint64(m))
+	e.uint(uint64(wish))
+	e.uint(uint64(why))
+	e.int(wall)
+	return e.done()
+}
+
+// EncodeRetire encodes that a shard takes nothing from a member any more.
+func EncodeRetire(m session.MemberID) []byte {
+	e := newEncoder()
+	e.array(2)
+	e.uint(uint64(KindRetire))
+	e.uint(uint64(m))
 	return e.done()
 }
 
@@ -409,11 +454,17 @@ func (k Kind) fields() int {
 	case KindRaise:
 		return 3
 	case KindFound:
-		return 3
+		return 4
 	case KindJoin:
 		return 9
 	case KindReport:
 		return 5
+	case KindGovern:
+		return 3
+	case KindWant:
+		return 6
+	case KindRetire:
+		return 2
 	}
 	return 0
 }
@@ -487,6 +538,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	case KindFound:
 		d.fixed(c.Lineage[:])
 		c.Founders = d.members()
+		c.Shard = uint32(d.uintTo(math.MaxUint32))
 	case KindJoin:
 		d.fixed(c.Join.Directory[:])
 		c.Join.Name, c.Join.Zone, c.Join.Address = d.string(), d.string(), d.string()
@@ -498,6 +550,17 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Member = session.MemberID(d.uint())
 		c.Shard = uint32(d.uintTo(math.MaxUint32))
 		c.Place = d.place()
+	case KindGovern:
+		c.Number = d.uint()
+		c.Member = session.MemberID(d.uint())
+	case KindWant:
+		c.Number = d.uint()
+		c.Member = session.MemberID(d.uint())
+		c.Wish = session.Part(d.uintTo(math.MaxUint8))
+		c.Reason = session.Reason(d.uintTo(math.MaxUint8))
+		c.Wall = d.int()
+	case KindRetire:
+		c.Member = session.MemberID(d.uint())
 	}
 	return c, d.end()
 }
@@ -609,6 +672,8 @@ func (r *Reader) decodeRequest(d *decoder, q *Request) {
 	case RequestAnnounce:
 		want = 4
 		q.Announce = Announce{Address: d.string(), Client: d.string(), Zone: d.string()}
+	case RequestLeave:
+		want = 1
 	}
 	if n != want {
 		d.fail(ErrMalformed)

@@ -54,11 +54,17 @@ func (c Command) encode() []byte {
 	case KindRaise:
 		return EncodeRaise(c.Level, c.Behind)
 	case KindFound:
-		return EncodeFound(c.Lineage, c.Founders)
+		return EncodeFound(c.Lineage, c.Founders, c.Shard)
 	case KindJoin:
 		return EncodeJoin(c.Join, c.Wall)
 	case KindReport:
 		return EncodeReport(c.Member, c.Shard, c.Place)
+	case KindGovern:
+		return EncodeGovern(c.Number, c.Member)
+	case KindWant:
+		return EncodeWant(c.Number, c.Member, c.Wish, c.Reason, c.Wall)
+	case KindRetire:
+		return EncodeRetire(c.Member)
 	}
 	return nil
 }
@@ -147,12 +153,17 @@ func goldenCommands() []golden {
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
 		{"raise", Command{Kind: KindRaise, Level: 2, Behind: []session.MemberID{}}},
 		{"raise-that-leaves-members-behind", Command{Kind: KindRaise, Level: math.MaxUint32, Behind: []session.MemberID{3, math.MaxUint64}}},
-		{"found", Command{Kind: KindFound, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}}},
+		{"found", Command{Kind: KindFound, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}, Shard: 4}},
 		{"join", Command{Kind: KindJoin, Wall: 1700000000123, Join: session.Candidate{Directory: filled[[16]byte](0x10), Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Observer: true,
 			Former: session.Former{ID: 2, Directory: filled[[16]byte](0x20)}}}},
 		{"join-of-the-largest-numbers", Command{Kind: KindJoin, Wall: math.MinInt64, Join: session.Candidate{Former: session.Former{ID: math.MaxUint64}}}},
 		{"report", Command{Kind: KindReport, Member: 4, Shard: 2, Place: session.Place{Part: session.Voter, Change: 70000}}},
 		{"report-of-the-largest-numbers", Command{Kind: KindReport, Member: math.MaxUint64, Shard: math.MaxUint32, Place: session.Place{Part: math.MaxUint8, Change: math.MaxUint64}}},
+		{"govern", Command{Kind: KindGovern, Number: 12, Member: 3}},
+		{"want", Command{Kind: KindWant, Number: 12, Member: 4, Wish: session.Out, Reason: session.Silent, Wall: 1700000000123}},
+		{"want-of-the-largest-numbers", Command{Kind: KindWant, Number: math.MaxUint64, Member: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Wall: math.MinInt64}},
+		{"retire", Command{Kind: KindRetire, Member: math.MaxUint64}},
+		{"leave", batch(1, Request{Kind: RequestLeave})},
 		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
@@ -213,8 +224,9 @@ func goldenRecords() []golden {
 			LastSeq: math.MaxUint64, Steps: math.MaxUint64, Silence: math.MaxInt64}),
 		originAt(2, "origin-with-schemes", session.Origin{Member: 2, Start: 3, Level: 2, Schemes: []string{"digest", "ip"}}),
 		originAt(2, "origin-without-schemes", session.Origin{Member: 2, Start: 3, Level: 3}),
-		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000}),
-		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64}),
+		originAt(3, "origin-retired", session.Origin{Member: 2, Start: 3, Level: 3, Schemes: []string{"ip"}, Retired: true}),
+		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000, Shards: 4, Govern: 300, Governor: 2}),
+		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64, Shards: math.MaxUint32, Govern: math.MaxUint64, Governor: math.MaxUint64}),
 		member("member", session.Member{ID: 2, Directory: filled[[16]byte](0x10)}),
 		member("member-of-many-places", session.Member{ID: 4, Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Observer: true, Wish: session.Out,
 			Reason: session.Replaced, Since: 1700000000123, Places: []session.Place{{Part: session.Learner, Change: 300}, {}}}),
@@ -453,7 +465,8 @@ func TestDocShowsEveryField(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
-		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil),
+		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0),
+		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "leave": request(RequestLeave),
 		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),

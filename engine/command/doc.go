@@ -14,14 +14,16 @@
 //	purge    [6, wall ms, [[session, [[member, start], ...], ended, lost], ...]]
 //	purged   [7, shard, [session, ...]]
 //	raise    [8, level, [member, ...]]
-//	found    [9, lineage, [member, ...]]
+//	found    [9, lineage, [member, ...], shards]
 //	join     [10, directory, name, zone, address, observer, former member, former directory, wall ms]
 //	report   [11, member, shard, part, change]
+//	govern   [12, number, member]
+//	want     [13, number, member, wish, reason, wall ms]
+//	retire   [14, member]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
-// reap, raise and report. The leader of the home shard proposes purge, purged and found. Any member
-// proposes a join that it was asked for. A raise that leaves
-// members behind is proposed where somebody asked for it.
+// reap, raise, report and retire. The leader of the home shard proposes purge, purged, found, join,
+// govern and want. A raise that leaves members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
 //	          founding digest, the highest feature level that the member agrees to, the names of
@@ -40,12 +42,17 @@
 //	raise     Raises the shard's feature level by one, to this level. It counts only if every
 //	          founding member has registered with a build that reads the level. Those in the list
 //	          need not have.
-//	found     Chooses the ensemble's lineage, and says who the founders are. The first one in the
-//	          log of the home shard counts, from level 3 on.
+//	found     Chooses the ensemble's lineage, and says who the founders are and how many shards
+//	          there are. The first one in the log of the home shard counts, from level 3 on.
 //	join      Gives a directory its member's id, for the home shard. Former are what the process
 //	          was before, or zero. A repeat gives the same id.
 //	report    Tells the home shard what a member is on a shard, since a change of that shard's
 //	          members at an index in its log.
+//	govern    Gives a member that begins to lead the home shard the next number. Wishes under
+//	          other numbers do not count from then on.
+//	want      Says what a member is to be, under the number of the leader that wishes it. A person
+//	          may wish a member out at any time, under zero.
+//	retire    Ends a member's stream on the shard for ever. Nothing waits for the member any more.
 //
 // # Requests
 //
@@ -60,6 +67,7 @@
 //	reattach      [7, session, password, timeout ns, [identity, ...]]
 //	setIdentities [8, session, attached, [identity, ...]]
 //	announce      [9, address, client, zone]
+//	leave         [10]
 //
 //	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	acl           nil, or [[perms, scheme, id], ...]
@@ -76,6 +84,7 @@
 //	reattach       Attaches a remote session to the member that sent the batch.
 //	setIdentities  Replaces the identities that the session has authenticated as.
 //	announce       Says where the member that sent the batch is, for members and for clients.
+//	leave          The member that sent the batch is to be out.
 //
 // remote is set for the session of a client outside the process. attached is the zxid that attached
 // such a session to its member. This is the zxid of open or of the newest reattach. For an
@@ -98,11 +107,11 @@
 //	          container, ttl ms, acl, data]
 //	session  [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
 //	          attached, [[member, start], ...], lost]
-//	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...]]
+//	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...], retired]
 //	state    [level, zxid, [scheme, ...], tree max]
 //	member   [id, directory, name, zone, address, client, observer, wish, reason, since ms,
 //	          [[part, change], ...]]
-//	ensemble [lineage, next id]
+//	ensemble [lineage, next id, shards, govern, governor]
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
 // and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force and the
@@ -118,7 +127,7 @@
 //	2      0.1.0   An origin has the schemes that its member has. The schemes in force only grow: to
 //	               those of before come those that all members of this level have. A create below a
 //	               znode whose create counter is full changes its Pzxid.
-//	3      0.1.0   The home shard has members and the ensemble's lineage.
+//	3      0.1.0   The home shard has members and the ensemble's lineage. An origin can be retired.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered
@@ -132,7 +141,7 @@
 //
 //	string      path, scheme, id of an identity or ACL entry, name, zone, address, client
 //	binary      directory, password, lineage (16 bytes), digest (32 bytes), data (nil or any length)
-//	0 or 1      remote, closing, container, lost, observer
+//	0 or 1      remote, closing, container, lost, observer, retired
 //	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
 //	unsigned    all other numbers
 //

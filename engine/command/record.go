@@ -143,20 +143,21 @@ func (d *decoder) incarnations() []session.Incarnation {
 	return list
 }
 
-// Fields of an origin's record below LevelSchemes and from there on.
-const (
-	originFields        = 8
-	originFieldsSchemes = 9
-)
+// originFields returns how many fields an origin's record has at a level.
+func originFields(level uint32) int {
+	switch {
+	case level < LevelSchemes:
+		return 8
+	case level < LevelMembers:
+		return 9
+	}
+	return 10
+}
 
 // EncodeOrigin encodes an origin's record at a level.
 func EncodeOrigin(o session.Origin, level uint32) []byte {
 	e := newEncoder()
-	if level < LevelSchemes {
-		e.array(originFields)
-	} else {
-		e.array(originFieldsSchemes)
-	}
+	e.array(originFields(level))
 	e.uint(uint64(o.Member))
 	e.uint(o.Start)
 	e.bytes(o.Directory[:])
@@ -168,17 +169,16 @@ func EncodeOrigin(o session.Origin, level uint32) []byte {
 	if level >= LevelSchemes {
 		e.strings(o.Schemes)
 	}
+	if level >= LevelMembers {
+		e.flag(o.Retired)
+	}
 	return e.done()
 }
 
 // DecodeOrigin reads an origin's record that was written at a level.
 func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
 	d := newDecoder(b)
-	if level < LevelSchemes {
-		d.want(originFields)
-	} else {
-		d.want(originFieldsSchemes)
-	}
+	d.want(originFields(level))
 	o.Member = session.MemberID(d.uint())
 	o.Start = d.uint()
 	d.fixed(o.Directory[:])
@@ -189,6 +189,9 @@ func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
 	o.Silence = time.Duration(d.int())
 	if level >= LevelSchemes {
 		o.Schemes = d.strings()
+	}
+	if level >= LevelMembers {
+		o.Retired = d.flag()
 	}
 	return o, d.end()
 }
@@ -234,7 +237,7 @@ func DecodeState(b []byte) (State, error) {
 // EnsembleKey is the key of the ensemble's record among those of its members.
 var EnsembleKey = IDKey(0)
 
-const ensembleFields = 2
+const ensembleFields = 5
 
 // EncodeEnsemble encodes the ensemble's record.
 func EncodeEnsemble(x session.Ensemble) []byte {
@@ -242,6 +245,9 @@ func EncodeEnsemble(x session.Ensemble) []byte {
 	e.array(ensembleFields)
 	e.bytes(x.Lineage[:])
 	e.uint(uint64(x.Next))
+	e.uint(uint64(x.Shards))
+	e.uint(x.Govern)
+	e.uint(uint64(x.Governor))
 	return e.done()
 }
 
@@ -251,6 +257,9 @@ func DecodeEnsemble(b []byte) (x session.Ensemble, err error) {
 	d.want(ensembleFields)
 	d.fixed(x.Lineage[:])
 	x.Next = session.MemberID(d.uint())
+	x.Shards = uint32(d.uintTo(math.MaxUint32))
+	x.Govern = d.uint()
+	x.Governor = session.MemberID(d.uint())
 	return x, d.end()
 }
 

@@ -38,6 +38,9 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.apply(c)
+	if r.mu.members.TakeChanged() {
+		r.noteMembers()
+	}
 	r.index.Store(index)
 	return r.tree.Load().Dirty() + r.mu.table.Dirty() + r.mu.members.Dirty()
 }
@@ -72,6 +75,14 @@ func (r *Replica) apply(c *command.Command) {
 		r.applyJoin(c)
 	case command.KindReport:
 		r.mu.members.Report(c.Member, c.Shard, c.Place) // it has no members if this is not the home shard
+		r.mu.members.Forget(r.mu.table)
+	case command.KindGovern:
+		r.mu.members.Govern(c.Number, c.Member)
+		r.mu.members.Forget(r.mu.table)
+	case command.KindWant:
+		_ = r.mu.members.Want(c.Number, c.Member, c.Wish, c.Reason, c.Wall) // whoever wished it looks at the table
+	case command.KindRetire:
+		r.applyRetire(c)
 	}
 }
 

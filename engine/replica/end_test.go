@@ -35,7 +35,7 @@ func TestEndOfASessionWakesThePurger(t *testing.T) {
 	r := newRig(t)
 	silent := slog.New(slog.DiscardHandler)
 	other := New(Options{Shard: 2, Log: silent})
-	wake := NewPurger([]*Replica{r.Replica, other}, r.log, enginetest.Member, silent).shards[2].wake
+	wake := NewPurger([]*Replica{r.Replica, other}, r.log, silent).shards[2].wake
 	o := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}))
 	seq := uint64(0)

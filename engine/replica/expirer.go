@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -16,7 +15,6 @@ type expirer struct {
 	// Immutable.
 	replica    *Replica
 	raft       Raft
-	member     replication.MemberID
 	timeoutMin time.Duration // the smallest possible timeout of a session
 	lag        *lag
 	log        *slog.Logger
@@ -39,8 +37,8 @@ type proposedExpire struct {
 	proposed
 }
 
-func newExpirer(r *Replica, raft Raft, member replication.MemberID, timeoutMin time.Duration, log *slog.Logger) *expirer {
-	return &expirer{replica: r, raft: raft, member: member, timeoutMin: timeoutMin, lag: newLag(r, raft, timeoutMin/4), log: log,
+func newExpirer(r *Replica, raft Raft, timeoutMin time.Duration, log *slog.Logger) *expirer {
+	return &expirer{replica: r, raft: raft, timeoutMin: timeoutMin, lag: newLag(r, raft, timeoutMin/4), log: log,
 		wake: make(chan struct{}, 1), steps: make(map[session.MemberID]proposedStep)}
 }
 
@@ -54,7 +52,7 @@ func (x *expirer) signal() {
 
 // look proposes what is due now, and returns how long the loop may wait for the next look.
 func (x *expirer) look(now time.Time) time.Duration {
-	if x.raft.Leader(x.replica.Shard).Member != x.member {
+	if !x.replica.leads(x.replica.Shard, x.raft) {
 		clear(x.steps)
 		x.expire = proposedExpire{}
 		return time.Hour // a leader change wakes the loop

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -12,13 +13,17 @@ import (
 func (r *Replica) Level() uint32 { return r.level.Load() }
 
 // HeldDown returns the members without which the shard cannot rise to a level: those that have not
-// registered with a build and a config that agree to it. Who was left behind at a level before does
-// not count. It takes no lock.
+// registered with a build and a config that agree to it. They are the founders, and those that have
+// joined and registered here. Who was left behind at a level before does not count, nor who is out.
+// It takes no lock.
 func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
 	origins, now := *r.origins.Load(), r.Level()
-	for _, m := range r.members {
-		behind := now > command.LevelMin && origins[m].Level < now
-		if origins[m].Level < level && !behind {
+	members := slices.Concat(r.founders, slices.Collect(maps.Keys(origins)))
+	slices.Sort(members)
+	for _, m := range slices.Compact(members) {
+		o := origins[m]
+		behind := now > command.LevelMin && o.Level < now
+		if o.Level < level && !behind && !o.Retired {
 			by = append(by, m)
 		}
 	}
@@ -38,6 +43,9 @@ func (r *Replica) applyRaise(c *command.Command) {
 	}
 	if c.Level == command.LevelSchemes {
 		r.mu.table.RecordSchemes(r.mu.Rules.Schemes) // each member has at least those in force
+	}
+	if c.Level == command.LevelMembers {
+		r.mu.table.RewriteOrigins()
 	}
 	r.tree.Load().SetPzxidStops(c.Level < command.LevelPzxid)
 	r.setLevel(c.Level)
@@ -86,7 +94,7 @@ func (r *Replica) rulesAfter(c *command.Command) command.Rules {
 	}
 	all := slices.Clone(c.Rules.Schemes)
 	for _, o := range r.mu.table.Origins() {
-		if o.Level >= r.mu.Level { // others were left behind
+		if o.Level >= r.mu.Level && !o.Retired { // others were left behind
 			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(o.Schemes, name) })
 		}
 	}

@@ -27,7 +27,7 @@ func registers(m session.MemberID, start uint64, level uint32, schemes ...string
 // registered.
 func levelRig(t *testing.T, of2, of3 uint32) *rig {
 	r := newRig(t)
-	r.members = []session.MemberID{enginetest.Member, 2, 3}
+	r.founders = []session.MemberID{enginetest.Member, 2, 3}
 	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}), registers(2, 1, of2), registers(3, 1, of3))
 	return r
 }
@@ -58,7 +58,7 @@ func TestRaiseNeedsEveryMember(t *testing.T) {
 
 func TestRaiseNeedsMembersThatHaveNeverRegistered(t *testing.T) {
 	r := levelRig(t, 2, 2)
-	r.members = append(r.members, 4)
+	r.founders = append(r.founders, 4)
 	r.apply(command.EncodeRaise(2, nil))
 	r.wantLevel(t, 1)
 	r.apply(command.EncodeRaise(2, []session.MemberID{4}))
@@ -117,7 +117,7 @@ func TestRaiseBeyondThisBuildFailsTheNode(t *testing.T) {
 // once all members have it, and for good.
 func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 	r := newRig(t)
-	r.members = []session.MemberID{2, 3}
+	r.founders = []session.MemberID{2, 3}
 	extra := tree.BuiltinSchemes()["digest"]
 	r.schemes = tree.Schemes{"a": extra, "b": extra, "c": extra}
 	want := func(names ...string) {

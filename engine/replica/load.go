@@ -39,7 +39,7 @@ func (r *Replica) use(l *imageLoader) {
 	r.mu.table, r.mu.members, r.mu.State = l.table, l.members, l.state
 	r.setLevel(l.state.Level)
 	r.noteOrigins()
-	r.noteLineage()
+	r.noteMembers()
 }
 
 // loadImage reads a whole image into memory. It refuses an image that no replica of this build

@@ -7,18 +7,24 @@ import (
 
 // Lineage returns the ensemble's lineage as this replica of the home shard knows it; zero if it
 // does not know it yet. It takes no lock.
-func (r *Replica) Lineage() session.Lineage { return *r.lineage.Load() }
+func (r *Replica) Lineage() session.Lineage { return r.Members().Ensemble.Lineage }
 
-// noteLineage updates lineage from the table. mu is held, or the shard has not started.
-func (r *Replica) noteLineage() {
-	l := r.mu.members.Lineage()
-	r.lineage.Store(&l)
+// Members returns the table of members as it is now; empty if this is not the home shard, or if the
+// ensemble has none yet. It takes no lock. The caller must not change it.
+func (r *Replica) Members() *session.MembersView { return r.roll.Load() }
+
+// noteMembers updates what Members returns, and tells the node. mu is held, or the shard has not
+// started.
+func (r *Replica) noteMembers() {
+	r.mu.members.TakeChanged()
+	r.roll.Store(r.mu.members.View())
+	r.node.MembersChanged()
 }
 
 // applyFound chooses the lineage, unless it is chosen. mu is held.
 func (r *Replica) applyFound(c *command.Command) {
-	if r.hasMembers() && r.mu.members.Found(c.Lineage, c.Founders, r.mu.table) {
-		r.noteLineage()
+	if r.hasMembers() {
+		r.mu.members.Found(c.Lineage, c.Founders, c.Shard, r.mu.table)
 	}
 }
 
@@ -34,7 +40,43 @@ func (r *Replica) applyJoin(c *command.Command) {
 	}
 }
 
+// applyRetire takes nothing from a member any more. mu is held.
+func (r *Replica) applyRetire(c *command.Command) {
+	if r.mu.Level < command.LevelMembers {
+		return // the image could not keep it
+	}
+	r.mu.table.Retire(c.Member)
+	r.mu.members.Forget(r.mu.table)
+	r.noteOrigins()
+}
+
 // hasMembers reports whether this shard has the table of members. mu is held.
 func (r *Replica) hasMembers() bool {
 	return r.Shard == command.HomeShard && r.mu.Level >= command.LevelMembers
+}
+
+// HasSessions reports whether a member has in-process sessions, in the table of the home shard.
+func (r *Replica) HasSessions(m session.MemberID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.mu.table.Sessions(m) {
+		if !s.Remote() {
+			return true
+		}
+	}
+	return false
+}
+
+// Retired reports whether this shard takes nothing from a member any more.
+func (r *Replica) Retired(m session.MemberID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.table.IsRetired(m)
+}
+
+// SchemesInForce returns the names of the ACL schemes by which the shard judges.
+func (r *Replica) SchemesInForce() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.Rules.Schemes
 }

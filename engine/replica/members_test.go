@@ -17,7 +17,7 @@ import (
 func TestFound(t *testing.T) {
 	r := levelRig(t, 3, 3)
 	found := func(first byte) []byte {
-		return command.EncodeFound(session.Lineage{first}, []session.MemberID{enginetest.Member, 2, 3, 4})
+		return command.EncodeFound(session.Lineage{first}, []session.MemberID{enginetest.Member, 2, 3, 4}, 1)
 	}
 	want := func(lineage byte) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestFound(t *testing.T) {
 			t.Fatalf("the lineage is %v", got)
 		}
 	}
-	r.members = append(r.members, 4)
+	r.founders = append(r.founders, 4)
 	r.apply(found(1), command.EncodeRaise(2, []session.MemberID{4}), found(1))
 	want(0)
 	r.apply(command.EncodeRaise(3, []session.MemberID{4}))
@@ -63,7 +63,7 @@ func TestJoin_EndsWhatTheFormerSelfHeld(t *testing.T) {
 	for level := uint32(2); level <= command.LevelMembers; level++ {
 		r.apply(command.EncodeRaise(level, nil))
 	}
-	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}))
+	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, 1))
 	open := func(m session.MemberID, remote bool) tree.SessionID {
 		seq := uint64(1)
 		if o, ok := r.mu.table.Origin(m); ok {
@@ -118,7 +118,7 @@ func TestAnnounce(t *testing.T) {
 		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
 	}
 	announce(1) // there are no members yet
-	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}))
+	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}, 1))
 	announce(2)
 	want := session.Member{ID: 2, Directory: [16]byte{2}, Address: "a:1", Client: "a:2", Zone: "z", Wish: session.Voter}
 	if got := r.mu.members.All()[1]; !reflect.DeepEqual(got, want) {

@@ -48,7 +48,6 @@ type Purger struct {
 	// Immutable.
 	home   *Replica
 	raft   outbox.Raft
-	member replication.MemberID
 	log    *slog.Logger
 	shards map[replication.ShardID]*shardPurger
 }
@@ -90,8 +89,8 @@ func (e *proposedEnds) isDue(ids []tree.SessionID, now time.Time) bool {
 
 // NewPurger returns the Purger of a node, and gives it to the node's replicas. The home shard is
 // the first of them.
-func NewPurger(shards []*Replica, raft outbox.Raft, member replication.MemberID, log *slog.Logger) *Purger {
-	p := &Purger{home: shards[0], raft: raft, member: member, log: log, shards: make(map[replication.ShardID]*shardPurger)}
+func NewPurger(shards []*Replica, raft outbox.Raft, log *slog.Logger) *Purger {
+	p := &Purger{home: shards[0], raft: raft, log: log, shards: make(map[replication.ShardID]*shardPurger)}
 	for _, r := range shards {
 		r.purger = p
 	}
@@ -169,7 +168,7 @@ func (s *shardPurger) look(now time.Time) time.Duration {
 // waiting returns sessions that have ended at home and are not recorded there as purged from this
 // shard, in id order. It returns none if this node does not lead the home shard.
 func (s *shardPurger) waiting() []session.Record {
-	if s.raft.Leader(command.HomeShard).Member != s.member {
+	if !s.home.leads(command.HomeShard, s.raft) {
 		s.window, s.more = nil, false
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -35,7 +34,6 @@ type reaper struct {
 	// Immutable.
 	replica  *Replica
 	raft     outbox.Raft
-	member   replication.MemberID
 	interval time.Duration
 	log      *slog.Logger
 
@@ -44,8 +42,8 @@ type reaper struct {
 	newestZnode command.Mortal // the last znode in it
 }
 
-func newReaper(r *Replica, raft outbox.Raft, member replication.MemberID, interval time.Duration, log *slog.Logger) *reaper {
-	return &reaper{replica: r, raft: raft, member: member, interval: interval, log: log}
+func newReaper(r *Replica, raft outbox.Raft, interval time.Duration, log *slog.Logger) *reaper {
+	return &reaper{replica: r, raft: raft, interval: interval, log: log}
 }
 
 // loop calls round at every interval. It returns when either channel is closed.
@@ -68,7 +66,7 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 // nothing while its previous proposal may still be applied, because rounds can be closer together
 // than commits.
 func (r *reaper) round(now time.Time) {
-	if r.raft.Leader(r.replica.Shard).Member != r.member || r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
+	if !r.replica.leads(r.replica.Shard, r.raft) || r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
 		return
 	}
 	due := r.replica.dueMortals(now, ReapMax)

@@ -39,35 +39,37 @@ type Node interface {
 	// Reconcile is called before a received state replaces a shard's state. registered says whether
 	// the received state has the node's Register.
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
+	// MembersChanged is called when Members returns something else than before. It must not block.
+	MembersChanged()
 }
 
 // A Replica is one shard's replicated state on this node: the tree, the session table and the zxid.
 // It implements replication.StateMachine. Every replica makes the same transitions from the same
 // log.
 type Replica struct {
-	// Immutable after New, Load and NewPurger.
-	node    Node
-	schemes tree.Schemes       // all that this member has
-	members []session.MemberID // the founding members
-	Shard   replication.ShardID
-	Outbox  *outbox.Outbox
-	image   *storage.Image
-	Watches *watch.Registry
-	expirer *expirer
-	reaper  *reaper
-	purger  *Purger
-	Portion int // EndPortion; tests set a smaller one
-	quotas  softQuotas
+	// Immutable after New, Load, NewPurger and Become.
+	node     Node
+	schemes  tree.Schemes       // all that this member has
+	founders []session.MemberID // the founding members
+	Shard    replication.ShardID
+	Outbox   *outbox.Outbox
+	image    *storage.Image
+	Watches  *watch.Registry
+	expirer  *expirer
+	reaper   *reaper
+	purger   *Purger
+	Portion  int // EndPortion; tests set a smaller one
+	quotas   softQuotas
 
 	// tree is replaced when a snapshot is installed, and by an empty tree in Close. Readers load it
 	// anew for each read.
 	tree        atomic.Pointer[tree.Tree]
-	swapping    atomic.Bool                     // the watches are being told of the next tree
-	index       atomic.Uint64                   // of the newest applied entry in the Raft log
-	level       atomic.Uint32                   // mu.Level, for those who do not hold mu
-	lineage     atomic.Pointer[session.Lineage] // that of mu.members, likewise
-	Sizes       Sizes                           // of the applied entries
-	lastFigures atomic.Pointer[Figures]         // set by Close, which drops the tree
+	swapping    atomic.Bool                         // the watches are being told of the next tree
+	index       atomic.Uint64                       // of the newest applied entry in the Raft log
+	level       atomic.Uint32                       // mu.Level, for those who do not hold mu
+	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
+	Sizes       Sizes                               // of the applied entries
+	lastFigures atomic.Pointer[Figures]             // set by Close, which drops the tree
 
 	// Owned by the apply goroutine.
 	batch     *storage.Batch               // for the image
@@ -106,9 +108,8 @@ type Options struct {
 	Node       Node
 	Raft       Raft
 	Outbox     *outbox.Outbox
-	Schemes    tree.Schemes // all that this member has
-	Member     replication.MemberID
-	Members    []session.MemberID // the founding members
+	Schemes    tree.Schemes       // all that this member has
+	Founders   []session.MemberID // the founding members; Become may replace them
 	TimeoutMin time.Duration      // the smallest timeout that a session of any member can have
 	ReapEvery  time.Duration      // how often the reaper looks
 	Log        *slog.Logger
@@ -116,17 +117,28 @@ type Options struct {
 
 // New returns an empty Replica. Load and NewPurger must follow before the shard starts.
 func New(o Options) *Replica {
-	r := &Replica{node: o.Node, schemes: o.Schemes, members: o.Members, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
+	r := &Replica{node: o.Node, schemes: o.Schemes, founders: o.Founders, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
 		quotas: softQuotas{log: o.Log}}
 	r.tree.Store(tree.New(nil))
 	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	r.setLevel(command.LevelMin)
 	r.noteOrigins()
-	r.noteLineage()
+	r.roll.Store(r.mu.members.View())
 	r.restartClocks()
-	r.expirer = newExpirer(r, o.Raft, o.Member, o.TimeoutMin, o.Log)
-	r.reaper = newReaper(r, o.Raft, o.Member, o.ReapEvery, o.Log)
+	r.expirer = newExpirer(r, o.Raft, o.TimeoutMin, o.Log)
+	r.reaper = newReaper(r, o.Raft, o.ReapEvery, o.Log)
 	return r
+}
+
+// Become says who this member is, and who founded the ensemble. It is called before the shard
+// starts, and before any loop of the Replica or its Outbox does.
+func (r *Replica) Become(o session.Origin, founders []session.MemberID) {
+	r.Outbox.Origin, r.founders = o, founders
+}
+
+// leads reports whether this member leads a shard, as far as Raft says.
+func (r *Replica) leads(id replication.ShardID, raft outbox.Raft) bool {
+	return raft.Leader(id).Member == replication.MemberID(r.Outbox.Origin.Member)
 }
 
 // ExpireLoop measures the silence of origins and proposes to expire sessions, while this node leads

@@ -42,9 +42,9 @@ func newRig(t testing.TB) *rig {
 	silent := slog.New(slog.DiscardHandler)
 	n := quietNode{d}
 	box := outbox.New(command.HomeShard, r.log, enginetest.NewClock().Clock(), enginetest.Origin(), command.Rules{}, n)
-	r.Replica = New(Options{Shard: command.HomeShard, Node: n, Raft: r.log, Outbox: box, Schemes: tree.BuiltinSchemes(), Member: enginetest.Member, Members: []session.MemberID{enginetest.Member},
+	r.Replica = New(Options{Shard: command.HomeShard, Node: n, Raft: r.log, Outbox: box, Schemes: tree.BuiltinSchemes(), Founders: []session.MemberID{enginetest.Member},
 		TimeoutMin: 10 * time.Second, ReapEvery: time.Minute, Log: silent})
-	NewPurger([]*Replica{r.Replica}, r.log, enginetest.Member, silent)
+	NewPurger([]*Replica{r.Replica}, r.log, silent)
 	if err := r.Load(image); err != nil {
 		t.Fatal(err)
 	}
@@ -73,4 +73,5 @@ func (n quietNode) Expired(tree.SessionID)                                      
 func (n quietNode) Left(tree.SessionID)                                                         {}
 func (n quietNode) Adopt(*session.Table)                                                        {}
 func (n quietNode) Raised(replication.ShardID, uint32, []session.MemberID)                      {}
+func (n quietNode) MembersChanged()                                                             {}
 func (n quietNode) Reconcile(replication.ShardID, *tree.Tree, *tree.Tree, *session.Table, bool) {}

@@ -83,8 +83,12 @@ func (r *Replica) writeDirty() error {
 	}
 	r.mu.members.Drain(func(e session.Ensemble) {
 		b.Put(storage.Members, command.EnsembleKey, command.EncodeEnsemble(e))
-	}, func(m session.Member) {
-		b.Put(storage.Members, command.IDKey(uint64(m.ID)), command.EncodeMember(m))
+	}, func(m session.Member, exists bool) {
+		if exists {
+			b.Put(storage.Members, command.IDKey(uint64(m.ID)), command.EncodeMember(m))
+		} else {
+			b.Delete(storage.Members, command.IDKey(uint64(m.ID)))
+		}
 	})
 	b.Put(storage.Meta, []byte(command.StateKey), command.EncodeState(r.mu.State))
 	if cap(r.record) > keptRecordMax {

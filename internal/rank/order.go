@@ -32,6 +32,7 @@ type (
 	Notifier     struct{} // calls of Events
 	Identity     struct{} // the identity file
 	End          struct{} // why the node failed
+	Book         struct{} // where members may be
 
 	// Of replication.
 
@@ -98,7 +99,7 @@ func Order() []Place {
 		at[ShardPurger]("shardPurger.mu"),
 		at[Leaders]("leaders"),
 		at[Notifier]("embed.notifier"),
-		at[Identity]("Engine.identity"), at[End]("Engine.end"),
+		at[Identity]("Engine.identity"), at[End]("Engine.end"), at[Book]("engine.book"),
 
 		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),
 		at[Hosts]("logBridge.mu"), at[Directories]("replication.locked"),

@@ -7,15 +7,17 @@
 // with optional mutual TLS, and package transporttest has one in memory for tests. A member that is
 // alone needs no Network. dragonboat uses the transport through [Transport.Factory].
 //
-// The transport never touches a disk, and never learns an address from a message. [Options] say who
-// is a member. It never panics over bytes that a peer sends. It knows nothing of znodes and
-// sessions.
+// The transport never touches a disk. It never panics over bytes that a peer sends. It knows
+// nothing of znodes and sessions.
+//
+// Members come and go, and change their addresses. The transport keeps no list of them. For each
+// dial and each handshake it asks [Options] where a member is and whether it may talk to this one.
 //
 // # Connections
 //
 // A connection carries messages in one direction only, from the member that dialled to the member
 // that accepted. Nothing but answers travels back. So two members that talk have two connections.
-// Snapshots travel on connections of their own.
+// Snapshots travel on connections of their own, and so does each question.
 //
 // A connection begins with a handshake in three steps. It has a deadline.
 //
@@ -23,12 +25,12 @@
 //	acceptor -> dialer:   hello, verdict
 //	dialer   -> acceptor: verdict, then frames
 //
-// Hello of version 4 (144 bytes and 56 for each shard, big endian):
+// Hello of version 4 (146 bytes, 56 for each shard and the address, big endian):
 //
 //	offset  size  field
 //	     0     4  magic "VvHi"
 //	     4     2  version of this protocol
-//	     6     1  purpose: 1 messages, 2 snapshot
+//	     6     1  purpose: 1 messages, 2 snapshot, 3 question (since version 4)
 //	     7     1  number of shards n; 0 for a peer that is not recognised
 //	     8    32  founding digest
 //	    40     8  member that sends it
@@ -42,11 +44,14 @@
 //	   116     4  highest level that the build reads
 //	   120     4  level in use on the member now, the highest of its shards
 //	   124    16  the ensemble's lineage; zero if the member does not know it yet
-//	   140  56*n  the state of each shard, in order
-//	140+56n    4  crc32c of the bytes before
+//	   140     2  length a of the address, at most 300
+//	   142  56*n  the state of each shard, in order
+//	142+56n    a  host:port at which the member says that it is reached; empty for a peer that is
+//	              not recognised
+//	      …    4  crc32c of the bytes before
 //
-// A hello of version 3 lacks the lineage, which stands for zero. A hello of version 2 also lacks the
-// three levels, and stands for 1, 1 and 1.
+// A hello of version 3 lacks the lineage, which stands for zero, and the address. A hello of
+// version 2 also lacks the three levels, and stands for 1, 1 and 1.
 //
 // State of a shard (56 bytes):
 //
@@ -65,25 +70,64 @@
 //	     0     4  magic "VvOk"
 //	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
 //	              3 not a member, 4 wrong member, 5 not accepted, 6 has forgotten, 7 other tick,
-//	              8 other history, 9 other level, 10 other lineage
+//	              8 other history, 9 other level, 10 other lineage, 11 removed
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
 //	    24     n  text, the reason of a refusal
 //	  24+n     4  crc32c of the bytes before
 //
-// If the acceptor refuses, the dialler sends no verdict, with one exception. To an acceptor of another
-// ensemble it says in words what it was founded as, for the log. In version 2 it does not.
+// If the acceptor refuses, the dialler sends no verdict, with one exception. To an acceptor of
+// another ensemble it says in words what it was founded as, for the log. In version 2 it does not.
 //
 // A connection on which both verdicts are "accepted" carries frames:
 //
 //	offset  size  field
 //	     0     4  length n of the payload, bounded before anything is allocated
-//	     4     1  kind: 1 message batch, 2 snapshot chunk, 3 ask, 4 answer
+//	     4     1  kind: 1 message batch, 2 snapshot chunk, 3 ask, 4 answer, 5 question, 6 reply
 //	     5     3  zero
 //	     8     4  crc32c of the eight bytes before and the payload
-//	    12     n  payload: protobuf of raftpb, empty for ask and answer
+//	    12     n  payload: protobuf of raftpb; empty for ask and answer; of a question and a reply,
+//	              what the caller of Ask and Options.Answer make it
 //
-// An ask is answered once all frames before it are handled.
+// An ask is answered once all frames before it are handled. For messages, the acceptor also asks
+// Options.Knows then. If the member was removed meanwhile, the acceptor closes the connection. The
+// next handshake tells the member why.
+//
+// # Members
+//
+// Options.Address says where to dial a member. It is only a guess: the handshake shows who is
+// there. After each handshake Options.Met gets the address at which the peer says that it is
+// reached.
+//
+// Options.Knows may refuse a member. It is asked about members of the same founding and lineage
+// only, because the ids of others mean nothing here. A member that was removed gets this member's
+// digest and lineage with the refusal. So it can tell that the refusal comes from its own ensemble,
+// and that it is final. A member that this one does not know yet is let in if Options.Knows says
+// so: the log may have it elsewhere.
+//
+// A learner that cannot keep up would stop all writers with RateLimit messages. Those are dropped.
+//
+// [Transport.Pulse] says when a member last answered or led, and what it has acknowledged, as far
+// as its messages show. It begins anew with each process of the member.
+//
+// # Nodes that are no members
+//
+// A node without a member id accepts connections after [Transport.Open]. It refuses messages and
+// snapshots as "not a member", which is not final. [Transport.Become] gives it its identity. It
+// lets messages in once dragonboat has started the transport.
+//
+// Anybody may ask a question with [Transport.Ask], member or not; with TLS, it needs a certificate.
+// The two sides compare nothing but the version of the protocol, which is at least 4. The hello of
+// the asking side has no digest, lineage, level in use or address. That of the other side has
+// nothing but its member id, which is zero if it is no member.
+//
+//	asker    -> acceptor: hello (purpose 3)
+//	acceptor -> asker:    hello, verdict
+//	asker    -> acceptor: verdict, question (at most 64 KiB)
+//	acceptor -> asker:    reply (at most 1 MiB)
+//
+// The answer may take 30 seconds. It ends early when the asker closes the connection. 64 questions
+// are answered at once, and the newest beyond that are refused.
 //
 // # Versions
 //
@@ -98,7 +142,7 @@
 //
 // A build stops for good on a code that it does not know. So code 9 does not travel in version 2,
 // nor code 10 before version 4. Codes 1 and 2 take their places: the member goes on to dial, and
-// logs the text.
+// logs the text. Code 11 is 5 before version 4, on which the member stops too.
 //
 // # Levels
 //
@@ -144,7 +188,8 @@
 //
 // # Goroutines
 //
-// One goroutine accepts connections, and one serves each accepted connection. One goroutine makes
-// each outgoing connection and then reads the answers on it. All of them end on Close, which waits
-// for them. Messages are written by dragonboat's own goroutines.
+// One goroutine accepts connections, and one serves each accepted connection. While a question is
+// answered, a second one waits for the end of its connection. One goroutine makes each outgoing
+// connection and then reads the answers on it. All of them end on Close, which waits for them.
+// Messages are written by dragonboat's own goroutines. Ask and Probe use those of their callers.
 package transport

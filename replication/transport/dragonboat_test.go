@@ -130,7 +130,10 @@ func startMember(t *testing.T, n Network, id uint64, dir string, machine *counte
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Self: identity(id), Members: []uint64{1, 2, 3}, Network: n, Listener: l, Target: targetOf}
+	o := among(Options{Self: identity(id), Network: n, Listener: l, Target: targetOf}, 1, 2, 3)
+	if n, ok := n.(*noting); ok {
+		o.Address = n.at.of
+	}
 	o.Logger = slog.New(m.log)
 	m.transport = New(o)
 	nh := config.NodeHostConfig{
@@ -210,7 +213,7 @@ func TestDragonboat(t *testing.T) {
 				if carrier == "mesh" {
 					return mesh.Network(id)
 				}
-				return &noting{Network: TCP("127.0.0.1:0", at.of, nil), at: &at, id: id}
+				return &noting{Network: TCP("127.0.0.1:0", nil), at: &at, id: id}
 			}
 			dirs := map[uint64]string{1: t.TempDir(), 2: t.TempDir(), 3: t.TempDir()}
 			members := map[uint64]*member{}

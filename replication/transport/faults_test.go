@@ -202,10 +202,10 @@ func TestCutIsSilentAndHealingBreaks(t *testing.T) {
 			}
 		}
 		far.Write([]byte("back"))
-		if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, transporttest.ErrCut) {
+		if _, err := m.Network(1).Dial(t.Context(), Target{Member: 2}); !errors.Is(err, transporttest.ErrCut) {
 			t.Fatal(err)
 		}
-		if c, err := m.Network(2).Dial(t.Context(), 1); !errors.Is(err, transporttest.ErrNoListener) {
+		if c, err := m.Network(2).Dial(t.Context(), Target{Member: 1}); !errors.Is(err, transporttest.ErrNoListener) {
 			t.Fatalf("the other way: %v, %v", c, err)
 		}
 		ended := make(chan error)
@@ -246,7 +246,7 @@ func pairOf(t *testing.T, m networks) (near, far net.Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if near, err = m.Network(1).Dial(t.Context(), 2); err != nil {
+	if near, err = m.Network(1).Dial(t.Context(), Target{Member: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if far, err = l.Accept(); err != nil {
@@ -298,9 +298,9 @@ func TestFaultsOverTCP(t *testing.T) {
 		var at addresses
 		f := transporttest.NewFaults()
 		start := func(m uint64) *peer {
-			n := TCP("127.0.0.1:0", at.of, nil)
+			n := TCP("127.0.0.1:0", nil)
 			if secured {
-				n = TCP("127.0.0.1:0", at.of, memberTLS(t, authority))
+				n = TCP("127.0.0.1:0", memberTLS(t, authority))
 			}
 			l, err := n.Listen()
 			if err != nil {
@@ -310,7 +310,7 @@ func TestFaultsOverTCP(t *testing.T) {
 			if m == 1 {
 				n = f.Network(n)
 			}
-			return newPeer(t, Options{Self: identity(m), Network: n, Listener: l})
+			return newPeer(t, Options{Self: identity(m), Address: at.of, Network: n, Listener: l})
 		}
 		a, b := start(1), start(2)
 		exchange(t, a, b)

@@ -15,10 +15,12 @@ import (
 type kind uint8
 
 const (
-	kindBatch  kind = 1 // protobuf of a raftpb.MessageBatch
-	kindChunk  kind = 2 // protobuf of a raftpb.Chunk
-	kindAsk    kind = 3 // empty; answered when all frames before it are handled
-	kindAnswer kind = 4 // empty; sent to the member that dialled
+	kindBatch    kind = 1 // protobuf of a raftpb.MessageBatch
+	kindChunk    kind = 2 // protobuf of a raftpb.Chunk
+	kindAsk      kind = 3 // empty; answered when all frames before it are handled
+	kindAnswer   kind = 4 // empty; sent to the member that dialled
+	kindQuestion kind = 5 // bytes of whoever asks
+	kindReply    kind = 6 // bytes of whoever answers a question
 )
 
 // headSize is the size of a frame's head.

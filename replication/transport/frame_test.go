@@ -158,18 +158,20 @@ func FuzzPayload(f *testing.F) {
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		handed := 0
-		tr := New(Options{Self: identity(2), Members: []uint64{1, 2}})
-		tr.gate.deployment = deployment
-		tr.handlers.batch = func(b pb.MessageBatch) {
+		tr := New(Options{Self: identity(2)})
+		tr.role.Load().gate.deployment = deployment
+		var h handlers
+		h.batch = func(b pb.MessageBatch) {
 			for i := range b.Requests {
-				if err := tr.gate.message(1, &b.Requests[i]); err != nil {
+				if err := tr.role.Load().gate.message(1, &b.Requests[i]); err != nil {
 					t.Fatalf("%v passed: %+v", err, b.Requests[i])
 				}
 			}
 			handed++
 		}
-		tr.handlers.chunk = func(c pb.Chunk) bool { handed++; return true }
-		tr.gate.noteRunning(beat(2, 1, 1).Requests)
+		h.chunk = func(c pb.Chunk) bool { handed++; return true }
+		tr.handlers.Store(&h)
+		tr.role.Load().gate.noteRunning(beat(2, 1, 1).Requests)
 		for _, h := range []hello{helloOf(1, 2), {Identity: identity(1), version: protocolMax, purpose: forSnapshot}} {
 			k := kindBatch
 			if h.purpose == forSnapshot {

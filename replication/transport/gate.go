@@ -21,8 +21,9 @@ import (
 // That is why Options.Accept has to refuse a member with another directory.
 type gate struct {
 	self       uint64
-	deployment uint64        // set before the first message
-	running    []atomic.Bool // by shard: its replica here runs, because it has sent something
+	deployment uint64                   // set before the first message
+	learner    func(member uint64) bool // nil: nobody is a learner
+	running    []atomic.Bool            // by shard: its replica here runs, because it has sent something
 }
 
 func newGate(self, shards uint64) gate {
@@ -41,6 +42,7 @@ var (
 	errTransfer   = errors.New("transfer of leadership to nobody")
 	errSnapshot   = errors.New("with a snapshot inside")
 	errEntries    = errors.New("with entries that do not fit")
+	errLearner    = errors.New("sent by a learner, which must not slow down the others")
 )
 
 // A messageClass says how a type of message travels.
@@ -88,8 +90,8 @@ func (g *gate) noteRunning(messages []pb.Message) {
 }
 
 // batch removes the messages that may not pass from a peer's batch. It also removes the sender's
-// address, because dragonboat would learn it. It returns how many messages it removed, and the
-// reason for the last one.
+// address, because dragonboat would learn it. It returns how many messages it removed that no
+// correct member sends, and the reason for the last one.
 func (g *gate) batch(peer uint64, b *pb.MessageBatch) (dropped int, why error) {
 	b.SourceAddress = ""
 	switch {
@@ -104,15 +106,15 @@ func (g *gate) batch(peer uint64, b *pb.MessageBatch) (dropped int, why error) {
 	}
 	kept := b.Requests[:0]
 	for i := range b.Requests {
-		if err := g.message(peer, &b.Requests[i]); err != nil {
+		switch err := g.message(peer, &b.Requests[i]); {
+		case err == errLearner: // every learner sends them, all the time
+		case err != nil:
 			dropped, why = dropped+1, err
-			continue
-		}
-		if dropped == 0 {
+		case len(kept) == i:
 			kept = b.Requests[:i+1] // nothing to copy: the usual case
-			continue
+		default:
+			kept = append(kept, b.Requests[i])
 		}
-		kept = append(kept, b.Requests[i])
 	}
 	b.Requests = kept
 	return dropped, why
@@ -139,6 +141,10 @@ func (g *gate) message(peer uint64, m *pb.Message) error {
 		return errSnapshot
 	}
 	switch m.Type {
+	case pb.RateLimit:
+		if g.learner != nil && g.learner(peer) {
+			return errLearner
+		}
 	case pb.LeaderTransfer:
 		if m.Hint == 0 {
 			return errTransfer
@@ -174,9 +180,9 @@ func replicated(m *pb.Message) error {
 	return nil
 }
 
-// proposed checks the entries that a follower forwards to the leader. A change of the members is none
-// of them. Only a leader proposes one, of what it knows itself. One that it proposed while it was
-// deposed would travel to the next leader, perhaps much later.
+// proposed checks the entries that a follower forwards to the leader. A change of the members is
+// none of them. Only a leader proposes one, of what it knows itself. One that it proposed while it
+// was deposed would travel to the next leader, perhaps much later.
 func proposed(m *pb.Message) error {
 	if len(m.Entries) == 0 {
 		return errEntries

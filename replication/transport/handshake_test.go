@@ -73,7 +73,7 @@ func TestHandshakeMatrix(t *testing.T) {
 				return nil
 			}
 			b := newPeer(t, o)
-			a := newPeer(t, Options{Self: c.self, Members: []uint64{1, 2, 3, 4}, Network: everywhere{mesh.Network(c.self.Member), 2}})
+			a := newPeer(t, among(Options{Self: c.self, Network: everywhere{mesh.Network(c.self.Member), 2}}, 1, 2, 3, 4))
 			if c.kind == nil {
 				a.connected(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
 				get(t, b.batches, "batch")
@@ -107,8 +107,8 @@ type everywhere struct {
 	member uint64
 }
 
-func (e everywhere) Dial(ctx context.Context, _ uint64) (net.Conn, error) {
-	return e.Network.Dial(ctx, e.member)
+func (e everywhere) Dial(ctx context.Context, _ Target) (net.Conn, error) {
+	return e.Network.Dial(ctx, Target{Member: e.member})
 }
 
 // The side that dialled refuses too. The side that accepted logs the refusal and does not believe
@@ -144,7 +144,7 @@ func impostorRefuses(t *testing.T, highest uint16) {
 	o.highest = highest
 	a := newPeer(t, o)
 	for range 3 {
-		conn, err := mesh.Network(3).Dial(t.Context(), 2)
+		conn, err := mesh.Network(3).Dial(t.Context(), Target{Member: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,9 +166,9 @@ func impostorRefuses(t *testing.T, highest uint16) {
 
 // asked reports whether member 2 asked this member.
 func (p *peer) asked() bool {
-	p.promises.mu.Lock()
-	defer p.promises.mu.Unlock()
-	return p.promises.mu.of[2] != nil
+	p.role.Load().promises.mu.Lock()
+	defer p.role.Load().promises.mu.Unlock()
+	return p.role.Load().promises.mu.of[2] != nil
 }
 
 // A process that does not know the ensemble's digest does not learn it, nor any other part of a
@@ -180,7 +180,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 		"another ensemble": {Identity: Identity{Digest: [32]byte{9}, Member: 1}, version: protocolMax, purpose: forMessages, wanted: 2},
 		"no member":        {Identity: Identity{Digest: identity(2).Digest, Member: 77}, version: protocolMax, purpose: forMessages, wanted: 2},
 	} {
-		conn, err := mesh.Network(1).Dial(t.Context(), 2)
+		conn, err := mesh.Network(1).Dial(t.Context(), Target{Member: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestHandshakeBytes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			mesh := transporttest.NewMesh()
 			b := onMesh(t, mesh, identity(2))
-			conn, err := mesh.Network(1).Dial(t.Context(), 2)
+			conn, err := mesh.Network(1).Dial(t.Context(), Target{Member: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestReplayStaysOut(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	n := mesh.Network(1)
-	conn, err := n.Dial(t.Context(), 2)
+	conn, err := n.Dial(t.Context(), Target{Member: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestReplayStaysOut(t *testing.T) {
 	get(t, b.batches, "batch")
 	conn.Close()
 
-	again, err := n.Dial(t.Context(), 2)
+	again, err := n.Dial(t.Context(), Target{Member: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestHandshakeDeadline(t *testing.T) {
 		mesh := transporttest.NewMesh()
 		b := onMesh(t, mesh, identity(2))
 		begin := time.Now()
-		conn, err := mesh.Network(1).Dial(t.Context(), 2)
+		conn, err := mesh.Network(1).Dial(t.Context(), Target{Member: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +368,7 @@ func TestHandshakeDeadline(t *testing.T) {
 func TestHandshakeLayout(t *testing.T) {
 	h := hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
-			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Lineage: [16]byte{0xa0, 15: 0xa1}, Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
+			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Lineage: [16]byte{0xa0, 15: 0xa1}, Address: "one:2181", Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
 		version: 4, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
@@ -381,10 +381,12 @@ func TestHandshakeLayout(t *testing.T) {
 		"0000000000000006" + "0000000000000100" +
 		"00000002" + "00000003" + "00000004" +
 		"a0" + strings.Repeat("00", 14) + "a1" +
+		"0008" +
 		"0000000000000007" + "0000000000000008" + "0000000000000009" +
 		"000000000000000a" + "000000000000000b" + "000000000000000c" + "000000000000000d" +
-		strings.Repeat("00", 16) + "000000000000000e" + strings.Repeat("00", 32)
-	if got[:504] != want || len(got) != 512 {
+		strings.Repeat("00", 16) + "000000000000000e" + strings.Repeat("00", 32) +
+		hex.EncodeToString([]byte("one:2181"))
+	if got[:524] != want || len(got) != 532 {
 		t.Fatalf("hello is %s", got)
 	}
 	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 4, 4)
@@ -453,6 +455,7 @@ func TestHandshakeTicks(t *testing.T) {
 
 func FuzzHandshake(f *testing.F) {
 	h := helloOf(1, 2)
+	h.Address, h.Shards = "one:2181", make([]ShardState, 1)
 	for h.version = protocolMin; h.version <= protocolMax; h.version++ {
 		f.Add(h.marshal(nil))
 		f.Add(h.appendVerdict(h.marshal(nil), nil))
@@ -477,7 +480,7 @@ func FuzzHandshake(f *testing.F) {
 
 // withChecksum returns the bytes with the checksum that makes them a hello, if they are long enough.
 func withChecksum(b []byte) []byte {
-	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= helloSize(b) {
+	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= helloHead(binary.BigEndian.Uint16(b[4:])) && len(b) >= helloSize(b) {
 		end := helloSize(b) - 4
 		binary.BigEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
 	}

@@ -166,7 +166,7 @@ func (l *link) shut() {
 
 // SendMessageBatch sends the messages or loses them. It never returns an error; see the type.
 func (l *link) SendMessageBatch(b pb.MessageBatch) error {
-	l.t.gate.noteRunning(b.Requests)
+	l.t.role.Load().gate.noteRunning(b.Requests)
 	if l.t.shut.Load() {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (l *link) look(now time.Time) (w *wire, changed <-chan struct{}, retry time
 
 // connectionLoop makes a connection and reads the answers on it until it ends.
 func (l *link) connectionLoop() {
-	conn, r, err := l.t.dial(l.ctx, l.member, forMessages)
+	conn, r, err := l.t.dialMember(l.ctx, l.member, forMessages)
 	if err != nil {
 		l.failed(err)
 		return
@@ -278,9 +278,12 @@ func (l *link) failed(err error) {
 	var no *Refusal
 	pause := redialRefused
 	l.mu.Lock()
-	if !errors.As(err, &no) {
+	switch {
+	case !errors.As(err, &no):
 		l.mu.pause = min(max(2*l.mu.pause, redialMin), redialMax)
 		pause = l.mu.pause
+	case no.Kind == ErrNotMember:
+		pause = redialMax // it may only have to start
 	}
 	l.dialEndedLocked(pause)
 	closed := l.mu.state == linkClosed

@@ -189,7 +189,7 @@ type blackHole struct {
 	dials atomic.Int32
 }
 
-func (h *blackHole) Dial(ctx context.Context, m uint64) (net.Conn, error) {
+func (h *blackHole) Dial(ctx context.Context, m Target) (net.Conn, error) {
 	h.dials.Add(1)
 	if !h.open.Load() {
 		<-ctx.Done()
@@ -321,7 +321,7 @@ type spy struct {
 	leaked  atomic.Int64 // those written after shut was set
 }
 
-func (s *spy) Dial(ctx context.Context, m uint64) (net.Conn, error) {
+func (s *spy) Dial(ctx context.Context, m Target) (net.Conn, error) {
 	c, err := s.Network.Dial(ctx, m)
 	if err != nil {
 		return nil, err
@@ -374,7 +374,7 @@ func TestShut(t *testing.T) {
 		}
 		a.Shut()
 		s.shut.Store(true)
-		if _, err := m.Network(2).Dial(t.Context(), 1); err == nil {
+		if _, err := m.Network(2).Dial(t.Context(), Target{Member: 1}); err == nil {
 			t.Fatal("the port is still open")
 		}
 		if _, err := a.module.GetConnection(t.Context(), uuidOf(2)); err != ErrShut {
@@ -439,7 +439,8 @@ func TestShutWhileSending(t *testing.T) {
 
 // identityServer does the accepting half of a handshake.
 func identityServer(conn net.Conn, id Identity) (hello, error) {
-	tr := New(Options{Self: id, Members: []uint64{1, 2, 3}})
+	tr := New(Options{Self: id})
+	tr.handlers.Store(&handlers{})
 	return tr.acceptHandshake(conn, bufio.NewReader(conn))
 }
 
@@ -483,7 +484,7 @@ func BenchmarkSend(b *testing.B) {
 			for m := uint64(1); m <= 2; m++ {
 				n[m] = mesh.Network(m)
 				if network == "tcp" {
-					n[m] = TCP("127.0.0.1:0", func(m uint64) string { return addrs[m] }, nil)
+					n[m] = TCP("127.0.0.1:0", nil)
 				}
 			}
 			got := make(chan struct{}, 1<<16)
@@ -494,10 +495,10 @@ func BenchmarkSend(b *testing.B) {
 					b.Fatal(err)
 				}
 				addrs[m] = l.Addr().String()
-				tr[m] = New(Options{Self: identity(m), Members: []uint64{1, 2}, Network: n[m], Listener: l, Target: targetOf})
-				tr[m].gate.deployment = deployment
-				tr[m].handlers.batch = func(pb.MessageBatch) { got <- struct{}{} }
-				tr[m].start()
+				tr[m] = New(Options{Self: identity(m), Address: func(m uint64) string { return addrs[m] }, Network: n[m], Listener: l, Target: targetOf})
+				tr[m].role.Load().gate.deployment = deployment
+				tr[m].handlers.Store(&handlers{batch: func(pb.MessageBatch) { got <- struct{}{} }})
+				tr[m].Open()
 				defer tr[m].Close()
 			}
 			link := newLink(context.Background(), tr[1], 2)

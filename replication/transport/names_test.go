@@ -75,13 +75,13 @@ func TestTCP_NameThatDoesNotResolveYet(t *testing.T) {
 	}
 	at.m.Store(uint64(2), net.JoinHostPort("member-2.service.invalid", port))
 	var dns names
-	n := TCP("127.0.0.1:0", at.of, nil)
+	n := TCP("127.0.0.1:0", nil)
 	n.(*tcpNetwork).resolver = dns.resolver()
 	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newPeer(t, Options{Self: identity(1), Network: n, Listener: l})
+	a := newPeer(t, Options{Self: identity(1), Address: at.of, Network: n, Listener: l})
 	link := a.link(t, 2)
 	const looks = 8 // each asks at most twice, for both kinds of addresses
 	until(t, "several looks", func() bool {

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -22,11 +24,12 @@ type Peer struct {
 // connection is made when there is something to send. A member without a leader soon tries all
 // others.
 func (t *Transport) Peers() []Peer {
+	self, others := t.self().Member, t.others()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []Peer
-	for id := range t.members {
-		if id == t.o.Self.Member {
+	for _, id := range others {
+		if id == self {
 			continue
 		}
 		p := t.mu.peers[id]
@@ -34,8 +37,41 @@ func (t *Transport) Peers() []Peer {
 		p.Heard = t.mu.served[id] != nil && len(t.mu.served[id].conns) > 0
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(a, b Peer) int { return int(a.Member) - int(b.Member) })
+	slices.SortFunc(list, func(a, b Peer) int { return cmp.Compare(a.Member, b.Member) })
 	return list
+}
+
+// others returns the members that this one knows of.
+func (t *Transport) others() []uint64 {
+	if t.o.Members != nil {
+		return t.o.Members()
+	}
+	return t.remembered()
+}
+
+// remembered returns the members that something is known about.
+func (t *Transport) remembered() []uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.mu.peers))
+}
+
+// forgetRemoved drops what is known of members that were removed. Their ids are never used again,
+// so without this a long life among short-lived members would cost memory.
+func (t *Transport) forgetRemoved() {
+	for _, id := range t.remembered() {
+		if no := t.knows(id); no == nil || no.Kind != ErrRemoved {
+			continue
+		}
+		t.role.Load().promises.forget(id)
+		t.mu.Lock()
+		delete(t.mu.peers, id)
+		delete(t.mu.asked, id)
+		if c := t.mu.served[id]; c != nil && len(c.conns) == 0 {
+			delete(t.mu.served, id)
+		}
+		t.mu.Unlock()
+	}
 }
 
 // recordReached records a connection to a peer.
@@ -68,17 +104,20 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 // recordLevels records which levels the build of a peer reads.
 func (t *Transport) recordLevels(peer uint64, levels Levels) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.mu.peers[peer]
+	p, known := t.mu.peers[peer]
 	p.Levels = levels
 	t.mu.peers[peer] = p
+	t.mu.Unlock()
+	if !known {
+		t.forgetRemoved()
+	}
 }
 
 // recordVerdict records whether this member refuses a peer that connected to it. It ignores a
 // refusal by the peer, because anyone can connect and claim to be a member.
 func (t *Transport) recordVerdict(peer uint64, err error) {
-	if !t.members[peer] {
-		return
+	if !slices.Contains(t.others(), peer) {
+		return // anybody may claim any id
 	}
 	var by *refusedError
 	var no *Refusal

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
@@ -106,6 +107,7 @@ type record struct {
 	run       uint64    // the process that was accepted last
 	now       []promise // by shard, made by that process
 	before    []promise // by shard, made by earlier processes
+	pulses    []pulse   // by shard, of that process
 }
 
 func newPromises(self, shards uint64) *promises {
@@ -149,7 +151,8 @@ func (p *promises) accept(id Identity) *Refusal {
 }
 
 func (p *promises) newRecord(id Identity) *record {
-	return &record{directory: id.Directory, start: id.Start, run: id.Run, now: make([]promise, p.shards), before: make([]promise, p.shards)}
+	return &record{directory: id.Directory, start: id.Start, run: id.Run,
+		now: make([]promise, p.shards), before: make([]promise, p.shards), pulses: make([]pulse, p.shards)}
 }
 
 // change begins to record the promises of another process.
@@ -158,24 +161,36 @@ func (r *record) change(id Identity) {
 		r.before[i].add(r.now[i])
 	}
 	clear(r.now)
+	clear(r.pulses)
 	r.start, r.run = id.Start, id.Run
 }
 
-// note records what the messages of an accepted peer promise.
-func (p *promises) note(id *Identity, messages []pb.Message) {
+// note records what the messages of an accepted peer promise, and its pulse.
+func (p *promises) note(id *Identity, messages []pb.Message, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.mu.of[id.Member]
 	if r == nil || r.directory != id.Directory {
 		return
 	}
-	to := r.now
-	if r.run != id.Run {
-		to = r.before // a newer process was accepted while these were on their way
-	}
+	late := r.run != id.Run // a newer process was accepted while these were on their way
 	for i := range messages {
-		if m := &messages[i]; m.ShardID >= 1 && m.ShardID <= uint64(len(to)) {
-			to[m.ShardID-1].add(promised(m))
+		m := &messages[i]
+		if m.ShardID < 1 || m.ShardID > uint64(p.shards) {
+			continue
+		}
+		if shard := m.ShardID - 1; late {
+			r.before[shard].add(promised(m))
+		} else {
+			r.now[shard].add(promised(m))
+			r.pulses[shard].note(m, now)
 		}
 	}
+}
+
+// forget drops the promises of a member that was removed. No process of it is accepted again.
+func (p *promises) forget(member uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.mu.of, member)
 }

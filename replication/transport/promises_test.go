@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
 )
@@ -50,7 +51,7 @@ func TestPromises(t *testing.T) {
 			for i := range c.messages {
 				c.messages[i].ShardID = 2
 			}
-			p.note(&first, c.messages)
+			p.note(&first, c.messages, time.Now())
 			no := p.accept(second)
 			switch {
 			case c.lacks == "" && no != nil:
@@ -81,18 +82,18 @@ func TestPromises_OfSeveralProcesses(t *testing.T) {
 	}
 	first, second := run(1, 1, 10), run(2, 1, 20)
 	p.accept(first)
-	p.note(&first, ack(20))
+	p.note(&first, ack(20), time.Now())
 	if no := p.accept(first); no != nil {
 		t.Errorf("the same process, again: %v", no)
 	}
 	if no := p.accept(second); no != nil {
 		t.Fatal(no)
 	}
-	p.note(&second, ack(25))
+	p.note(&second, ack(25), time.Now())
 	if no := p.accept(second); no != nil {
 		t.Errorf("it acknowledged after its start: %v", no)
 	}
-	p.note(&first, ack(21))
+	p.note(&first, ack(21), time.Now())
 	if no := p.accept(second); no == nil {
 		t.Error("an acknowledgment that came late is forgotten")
 	}
@@ -125,7 +126,7 @@ func TestPromises_OfAProcessThatIsOver(t *testing.T) {
 	if no := p.accept(first); no == nil || !errors.Is(no, ErrForgot) && !errors.Is(no, ErrNotAccepted) {
 		t.Errorf("a start that is over: %v", no)
 	}
-	p.note(&second, ack(25))
+	p.note(&second, ack(25), time.Now())
 	if no := p.accept(first); no == nil {
 		t.Error("a start that is over is accepted")
 	}

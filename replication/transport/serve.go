@@ -125,12 +125,20 @@ func (t *Transport) Heard() (n int) {
 	return n
 }
 
+// questionRead moves a connection out of the queue of handshakes.
+func (t *Transport) questionRead(conn net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.handshaking.remove(conn)
+}
+
 // forget closes an accepted connection and removes it from all tables.
 func (t *Transport) forget(conn net.Conn, peer uint64) {
 	t.release(conn)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.handshaking.remove(conn)
+	t.mu.asking.remove(conn)
 	if c := t.mu.served[peer]; c != nil {
 		c.remove(conn)
 	}
@@ -142,17 +150,20 @@ func (t *Transport) serveLoop(conn net.Conn) {
 	defer func() { t.forget(conn, h.Member) }()
 	r := bufio.NewReaderSize(conn, readBuffer)
 	h, err := t.acceptHandshakeInTime(conn, r)
-	t.recordVerdict(h.Member, err)
-	if h.version > t.o.highest {
+	if h.purpose != forQuestion {
+		t.recordVerdict(h.Member, err)
+	}
+	switch {
+	case h.version > t.o.highest:
 		t.logNewer(conn, err)
-		return
-	}
-	if err != nil {
+	case err != nil:
 		t.logNotAccepted(conn, err)
-		return
+	case h.purpose == forQuestion:
+		t.logQuestion(conn, t.serveQuestion(conn, r))
+	default:
+		t.handshakeDone(conn, h.Member)
+		t.logEnd(h.Member, t.serveFrames(conn, r, h))
 	}
-	t.handshakeDone(conn, h.Member)
-	t.logEnd(h.Member, t.serveFrames(conn, r, h))
 }
 
 // logEnd logs why the connection of a peer has ended, unless the peer closed it.
@@ -183,7 +194,7 @@ func (t *Transport) acceptHandshakeInTime(conn net.Conn, r *bufio.Reader) (hello
 		}
 	}
 	h, err := t.acceptHandshake(conn, r)
-	if err != nil {
+	if err != nil || h.purpose == forQuestion { // the deadline goes on until the question is read
 		return h, err
 	}
 	return h, conn.SetDeadline(time.Time{})
@@ -251,25 +262,28 @@ func (t *Transport) askBack(peer uint64) {
 		return
 	}
 	t.spawn(func() {
-		if conn, _, err := t.dial(t.ctx, peer, forMessages); err == nil {
+		if conn, _, err := t.dialMember(t.ctx, peer, forMessages); err == nil {
 			t.release(conn)
 		}
 	})
 }
 
-// serveFrames reads the peer's frames until the connection ends. dragonboat's handlers run here. If
-// one panics, the peer's bytes caused that, so the connection ends and not the process.
+// contained turns a panic into an error. The peer's bytes caused it, so the connection ends and not
+// the process.
+func contained(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+	}
+}
+
+// serveFrames reads the peer's frames until the connection ends. dragonboat's handlers run here.
 func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
-		}
-	}()
+	defer contained(&err)
 	f := frameReader{r: r, max: t.frameMax(h.purpose), keep: bufferKeep}
 	if h.purpose == forSnapshot {
 		f.keep = chunkMax // every frame is large, and the connection ends soon
 	}
-	chunks := chunkGate{g: &t.gate, peer: h.Member}
+	chunks := chunkGate{g: &t.role.Load().gate, peer: h.Member}
 	answer := frameWriter{conn: conn}
 	for {
 		k, payload, err := f.next()
@@ -288,12 +302,23 @@ func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err er
 		case kindChunk:
 			err = t.acceptChunk(&chunks, payload)
 		case kindAsk:
-			err = answer.write(appendEmpty(nil, kindAnswer), time.Now())
+			err = t.answerAsk(&answer, h)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// answerAsk answers an ask. Instead, it ends a connection for messages whose member was removed
+// since the handshake. The next handshake tells that member why.
+func (t *Transport) answerAsk(w *frameWriter, h hello) error {
+	if h.purpose == forMessages {
+		if no := t.knows(h.Member); no != nil {
+			return no
+		}
+	}
+	return w.write(appendEmpty(nil, kindAnswer), time.Now())
 }
 
 // frameMax returns the limits for the frames of an accepted connection.
@@ -317,13 +342,14 @@ func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
 	if err := b.Unmarshal(payload); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	dropped, why := t.gate.batch(peer.Member, &b)
+	r := t.role.Load()
+	dropped, why := r.gate.batch(peer.Member, &b)
 	if dropped > 0 {
 		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer.Member}, "count", dropped, "cause", why)
 	}
-	t.promises.note(peer, b.Requests)
-	if len(b.Requests) > 0 && t.handlers.batch != nil {
-		t.handlers.batch(b)
+	r.promises.note(peer, b.Requests, time.Now())
+	if h := t.handlers.Load(); len(b.Requests) > 0 && h != nil && h.batch != nil {
+		h.batch(b)
 	}
 	return nil
 }
@@ -337,7 +363,7 @@ func (t *Transport) acceptChunk(g *chunkGate, payload []byte) error {
 	if err := g.chunk(&c); err != nil {
 		return err
 	}
-	if t.handlers.chunk == nil || !t.handlers.chunk(c) {
+	if h := t.handlers.Load(); h == nil || h.chunk == nil || !h.chunk(c) {
 		return fmt.Errorf("%w: dragonboat rejected number %d of index %d", errChunk, c.ChunkId, c.Index)
 	}
 	return nil

@@ -74,7 +74,7 @@ func TestAcceptBacksOff(t *testing.T) {
 		for range 20 {
 			l.failures <- errors.New("too many open files")
 		}
-		if conn, err := m.Network(1).Dial(t.Context(), 2); err == nil {
+		if conn, err := m.Network(1).Dial(t.Context(), Target{Member: 2}); err == nil {
 			conn.Close()
 		}
 		pass(3 * time.Second)
@@ -102,7 +102,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	for range 5 * handshakesMax {
 		until(t, "dial", func() bool {
-			conn, err := n.Dial(t.Context(), 2)
+			conn, err := n.Dial(t.Context(), Target{Member: 2})
 			if err == nil {
 				t.Cleanup(func() { conn.Close() })
 			}
@@ -219,7 +219,7 @@ func TestHandlerPanics(t *testing.T) {
 			panic("to field not set")
 		}
 		b.batches <- got
-	}, nil)
+	}, nil).Start()
 	n := m.Network(1)
 	conn, err := stranger(t, n, 2, helloOf(1, 2))
 	if err != nil {

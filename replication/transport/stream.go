@@ -43,7 +43,7 @@ func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error
 	dialling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)() // dragonboat's ctx does not end with Shut
-	conn, r, err := t.dial(dialling, member, forSnapshot)
+	conn, r, err := t.dialMember(dialling, member, forSnapshot)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot connection to member %d: %w", member, err)
 	}

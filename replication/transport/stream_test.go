@@ -18,7 +18,7 @@ import (
 // streamTo opens a snapshot connection from a to b. Shard 1 runs on b.
 func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotConnection {
 	t.Helper()
-	b.gate.noteRunning(beat(2, 1, 1).Requests)
+	b.role.Load().gate.noteRunning(beat(2, 1, 1).Requests)
 	s, err := a.module.GetSnapshotConnection(ctx, uuidOf(2))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func streamTo(t *testing.T, ctx context.Context, a, b *peer) raftio.ISnapshotCon
 func TestRejectedSnapshot(t *testing.T) {
 	for _, at := range []uint64{0, 2} {
 		inMesh(t, func(t *testing.T, m *web, a, b *peer) {
-			b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(c pb.Chunk) bool { return c.ChunkId != at })
+			b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(c pb.Chunk) bool { return c.ChunkId != at }).Start()
 			s := streamTo(t, t.Context(), a, b)
 			defer s.Close()
 			var err error
@@ -115,7 +115,7 @@ func TestUnconfirmedSnapshot(t *testing.T) {
 func TestReceiverTakesNothing(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		block := make(chan struct{})
-		b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(pb.Chunk) bool { <-block; return true })
+		b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, nil, func(pb.Chunk) bool { <-block; return true }).Start()
 		s := streamTo(t, t.Context(), a, b)
 		defer s.Close()
 		begin := time.Now()

@@ -12,21 +12,20 @@ var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Int
 
 // TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
-// listen is the host:port to bind. addr returns the host:port of a member. It is called at every
-// dial, so its answer may change, and a name may resolve to another address. A nil config means
-// plain text.
+// listen is the host:port to bind. A nil config means plain text. A name is looked up at every
+// dial. So it may come to stand for another address.
 //
 // With a config, both sides of every connection show a certificate. Each verifies the other's
 // certificate against the authorities in RootCAs and ClientCAs; if one of these is nil, the other
-// is used for both. A certificate must be valid for both roles. It must name the host under which
-// its member is dialled, or config.ServerName. TCP clones the config. Listen and Dial return
+// is used for both. A certificate must be valid for both roles. It must name Target.Host, or the
+// host in Target.Address, or config.ServerName. TCP clones the config. Listen and Dial return
 // ErrNoAuthority or ErrNoVerification if the config verifies no certificates.
-func TCP(listen string, addr func(member uint64) string, config *tls.Config) Network {
-	n := &tcpNetwork{listen: listen, addr: addr}
+func TCP(listen string, config *tls.Config) Network {
+	n := &tcpNetwork{listen: listen}
 	if config == nil {
 		return n
 	}
-	secure := tlsNetwork{below: n, addr: addr}
+	secure := tlsNetwork{below: n}
 	secure.server, secure.client, secure.err = mutual(config)
 	return secure
 }
@@ -34,7 +33,6 @@ func TCP(listen string, addr func(member uint64) string, config *tls.Config) Net
 // tcpNetwork is immutable.
 type tcpNetwork struct {
 	listen   string
-	addr     func(member uint64) string
 	resolver *net.Resolver // resolves names; nil is the default one, tests have another
 }
 
@@ -44,8 +42,25 @@ func (n *tcpNetwork) Listen() (net.Listener, error) {
 	return c.Listen(context.Background(), "tcp", n.listen)
 }
 
-// Dial connects to a member.
-func (n *tcpNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+// Dial connects to an address.
+func (n *tcpNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: tcpKeepAlive, Resolver: n.resolver}
-	return d.DialContext(ctx, "tcp", n.addr(member))
+	return d.DialContext(ctx, "tcp", to.Address)
+}
+
+// Resolve returns all IP addresses of a name.
+func (n *tcpNetwork) Resolve(ctx context.Context, address string) ([]Target, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := n.resolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Target, 0, len(ips))
+	for _, ip := range ips {
+		list = append(list, Target{Address: net.JoinHostPort(ip, port), Host: host})
+	}
+	return list, nil
 }

@@ -31,19 +31,19 @@ func (a *addresses) of(m uint64) string {
 // onTCP starts a member on a free port of a loopback address.
 func (a *addresses) onTCP(t *testing.T, m uint64, host string, config *tls.Config) *peer {
 	t.Helper()
-	n := TCP(net.JoinHostPort(host, "0"), a.of, config)
+	n := TCP(net.JoinHostPort(host, "0"), config)
 	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.m.Store(m, l.Addr().String())
-	return newPeer(t, Options{Self: identity(m), Network: n, Listener: l})
+	return newPeer(t, Options{Self: identity(m), Address: a.of, Network: n, Listener: l})
 }
 
 // exchange checks that two members receive each other's messages, and that a snapshot arrives.
 func exchange(t *testing.T, a, b *peer) {
 	t.Helper()
-	ab, ba := a.o.Self.Member, b.o.Self.Member
+	ab, ba := a.self().Member, b.self().Member
 	ten := func(p *peer, from, to uint64) {
 		link := p.connected(t, to)
 		for i := range uint64(10) {
@@ -105,13 +105,13 @@ func TestTCP_OlderPeer(t *testing.T) {
 	for _, config := range []*tls.Config{nil, memberTLS(t, testkit.NewAuthority(t, "authority"))} {
 		var at addresses
 		member := func(m uint64, highest uint16) *peer {
-			n := TCP("127.0.0.1:0", at.of, config)
+			n := TCP("127.0.0.1:0", config)
 			l, err := n.Listen()
 			if err != nil {
 				t.Fatal(err)
 			}
 			at.m.Store(m, l.Addr().String())
-			o := Options{Self: identity(m), Shards: statesMax, Network: n, Listener: l, highest: highest}
+			o := Options{Self: identity(m), Address: at.of, Shards: statesMax, Network: n, Listener: l, highest: highest}
 			o.Self.Shards = make([]ShardState, statesMax)
 			return newPeer(t, o)
 		}
@@ -130,7 +130,7 @@ func TestTCP_OlderPeer(t *testing.T) {
 func TestPortInUse(t *testing.T) {
 	var at addresses
 	at.onTCP(t, 1, "127.0.0.1", nil)
-	if l, err := TCP(at.of(1), at.of, nil).Listen(); err == nil {
+	if l, err := TCP(at.of(1), nil).Listen(); err == nil {
 		l.Close()
 		t.Fatal("bound twice")
 	}
@@ -168,7 +168,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var at addresses
 			a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
-			c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, foreign)})
+			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", foreign)})
 			exchange(t, a, b)
 			link := c.link(t, 1)
 			link.SendMessageBatch(beat(3, 1, 1))
@@ -248,11 +248,11 @@ func TestTLSConfig(t *testing.T) {
 		{&tls.Config{Certificates: config.Certificates}, ErrNoAuthority},
 		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.Pool, InsecureSkipVerify: true}, ErrNoVerification},
 	} {
-		n := TCP("127.0.0.1:0", func(uint64) string { return "127.0.0.1:1" }, c.config)
+		n := TCP("127.0.0.1:0", c.config)
 		if _, err := n.Listen(); !errors.Is(err, c.err) {
 			t.Errorf("listen: %v", err)
 		}
-		if _, err := n.Dial(t.Context(), 1); !errors.Is(err, c.err) {
+		if _, err := n.Dial(t.Context(), Target{Member: 1}); !errors.Is(err, c.err) {
 			t.Errorf("dial: %v", err)
 		}
 	}
@@ -267,7 +267,7 @@ func TestTLSConfig(t *testing.T) {
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
 	exchange(t, a, b)
-	c := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, &tls.Config{RootCAs: ca.Pool})})
+	c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", &tls.Config{RootCAs: ca.Pool})})
 	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
 	if len(a.batches) != 0 {
@@ -278,7 +278,7 @@ func TestTLSConfig(t *testing.T) {
 	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errors.New(h.Conn.RemoteAddr().String())
 	}
-	d := newPeer(t, Options{Self: identity(3), Network: TCP("127.0.0.1:0", at.of, picky)})
+	d := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", picky)})
 	d.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "reason", func() bool { return strings.Contains(d.log.String(), "set GetClientCertificate too") })
 }

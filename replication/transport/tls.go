@@ -20,7 +20,6 @@ var (
 // A tlsNetwork secures the connections of another network. It is immutable.
 type tlsNetwork struct {
 	below          Network
-	addr           func(member uint64) string
 	server, client *tls.Config
 	err            error // what is wrong with the configuration
 }
@@ -48,22 +47,26 @@ func (n tlsNetwork) Listen() (net.Listener, error) {
 	return tls.NewListener(l, n.server), nil
 }
 
-// Dial connects to a member. It has verified the member's certificate when it returns.
-func (n tlsNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+// Dial connects to a target. It has verified the certificate there when it returns.
+func (n tlsNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	if n.err != nil {
 		return nil, n.err
 	}
-	conn, err := n.below.Dial(ctx, member)
+	conn, err := n.below.Dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	address := n.addr(member)
-	secure := tls.Client(conn, clientConfig(n.client, address))
+	secure := tls.Client(conn, clientConfig(n.client, to))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("tls with %s: %w", address, named(err))
+		return nil, fmt.Errorf("tls with %s: %w", to.Address, named(err))
 	}
 	return &dialledConn{Conn: secure, own: n.client.Certificates}, nil
+}
+
+// Resolve resolves below.
+func (n tlsNetwork) Resolve(ctx context.Context, address string) ([]Target, error) {
+	return n.below.Resolve(ctx, address)
 }
 
 // A dialledConn says in plain words that the peer refuses this member's expired certificate. With
@@ -112,18 +115,26 @@ func validity(c *x509.Certificate) string {
 		c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// clientConfig adds the name that the dialled member's certificate must carry.
-func clientConfig(c *tls.Config, address string) *tls.Config {
+// clientConfig adds the name that the certificate of a target must carry.
+func clientConfig(c *tls.Config, to Target) *tls.Config {
 	if c.ServerName != "" {
 		return c
 	}
 	c = c.Clone()
+	c.ServerName = to.Host
+	if to.Host == "" {
+		c.ServerName = hostOf(to.Address)
+	}
+	return c
+}
+
+// hostOf returns the host in a host:port.
+func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		host = address
+		return address
 	}
-	c.ServerName = host
-	return c
+	return host
 }
 
 // mutual makes one config for each role from the user's config. Both verify the other side.

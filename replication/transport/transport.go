@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -16,99 +15,6 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// An Identity is what a member says about itself at the start of every connection.
-type Identity struct {
-	Digest    [32]byte // founding digest of the ensemble
-	Member    uint64   // never zero
-	Directory [16]byte // random id of the member's directory
-	Start     uint64   // how often a node was started on that directory
-
-	Run  uint64        // random id of the process
-	Tick time.Duration // tick of its Raft clock; zero is not compared
-
-	Levels Levels // that its build reads; zero in Options means level 1
-	Level  uint32 // in use on it now, the highest of its shards; Options.Level says it for this member
-
-	// Lineage tells ensembles with the same digest apart; zero is not compared. Options.Lineage says
-	// it for this member.
-	Lineage [16]byte
-
-	Shards []ShardState // by shard - 1
-}
-
-// Levels are the lowest and the highest feature level that a build reads.
-type Levels struct{ Min, Max uint32 }
-
-// String names the levels.
-func (l Levels) String() string {
-	if l.Min == l.Max {
-		return fmt.Sprint("level ", l.Min)
-	}
-	return fmt.Sprintf("levels %d to %d", l.Min, l.Max)
-}
-
-// shard returns what a member says about a shard; zero if it says nothing.
-func (id *Identity) shard(i int) ShardState {
-	if i >= len(id.Shards) {
-		return ShardState{}
-	}
-	return id.Shards[i]
-}
-
-// Options say who this member is, and how it talks to which others.
-type Options struct {
-	Self Identity
-	// Founding says in words what the digest of Self stands for. The log needs it when a peer has
-	// another digest. It goes to the members that this one dials, never to one that has dialled.
-	Founding string
-	Members  []uint64 // ids of all members; this one may be among them
-	Shards   uint64   // messages for higher shards are dropped; zero means 1
-
-	// Network dials the other members. Nil means that this member is alone: every dial is refused.
-	Network Network
-
-	// Listener accepts the other members' connections. The caller binds it before anything is
-	// written. Nil means that no port is open. The transport closes the listener.
-	Listener net.Listener
-
-	// Accept may refuse a peer whose digest and member id are right. Its reason travels to the
-	// peer. The kind travels too if the error is a *Refusal; otherwise it is ErrNotAccepted. Both
-	// sides of a connection call Accept, for every connection and from several goroutines. It must
-	// not block for long and must not call Close. Nil accepts everyone.
-	Accept func(peer Identity) error
-
-	// Held returns what the log of a shard holds; shards count from 0. It is called before each
-	// hello. Nil means that the hello says nothing about it.
-	Held func(shard int) Held
-
-	// Level returns the feature level in use on this member, the highest of its shards. It is called
-	// for each handshake, from several goroutines, and must not block. Nil means level 1.
-	Level func() uint32
-
-	// Lineage returns the ensemble's lineage, or zero while this member does not know it. It is called
-	// for each handshake, from several goroutines, and must not block. Nil means zero.
-	Lineage func() [16]byte
-
-	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
-	// many times for the same refusal. It must not block and must not call Close, but may call
-	// Shut. Nil means that nothing is called.
-	Refused func(peer uint64, reason error)
-
-	// Target returns the member that dragonboat knows under a name.
-	Target func(uuid string) (member uint64, ok bool)
-
-	// Logger receives refusals, failures and recoveries at a limited rate; nil means slog.Default.
-	Logger *slog.Logger
-
-	// FrameMax bounds the bytes of one message batch on the wire. Zero means 65 MiB, which holds
-	// the largest batch dragonboat makes. It must be the same on all members. More than 1 GiB means
-	// 1 GiB.
-	FrameMax int
-
-	// highest is the highest version of the protocol. Zero means protocolMax; only tests set it.
-	highest uint16
-}
-
 // Errors of the connections that dragonboat asks for.
 var (
 	ErrAlone         = errors.New("this member is alone")
@@ -119,25 +25,23 @@ var (
 // A Transport carries the messages of one node. The package comment lists its invariants.
 type Transport struct {
 	// Immutable after New.
-	o       Options
-	members map[uint64]bool
+	o       Options // without Self and Founding, which are in role
 	notices *notices
 	ctx     context.Context // ends with Shut; every dial and every wait ends with it
 	cancel  context.CancelFunc
 
-	// Set by dragonboat's Create, before anything is accepted; immutable afterwards.
-	handlers handlers
-
-	gate     gate
-	promises *promises
-	shut     atomic.Bool // same as mu.shut, for the path of every message
+	role     atomic.Pointer[role]
+	handlers atomic.Pointer[handlers] // nil until dragonboat starts the transport
+	shut     atomic.Bool              // same as mu.shut, for the path of every message
 	alive    sync.WaitGroup
 
 	mu struct {
 		rank.Mutex[rank.Transport]
 		shut        bool
+		open        bool                  // Open was called
 		conns       map[net.Conn]struct{} // all connections that Shut has to close
 		handshaking connQueue             // accepted, handshake not done
+		asking      connQueue             // accepted, with a question
 		served      map[uint64]*connQueue // accepted, by peer
 		peers       map[uint64]Peer       // without Member and Heard
 		asked       map[uint64]time.Time  // when askBack last asked each member
@@ -150,7 +54,7 @@ type handlers struct {
 	chunk raftio.ChunkHandler
 }
 
-// New returns a transport that neither dials nor accepts until dragonboat starts it.
+// New returns a transport that accepts nothing until Open, or until dragonboat starts it.
 func New(o Options) *Transport {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -162,21 +66,16 @@ func New(o Options) *Transport {
 	if o.Shards == 0 {
 		o.Shards = 1
 	}
-	if o.Self.Levels == (Levels{}) {
-		o.Self.Levels = Levels{Min: 1, Max: 1}
-	}
 	if o.highest == 0 {
 		o.highest = protocolMax
 	}
-	t := &Transport{o: o, members: make(map[uint64]bool), notices: newNotices(o.Logger)}
-	for _, m := range o.Members {
-		t.members[m] = true
-	}
-	t.gate = newGate(o.Self.Member, o.Shards)
-	t.promises = newPromises(o.Self.Member, o.Shards)
+	self, founding := o.Self, o.Founding
+	o.Self, o.Founding = Identity{}, ""
+	t := &Transport{o: o, notices: newNotices(o.Logger)}
+	t.role.Store(t.newRole(self, founding))
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.conns = make(map[net.Conn]struct{})
-	t.mu.handshaking.max = handshakesMax
+	t.mu.handshaking.max, t.mu.asking.max = handshakesMax, questionsMax
 	t.mu.served = make(map[uint64]*connQueue)
 	t.mu.peers = make(map[uint64]Peer)
 	t.mu.asked = make(map[uint64]time.Time)
@@ -214,17 +113,18 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// start begins to accept connections.
-func (t *Transport) start() error {
-	if t.o.Listener == nil {
-		if t.shut.Load() {
-			return ErrShut
-		}
+// Open begins to accept connections. A further call does nothing.
+func (t *Transport) Open() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.mu.shut:
+		return ErrShut
+	case t.mu.open || t.o.Listener == nil:
 		return nil
 	}
-	if !t.spawn(t.acceptLoop) {
-		return ErrShut
-	}
+	t.mu.open = true
+	t.alive.Go(t.acceptLoop)
 	return nil
 }
 
@@ -283,7 +183,7 @@ func (t *Transport) target(name string) (uint64, error) {
 		return 0, ErrUnknownTarget
 	}
 	m, ok := t.o.Target(name)
-	if !ok || m == t.o.Self.Member || !t.members[m] {
+	if !ok || m == 0 || m == t.self().Member {
 		return 0, ErrUnknownTarget
 	}
 	return m, nil
@@ -294,9 +194,8 @@ type factory struct{ t *Transport }
 
 // Create receives dragonboat's handlers and returns the transport.
 func (f factory) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
-	f.t.handlers = handlers{batch: batch, chunk: chunk}
-	f.t.gate.deployment = c.GetDeploymentID()
-	return module(f)
+	f.t.role.Load().gate.deployment = c.GetDeploymentID()
+	return module{f.t, &handlers{batch: batch, chunk: chunk}}
 }
 
 // Validate accepts every address. dragonboat passes the RaftAddress of its configuration, which is
@@ -304,13 +203,19 @@ func (f factory) Create(c config.NodeHostConfig, batch raftio.MessageHandler, ch
 func (factory) Validate(string) bool { return true }
 
 // A module is the transport as dragonboat sees it.
-type module struct{ t *Transport }
+type module struct {
+	t *Transport
+	h *handlers
+}
 
 // Name returns the transport's name in dragonboat's log.
 func (module) Name() string { return "vivarium" }
 
-// Start begins to accept connections.
-func (m module) Start() error { return m.t.start() }
+// Start lets messages in, and begins to accept connections.
+func (m module) Start() error {
+	m.t.handlers.Store(m.h)
+	return m.t.Open()
+}
 
 // Close closes the transport and waits for its goroutines.
 func (m module) Close() error { return m.t.Close() }

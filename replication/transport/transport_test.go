@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,7 +86,7 @@ func newPeer(t *testing.T, o Options) *peer {
 		log:     &logbook{},
 	}
 	if o.Members == nil {
-		o.Members = []uint64{1, 2, 3}
+		o = among(o, 1, 2, 3)
 	}
 	if o.Target == nil {
 		o.Target = targetOf
@@ -114,6 +115,18 @@ func newPeer(t *testing.T, o Options) *peer {
 	}
 	t.Cleanup(func() { p.module.Close() })
 	return p
+}
+
+// among returns the options of a member that knows some members and no others.
+func among(o Options, members ...uint64) Options {
+	o.Members = func() []uint64 { return members }
+	o.Knows = func(m uint64) *Refusal {
+		if slices.Contains(members, m) {
+			return nil
+		}
+		return refusal(ErrNotMember, "member %d is not among the members", m)
+	}
+	return o
 }
 
 // networks returns a network for each member: a Mesh or a web.
@@ -249,7 +262,7 @@ func TestMessagesAndChunksArrive(t *testing.T) {
 	}
 	link.Close()
 
-	b.gate.noteRunning(beat(2, 1, 0).Requests)
+	b.role.Load().gate.noteRunning(beat(2, 1, 0).Requests)
 	stream, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +301,7 @@ func chunkOf(from, to, number uint64, last bool) pb.Chunk {
 }
 
 func TestAlone(t *testing.T) {
-	p := newPeer(t, Options{Self: identity(1), Members: []uint64{1}})
+	p := newPeer(t, among(Options{Self: identity(1)}, 1))
 	if _, err := p.module.GetConnection(t.Context(), uuidOf(2)); err != ErrAlone {
 		t.Fatal(err)
 	}
@@ -306,7 +319,7 @@ func TestAlone(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	p := onMesh(t, transporttest.NewMesh(), identity(1))
-	for _, target := range []string{uuidOf(1), uuidOf(4), "", "localhost:1"} {
+	for _, target := range []string{uuidOf(1), uuidOf(0), "", "localhost:1"} {
 		if _, err := p.module.GetConnection(t.Context(), target); err != ErrUnknownTarget {
 			t.Errorf("target %q: %v", target, err)
 		}
@@ -345,7 +358,7 @@ func TestStartUseAndCloseLeavesNothing(t *testing.T) {
 // stranger does a handshake on a connection of its own. It returns the connection and the verdict.
 func stranger(t *testing.T, n Network, to uint64, h hello) (net.Conn, error) {
 	t.Helper()
-	conn, err := n.Dial(t.Context(), to)
+	conn, err := n.Dial(t.Context(), Target{Member: to})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func goldenHello(version uint16) hello {
 		h.Levels, h.Level = Levels{Min: 2, Max: 4}, 3
 	}
 	if version > 3 {
-		h.Lineage = [16]byte{0xa0, 15: 0xa1}
+		h.Lineage, h.Address = [16]byte{0xa0, 15: 0xa1}, "one:2181"
 	}
 	return h
 }
@@ -77,6 +77,8 @@ func TestGoldenHandshake(t *testing.T) {
 			kind = ErrOtherVersion.Error()
 		case kind == ErrOtherLineage.Error() && version < 4:
 			kind = ErrOtherEnsemble.Error()
+		case kind == ErrRemoved.Error() && version < 4:
+			kind = ErrNotAccepted.Error()
 		}
 		err = readVerdict(r, want.nonce)
 		if no := (*Refusal)(nil); kind == "accepted" && err != nil || kind != "accepted" && (!errors.As(err, &no) || no.Kind.Error() != kind || no.Text != "because") {
@@ -113,7 +115,7 @@ type offers struct {
 	list []uint16
 }
 
-func (o *offers) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+func (o *offers) Dial(ctx context.Context, member Target) (net.Conn, error) {
 	conn, err := o.Network.Dial(ctx, member)
 	if err != nil {
 		return nil, err
@@ -177,13 +179,13 @@ func TestVersions(t *testing.T) {
 				offers   *offers
 				want     []uint16
 			}{{a, b, aOffers, c.dial}, {b, a, bOffers, c.back}} {
-				from, to := way.from.o.Self.Member, way.to.o.Self.Member
+				from, to := way.from.self().Member, way.to.self().Member
 				way.from.connected(t, to).SendMessageBatch(beat(from, to, 1))
 				get(t, way.to.batches, "batch")
 				if got := way.offers.take(); !slices.Equal(got, way.want) {
 					t.Errorf("member %d offers %v for messages, want %v", from, got, way.want)
 				}
-				way.to.gate.noteRunning(beat(to, from, 0).Requests)
+				way.to.role.Load().gate.noteRunning(beat(to, from, 0).Requests)
 				s, err := way.from.module.GetSnapshotConnection(t.Context(), uuidOf(to))
 				if err != nil {
 					t.Fatal(err)
@@ -199,11 +201,11 @@ func TestVersions(t *testing.T) {
 			}
 			for _, p := range []*peer{a, b} {
 				if log := p.log.String(); strings.Contains(log, "WARN") || strings.Contains(log, "refuse") {
-					t.Errorf("log of member %d:\n%s", p.o.Self.Member, log)
+					t.Errorf("log of member %d:\n%s", p.self().Member, log)
 				}
 				other := p.Peers()[0]
 				if len(p.refused) > 0 || other.Refused != nil || other.RefusedBy != nil || other.Levels != (Levels{Min: 1, Max: 1}) {
-					t.Errorf("member %d knows %+v", p.o.Self.Member, other)
+					t.Errorf("member %d knows %+v", p.self().Member, other)
 				}
 			}
 		})
@@ -306,11 +308,11 @@ func TestLevels(t *testing.T) {
 				if from == 2 {
 					a, b = b, a
 				}
-				to := b.o.Self.Member
+				to := b.self().Member
 				if c.text == "" {
 					a.connected(t, to).SendMessageBatch(beat(from, to, 1))
 					get(t, b.batches, "batch")
-					if got := b.Peers()[0].Levels; got != a.o.Self.Levels {
+					if got := b.Peers()[0].Levels; got != a.self().Levels {
 						t.Errorf("knows that the peer reads %v", got)
 					}
 					return

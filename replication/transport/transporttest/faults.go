@@ -37,6 +37,9 @@ type Fault struct {
 // Loss affects only batches of messages, which Raft sends again. It affects no snapshots: the
 // network below repeats what it lost, so half a snapshot does not vanish.
 //
+// If the address of a dial has the name of a member in a mesh, such as member-2.test:1, the faults
+// to that member count. If not, those to the member that is expected count.
+//
 // The methods may be called by several goroutines at once.
 type Faults struct {
 	mu struct {
@@ -118,11 +121,12 @@ type faultyNetwork struct {
 }
 
 // Dial connects to a member unless the link there is cut.
-func (n faultyNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+func (n faultyNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
+	member := memberOf(to)
 	if n.faults.isCut(member) {
 		return nil, ErrCut
 	}
-	conn, err := n.Network.Dial(ctx, member)
+	conn, err := n.Network.Dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}

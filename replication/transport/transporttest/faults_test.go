@@ -10,7 +10,7 @@ func TestFaultsForgetClosedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := f.Network(m.Network(1)).Dial(t.Context(), 2)
+	conn, err := f.Network(m.Network(1)).Dial(t.Context(), Target{Member: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

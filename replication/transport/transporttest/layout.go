@@ -8,6 +8,7 @@ const (
 	helloStart  = 112 // a hello of version 2 up to the states of its shards
 	levelsSize  = 12  // more since version 3
 	lineageSize = 16  // more since version 4
+	lengthSize  = 2   // then the length of the address at its end, since version 4
 	stateSize   = 56
 	sumSize     = 4
 
@@ -22,14 +23,7 @@ const (
 func messageSize(b []byte, earlier int) (n int) {
 	switch {
 	case earlier == 0 && len(b) >= helloStart:
-		n = helloStart + int(b[7])*stateSize + sumSize
-		version := binary.BigEndian.Uint16(b[4:])
-		if version > 2 {
-			n += levelsSize
-		}
-		if version > 3 {
-			n += lineageSize
-		}
+		n = helloSize(b)
 	case earlier == 1 && len(b) >= verdictHead:
 		n = verdictHead + int(binary.BigEndian.Uint16(b[6:])) + sumSize
 	case earlier > 1 && len(b) >= frameHead:
@@ -37,6 +31,24 @@ func messageSize(b []byte, earlier int) (n int) {
 	}
 	if len(b) < n {
 		return 0
+	}
+	return n
+}
+
+// helloSize returns the size of a hello from its start. If the start does not say it yet, the size
+// is more than there is.
+func helloSize(b []byte) int {
+	n := helloStart + int(b[7])*stateSize + sumSize
+	version := binary.BigEndian.Uint16(b[4:])
+	if version > 2 {
+		n += levelsSize
+	}
+	if version > 3 {
+		const length = helloStart + levelsSize + lineageSize
+		n += lineageSize + lengthSize
+		if len(b) >= length+lengthSize {
+			n += int(binary.BigEndian.Uint16(b[length:]))
+		}
 	}
 	return n
 }

@@ -15,6 +15,10 @@ import (
 
 // A Mesh is a network in memory for an ensemble in one process. It opens no port.
 //
+// A dial goes to the member whose name is in the address, such as member-2.test:1. Without such a
+// name it goes to the member that is expected. The name members.test stands for all members that
+// listen.
+//
 // All methods may be called from several goroutines at once.
 type Mesh struct {
 	mu struct {
@@ -68,10 +72,11 @@ func (n meshNetwork) Listen() (net.Listener, error) {
 }
 
 // Dial connects to another member. It never waits.
-func (n meshNetwork) Dial(ctx context.Context, member uint64) (net.Conn, error) {
+func (n meshNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	member := memberOf(to)
 	conn, err := n.mesh.dial(n.member, member)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "mesh", Addr: meshAddr(member), Err: err}

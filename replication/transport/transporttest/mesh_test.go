@@ -25,7 +25,7 @@ func pairOf(t *testing.T) (near, far net.Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if near, err = m.Network(1).Dial(t.Context(), 2); err != nil {
+	if near, err = m.Network(1).Dial(t.Context(), Target{Member: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if far, err = l.Accept(); err != nil {
@@ -149,7 +149,7 @@ func TestMeshDeadlines(t *testing.T) {
 func TestMeshListen(t *testing.T) {
 	m := NewMesh()
 	n := m.Network(2)
-	if _, err := m.Network(1).Dial(t.Context(), 2); !errors.Is(err, ErrNoListener) {
+	if _, err := m.Network(1).Dial(t.Context(), Target{Member: 2}); !errors.Is(err, ErrNoListener) {
 		t.Fatal(err)
 	}
 	l, err := n.Listen()
@@ -161,7 +161,7 @@ func TestMeshListen(t *testing.T) {
 	}
 	var waiting []net.Conn
 	for {
-		c, err := m.Network(1).Dial(t.Context(), 2)
+		c, err := m.Network(1).Dial(t.Context(), Target{Member: 2})
 		if errors.Is(err, errCrowded) {
 			break
 		}
@@ -190,7 +190,7 @@ func TestMeshListen(t *testing.T) {
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := m.Network(1).Dial(ctx, 2); !errors.Is(err, context.Canceled) {
+	if _, err := m.Network(1).Dial(ctx, Target{Member: 2}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,111 @@
+package embedtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
+)
+
+// seeds stands for the addresses of all members that run.
+const seeds = "members.test:1"
+
+// place sets what a member's Config has because of its place.
+func (e *Ensemble) place(c *embed.Config, id embed.MemberID) {
+	if e.o.Join {
+		c.Join, c.Advertise = []string{seeds}, e.address(id)
+	}
+	if int(id) > len(e.found) {
+		return
+	}
+	c.ID, c.Members = id, make(map[embed.MemberID]string)
+	for _, m := range e.found {
+		c.Members[m] = e.address(m)
+	}
+}
+
+// address returns where a member is reached now.
+func (e *Ensemble) address(id embed.MemberID) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fmt.Sprintf("member-%d.test:%d", id, e.ports[id])
+}
+
+// Join starts a new member in a place of its own and returns the place. It does not wait until the
+// member is ready. The ensemble needs Options.Join.
+func (e *Ensemble) Join() embed.MemberID {
+	e.t.Helper()
+	id := e.addPlace()
+	e.Start(id)
+	return id
+}
+
+// ID returns the id of the member that runs in a place. It is zero while that has yet to join.
+func (e *Ensemble) ID(place embed.MemberID) embed.MemberID {
+	e.t.Helper()
+	return e.Node(place).Status().Member
+}
+
+// Wipe empties the directory of a member that does not run, as the loss of its disk does.
+func (e *Ensemble) Wipe(id embed.MemberID) {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.taken[id] {
+		e.t.Fatalf("member %d runs, or is being started or stopped", id)
+	}
+	if e.disks != nil {
+		e.disks[id] = memory.New()
+		return
+	}
+	if err := os.RemoveAll(e.Dir(id)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Readdress gives a member that does not run another address. Nobody answers at the old one.
+func (e *Ensemble) Readdress(id embed.MemberID) {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ports[id]++
+}
+
+// placed is the mesh in which each member is reached at its present address only.
+type placed struct {
+	transport.Network
+	e *Ensemble
+}
+
+// Dial connects to the member whose present address it is.
+func (n placed) Dial(ctx context.Context, to transport.Target) (net.Conn, error) {
+	if !slices.Contains(n.e.addresses(), to.Address) {
+		return nil, &net.OpError{Op: "dial", Net: "mesh", Err: transporttest.ErrNoListener}
+	}
+	return n.Network.Dial(ctx, to)
+}
+
+// Resolve returns the present addresses of all members for the name of the seeds.
+func (n placed) Resolve(ctx context.Context, address string) (list []transport.Target, err error) {
+	if address != seeds {
+		return n.Network.Resolve(ctx, address)
+	}
+	for _, a := range n.e.addresses() {
+		list = append(list, transport.Target{Address: a})
+	}
+	return list, ctx.Err()
+}
+
+// addresses returns the present addresses of all places.
+func (e *Ensemble) addresses() (list []string) {
+	for _, id := range e.Members() {
+		list = append(list, e.address(id))
+	}
+	return list
+}

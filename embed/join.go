@@ -1,0 +1,79 @@
+package embed
+
+import (
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// Candidate is what a node that wants to join says of itself; see Config.Admit.
+//
+//	Name     string // Config.Name
+//	Zone     string // Config.Zone
+//	Address  string // Config.Advertise
+//	Observer bool   // Config.Observer
+type Candidate = engine.Candidate
+
+// votersMax bounds Config.Voters: each write waits for a majority of them.
+const votersMax = 9
+
+// completeJoin completes and checks what members have that come and go.
+func (c Config) completeJoin(e *engine.Config, p *problems) {
+	e.Alone, e.Join = false, c.Join
+	e.Advertise = or(c.Advertise, e.Advertise)
+	e.Name, e.Zone = or(c.Name, e.Advertise), c.Zone
+	e.Observer, e.Ephemeral, e.Voters, e.Found, e.Admit = c.Observer, c.Ephemeral, or(c.Voters, DefaultVoters), c.Found, c.Admit
+	if len(c.Members) == 0 && c.ID != 0 {
+		p.add("ID is %d but Members is empty: the ensemble gives a member that joins its id", c.ID)
+	}
+	if c.Found != nil && len(c.Members) > 0 {
+		p.add("Found and Members are both set: one of them decides who founds the ensemble")
+	}
+	if e.Advertise == "" {
+		p.add("Advertise is empty: give the host:port at which other members reach this one")
+	} else if err := checkAddr(e.Advertise, false); err != nil {
+		p.add("Advertise is %q: %v", e.Advertise, err)
+	}
+	for i, seed := range c.Join {
+		if err := checkAddr(seed, false); err != nil {
+			p.add("Join[%d] is %q: %v", i, seed, err)
+		}
+	}
+	if e.Voters < 1 || e.Voters > votersMax || e.Voters%2 == 0 {
+		p.add("Voters is %d: want 1, 3, 5, 7 or 9, because an even number survives no more failures than one less", c.Voters)
+	}
+	if len(e.Name) > nameMax || len(e.Zone) > nameMax || len(e.Advertise) > addressMax {
+		p.add("Name and Zone may have %d bytes, Advertise %d", nameMax, addressMax)
+	}
+}
+
+// Bounds of what each member says of itself, which every member keeps.
+const (
+	nameMax    = 256
+	addressMax = 300
+)
+
+// completeDeadAfter completes DeadAfter, which depends on the session timeouts.
+func (c Config) completeDeadAfter(e *engine.Config, p *problems) {
+	if len(c.Join) == 0 || c.DeadAfter < 0 {
+		return
+	}
+	floor := 2 * e.MaxSessionTimeout
+	e.DeadAfter = or(c.DeadAfter, max(DefaultDeadAfter, floor))
+	if e.DeadAfter < floor {
+		p.add("DeadAfter is %v: want %v at least, twice MaxSessionTimeout, or sessions would outlive their member", c.DeadAfter, floor)
+	}
+}
+
+// refuseWithoutJoin reports settings that mean nothing without Join.
+func (c Config) refuseWithoutJoin(p *problems) {
+	set := map[bool][]string{}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"Advertise", c.Advertise != ""}, {"Name", c.Name != ""}, {"Zone", c.Zone != ""}, {"Observer", c.Observer}, {"Ephemeral", c.Ephemeral},
+		{"Voters", c.Voters != 0}, {"DeadAfter", c.DeadAfter != 0}, {"Found", c.Found != nil}, {"Admit", c.Admit != nil}} {
+		set[f.set] = append(set[f.set], f.name)
+	}
+	for _, name := range set[true] {
+		p.add("%s is set but Join is empty: it is for members that come and go", name)
+	}
+}

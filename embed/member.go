@@ -1,0 +1,107 @@
+package embed
+
+import (
+	"context"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// A Role is what a member is in the ensemble.
+type Role string
+
+// The roles. A member goes from Learner to Voter to Out, and never back.
+const (
+	Learner Role = "learner" // has all data and serves; does not vote
+	Voter   Role = "voter"
+	Out     Role = "out" // takes no part any more
+)
+
+// Member is what a node knows of a member of its ensemble.
+type Member struct {
+	ID      MemberID
+	Name    string // Config.Name; empty for founders that did not say it
+	Zone    string // Config.Zone
+	Address string // where the others reach it, as it said last
+	// Role is what the member is on the first shard, which has the sessions. On further shards it may
+	// be one step behind for a moment.
+	Role     Role
+	Observer bool // it never votes
+	// Leaving says why the member is to go, or has gone: "left", "removed", "replaced", "silent",
+	// "never came" or "lost". Empty means that it stays.
+	Leaving string
+	Since   time.Time // when it joined, or when Leaving was decided; zero for founders
+	// Answers says that its replica answered lately, and Behind how many log entries it lacks. Only
+	// the node that leads the first shard knows both; on others they are zero.
+	Answers bool
+	Behind  uint64
+}
+
+// Members returns the members of the ensemble as this node knows them, sorted by id. Without a
+// quorum the list may be old. It works at any time.
+func (n *Node) Members() (list []Member) {
+	for _, m := range n.in().Engine.Members() {
+		d := Member{ID: MemberID(m.ID), Name: m.Name, Zone: m.Zone, Address: m.Address, Role: roleOf(m), Observer: m.Observer,
+			Answers: m.Answers, Behind: m.Behind}
+		if m.Reason != 0 {
+			d.Leaving = m.Reason.String()
+		}
+		if m.Since != 0 {
+			d.Since = time.UnixMilli(m.Since)
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+func roleOf(m engine.Member) Role {
+	switch {
+	case m.OutOf() > 0:
+		return Out
+	case m.Votes(1):
+		return Voter
+	case m.Wish == session.Out && len(m.Places) == 0:
+		return Out
+	}
+	return Learner
+}
+
+// RemoveMember takes a member out of the ensemble for good, wherever it runs or does not run. When
+// it returns nil, the member takes no part any more. Its directory is never let in again: to come
+// back, the process needs an empty one. Nobody's session ends sooner for it than by its timeout.
+//
+// Errors: ErrUnsafe if the voters that answer now would be no quorum without it, and nothing was
+// changed; ErrUnavailable without a quorum; ErrUnknownOutcome if ctx ended after the removal was
+// recorded, which then goes on, as Members shows; an error for a member that does not exist;
+// ErrClosed, ErrFailed.
+func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
+	return opError("remove member", "", n.in().Engine.RemoveMember(ctx, id))
+}
+
+// Leave takes this member out of the ensemble for good, and closes the node: it closes the sessions,
+// transfers the leaderships, and waits until no shard has the member any more. With Config.Ephemeral,
+// Shutdown does the same. A later Start on the directory joins as a new member, with Config.Join.
+//
+// Once the wish is recorded, the ensemble carries it out without this node. If ctx ends before that
+// is done, Leave closes the node and returns ctx's error. Without a deadline in ctx,
+// Config.RequestTimeout bounds it.
+//
+// Errors with which nothing was changed, and the node goes on: ErrUnsafe if no other member votes,
+// ErrUnavailable without a quorum.
+func (n *Node) Leave(ctx context.Context) error {
+	err := n.in().Engine.Leave(ctx)
+	if isOver(n.Done()) {
+		n.in().CloseEvents()
+	}
+	return opError("leave", "", err)
+}
+
+func isOver(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

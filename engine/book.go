@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/vivarium-go/vivarium/internal/rank"
+)
+
+// A book knows where members may be. An address is a guess about where to dial, never an identity:
+// the handshake shows who answers. So a wrong address costs a dial, and the book tries the others.
+type book struct {
+	// Immutable.
+	configured map[MemberID]string
+	table      func(MemberID) string // the address in the table of members; empty if it has none
+
+	mu struct {
+		rank.Mutex[rank.Book]
+		heard map[MemberID]string // what members said in their newest handshakes
+		tries map[MemberID]int    // dials since the last handshake
+	}
+}
+
+func newBook(configured map[MemberID]string, table func(MemberID) string) *book {
+	b := &book{configured: configured, table: table}
+	b.mu.heard, b.mu.tries = make(map[MemberID]string), make(map[MemberID]int)
+	return b
+}
+
+// met records where a member says it is reached, after a handshake with it.
+func (b *book) met(m MemberID, address string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.heard[m], b.mu.tries[m] = address, 0
+}
+
+// address returns where to dial a member next; empty if nothing is known. It goes through all that
+// is known, the newest first.
+func (b *book) address(m MemberID) string {
+	told := b.table(m) // before the lock
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var known []string
+	for _, a := range []string{b.mu.heard[m], told, b.configured[m]} {
+		if a != "" && !slices.Contains(known, a) {
+			known = append(known, a)
+		}
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	next := known[b.mu.tries[m]%len(known)]
+	b.mu.tries[m]++
+	return next
+}
+
+// newest returns the address that is most likely right, without counting a dial.
+func (b *book) newest(m MemberID) string {
+	told := b.table(m)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range []string{b.mu.heard[m], told, b.configured[m]} {
+		if a != "" {
+			return a
+		}
+	}
+	return ""
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+)
+
+// checkIdentity checks that the directory belongs to this member, and that images and logs fit. A
+// node that has yet to join has none of them.
+func (e *Engine) checkIdentity() error {
+	id, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if found && id.Out != "" {
+		if id, err = e.comeBack(id); err != nil {
+			return err
+		}
+	}
+	if found {
+		err = e.sameFounding(&id)
+	} else {
+		id, err = e.newIdentity()
+	}
+	if err != nil {
+		return err
+	}
+	for i := range e.cfg.Shards {
+		if err := e.checkLog(id, ShardID(i+1), found); err != nil {
+			return err
+		}
+	}
+	id.Start++
+	e.identity.now = id
+	return nil
+}
+
+// newIdentity returns the identity of an empty directory. With Config.Join, the ensemble decides who
+// it is to be.
+func (e *Engine) newIdentity() (replication.Identity, error) {
+	id := replication.Identity{Shards: e.cfg.Shards, Ensemble: e.cfg.Ensemble, Peers: make(map[MemberID][16]byte)}
+	if !e.cfg.open() {
+		id.Member, id.Digest = e.cfg.Member, e.cfg.founding()
+	}
+	_, err := rand.Read(id.Directory[:])
+	return id, err
+}
+
+// comeBack returns a new identity for the directory of a member that is out. A member that somebody
+// removed stays out, until somebody empties the directory.
+func (e *Engine) comeBack(old replication.Identity) (replication.Identity, error) {
+	switch {
+	case old.Out == session.Removed.String():
+		return old, fmt.Errorf("%s: %w: somebody removed member %d: empty the directory to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member)
+	case !e.cfg.open():
+		return old, fmt.Errorf("%s: %w: member %d is out of the ensemble (%s): set Config.Join to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member, old.Out)
+	}
+	id, err := e.newIdentity()
+	id.Former = replication.Former{Member: old.Member, Directory: old.Directory}
+	return id, err
+}
+
+// clearFormer removes what a former member of this directory has left. Its log and image are of no
+// use: the new member gets all of them from the ensemble.
+func (e *Engine) clearFormer() error {
+	for _, name := range []string{"raft", imagesName} {
+		if err := e.disk.RemoveAll(filepath.Join(e.cfg.Dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkStart compares this start with the starts in the images, and the lineages. The identity file
+// may be older than the rest.
+func (e *Engine) checkStart() error {
+	id := e.identity.now
+	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage {
+		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, id.Lineage, l, replication.WayOut)
+	}
+	for _, r := range e.shards {
+		o, _ := r.Origin(session.MemberID(id.Member))
+		if err := checkOrigin(e.cfg.Dir, o, id.Start); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOrigin compares the next start with the newest start that a shard knows of. newest.Start is
+// zero if the shard knows of none.
+func checkOrigin(dir string, newest session.Origin, start uint64) error {
+	if newest.Start >= start {
+		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, newest.Start, replication.WayOut)
+	}
+	return nil
+}
+
+// countStart makes the start durable. By now, everything for which the directory can be refused has
+// been checked.
+func (e *Engine) countStart() error {
+	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
+}
+
+// sameFounding checks that the directory was founded as the config says. With Config.Join, members
+// may have come and gone since, and the config says only where to find some of them.
+func (e *Engine) sameFounding(id *replication.Identity) error {
+	grows := e.cfg.open()
+	switch {
+	case !grows && (id.Joined || id.Member == 0):
+		return fmt.Errorf("%s is of a member that joined an ensemble: set Config.Join to addresses of its members", e.cfg.Dir)
+	case !grows && id.Member != e.cfg.Member:
+		return fmt.Errorf("%s belongs to member %d, the config says %d", e.cfg.Dir, id.Member, e.cfg.Member)
+	case id.Ensemble != e.cfg.Ensemble:
+		return fmt.Errorf("%s belongs to the ensemble %q, the config says %q", e.cfg.Dir, id.Ensemble, e.cfg.Ensemble)
+	case id.Shards != e.cfg.Shards:
+		return fmt.Errorf("%s was founded with Shards %d, the config says %d: the number is fixed at founding, so set it to %d, or found another ensemble in empty directories", e.cfg.Dir, id.Shards, e.cfg.Shards, id.Shards)
+	case id.Log != "" && id.Log != replication.LogTan:
+		return fmt.Errorf("%s has a raft log of the type %q, this version reads %q", e.cfg.Dir, id.Log, replication.LogTan)
+	case grows && (id.Member == 0 || len(id.Founders) > 0):
+		return nil
+	case id.Digest != e.cfg.founding():
+		return e.otherMembers(*id)
+	}
+	if grows { // from now on the config need not say it any more
+		id.Founders = e.cfg.memberIDs()
+	}
+	return nil
+}
+
+// otherMembers returns the error for a directory with other members. It names those that the
+// directory has met, because the digest does not.
+func (e *Engine) otherMembers(id replication.Identity) error {
+	wanted, met := "none", ""
+	if !e.cfg.Alone {
+		wanted = listed(e.cfg.memberIDs())
+	}
+	if len(id.Peers) > 0 {
+		met = "; it has met members " + listed(slices.Sorted(maps.Keys(id.Peers)))
+	}
+	return fmt.Errorf("%s was founded with other members than the config names (%s): ids of Members are fixed at founding, addresses are not%s",
+		e.cfg.Dir, wanted, met)
+}
+
+// listed formats ids for a text: 1, 2, 3.
+func listed(ids []MemberID) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
+}
+
+// checkLog compares the image with the log, through a view of the directory that changes nothing.
+// If founded, the directory has an identity file. A node that has yet to join has neither.
+func (e *Engine) checkLog(me replication.Identity, id ShardID, founded bool) error {
+	if me.Member == 0 && founded {
+		e.found = append(e.found, transport.ShardState{})
+		return nil
+	}
+	view := e.disk.View()
+	var x extent
+	var err error
+	if x.applied, _, err = storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(id), Logger: e.log}); err != nil {
+		return err
+	}
+	cfg := e.hostConfig(me)
+	cfg.Disk = view
+	if x.log, err = replication.CheckLog(cfg, id, x.applied, new(command.Reader).Check); err != nil {
+		return err
+	}
+	e.found = append(e.found, transport.ShardState{Term: x.log.Term, Vote: uint64(x.log.Vote), Last: x.log.Last})
+	return x.check(e.cfg.Dir, founded, me.Log != "")
+}
+
+// extent says how far the image and the log of a shard reach.
+type extent struct {
+	applied uint64 // the newest entry in the image; zero if it has none
+	log     replication.Log
+}
+
+// check returns why image and log do not fit together, or nil. If the log is missing or ends before
+// the image, Raft would treat entries as applied that this replica never saw. And a member without
+// its log would vote against what it has acknowledged. If founded, the directory has an identity
+// file. If logged, it had a log.
+func (x extent) check(dir string, founded, logged bool) error {
+	switch {
+	case (x.applied > 0 || x.log.Exists) && !founded:
+		return errNoIdentity(dir)
+	case logged && !x.log.Exists:
+		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost; %s", dir, replication.WayOut)
+	case x.applied > 0 && (!x.log.Exists || x.log.Last < x.applied):
+		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time; %s", dir, x.applied, x.log.Last, replication.WayOut)
+	case x.log.Exists && x.log.First > x.applied+1:
+		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time; %s", dir, x.log.First, x.applied, replication.WayOut)
+	}
+	return nil
+}
+
+func errNoIdentity(dir string) error {
+	return fmt.Errorf("%s holds data but its identity file is missing; %s", dir, replication.WayOut)
+}
+
+// imagesName is the name of the directory that has the images.
+const imagesName = "image"
+
+func (e *Engine) imageDir(id ShardID) string { return imageDir(e.cfg.Dir, id) }
+
+func imageDir(dir string, id ShardID) string {
+	return filepath.Join(dir, imagesName, fmt.Sprintf("shard-%d", id))
+}

@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// ErrJoining says that this node has yet to join an ensemble, or to found one with others.
+var ErrJoining = errors.New("this node has yet to join the ensemble")
+
+const (
+	// enterPauseMin and enterPauseMax bound the pauses between two rounds of questions, which double.
+	enterPauseMin = 100 * time.Millisecond
+	enterPauseMax = 5 * time.Second
+	// askTime bounds one question that only asks who is there.
+	askTime = 3 * time.Second
+	// askedMax bounds the addresses that one round asks. Names may stand for many.
+	askedMax = 64
+	// hopsMax bounds how often a question to join is passed on to the leader.
+	hopsMax = 4
+)
+
+// enterLoop finds the ensemble, or founds it with others, and makes this node a member of it. It asks
+// until that is done, or the node is over.
+func (e *Engine) enterLoop() {
+	defer close(e.entering)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go func() {
+		select {
+		case <-e.stop:
+		case <-e.done:
+		case <-stopped:
+		}
+		cancel()
+	}()
+	me, ok := e.enter(ctx)
+	if !ok {
+		return
+	}
+	if err := e.become(me); err != nil {
+		e.fail(err)
+		return
+	}
+	e.runMember()
+	e.logStart()
+}
+
+// enter repeats rounds of questions until one says who this node is. It returns false if ctx ends
+// first, or if the identity cannot be stored.
+func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
+	var told string
+	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
+		me, err := e.enterRound(ctx)
+		if err == nil {
+			e.identity.Lock()
+			defer e.identity.Unlock()
+			e.identity.now = me
+			return me, replication.WriteIdentity(e.disk, e.cfg.Dir, me) == nil // an error has failed the node
+		}
+		lack := err.Error()
+		e.lack.Store(&lack)
+		if lack != told {
+			told = lack
+			e.news.tell(slog.LevelInfo, "joining", "cause", lack)
+		}
+		select {
+		case <-ctx.Done():
+			return replication.Identity{}, false
+		case <-time.After(pause):
+		}
+	}
+}
+
+// enterRound asks everybody once, and does what follows from the answers. The error says what this
+// node waits for.
+func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
+	me := e.identity.now // only this loop changes it meanwhile
+	answers, silent := e.askAll(ctx)
+	found, err := e.mayFound(ctx, answers, silent)
+	switch {
+	case err != nil:
+		return me, err
+	case found != nil:
+		me.Member, me.Founders = or(e.cfg.Member, 1), found
+		me.Digest = replication.Founding(me.Ensemble, found, me.Shards)
+		return me, nil
+	}
+	return e.join(ctx, me, answers)
+}
+
+func or[T comparable](v, def T) T {
+	if v == *new(T) {
+		return def
+	}
+	return v
+}
+
+// ask asks one question at one place.
+func (e *Engine) ask(ctx context.Context, to transport.Target, q question) (answer, error) {
+	var a answer
+	text, err := json.Marshal(q)
+	if err != nil {
+		return a, err
+	}
+	got, err := e.transport.Ask(ctx, to, text)
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(got, &a); err != nil {
+		return a, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return a, nil
+}
+
+// ownQuestion returns what this node asks.
+func (e *Engine) ownQuestion() question {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return question{Directory: e.identity.now.Directory, Former: e.identity.now.Former,
+		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()},
+		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(),
+		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
+}
+
+// askAll asks all seeds and founders, at the same time, who they are. It leaves out this node itself.
+// silent says who gave no answer, and why.
+func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	targets, silent := e.seeds(ctx)
+	type result struct {
+		at  string
+		got answer
+		err error
+	}
+	results, q := make(chan result, len(targets)), e.ownQuestion()
+	for _, to := range targets {
+		go func() {
+			a, err := e.ask(ctx, to, q)
+			results <- result{to.Address, a, err}
+		}()
+	}
+	for range targets {
+		switch r := <-results; {
+		case r.err != nil:
+			silent = append(silent, fmt.Sprintf("%s: %v", r.at, r.err))
+		case r.got.Directory != q.Directory:
+			answers = append(answers, r.got)
+		}
+	}
+	slices.Sort(silent)
+	slices.SortFunc(answers, func(a, b answer) int { return slices.Compare(a.Directory[:], b.Directory[:]) })
+	return slices.CompactFunc(answers, func(a, b answer) bool { return a.Directory == b.Directory }), silent
+}
+
+// seeds returns all places to ask. A name may stand for several.
+func (e *Engine) seeds(ctx context.Context) (targets []transport.Target, silent []string) {
+	names := append(slices.Clone(e.cfg.Join), slices.Sorted(maps.Values(e.cfg.Members))...)
+	for _, name := range names {
+		found, err := e.network.Resolve(ctx, name)
+		if err != nil {
+			silent = append(silent, fmt.Sprintf("%s: %v", name, err))
+		}
+		for _, to := range found {
+			known := slices.ContainsFunc(targets, func(t transport.Target) bool { return t.Address == to.Address })
+			if !known && len(targets) < askedMax {
+				targets = append(targets, to)
+			}
+		}
+	}
+	return targets, silent
+}
+
+// mayFound returns the founders if this node is to found the ensemble with them, or goes on with what
+// they have founded. It returns nil if this node is to join. The error says what is missing to decide.
+//
+// Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh. So
+// those who come first cannot found beside others that come later.
+func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string) ([]MemberID, error) {
+	if e.cfg.Found == nil && e.cfg.Member == 0 {
+		return nil, nil
+	}
+	members := slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return a.Member == 0 })
+	if e.cfg.Found != nil {
+		if len(members) > 0 {
+			return nil, nil
+		}
+		yes, err := e.cfg.Found(ctx)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)
+		case yes:
+			return []MemberID{or(e.cfg.Member, 1)}, nil
+		}
+		return nil, nil
+	}
+	founders := e.cfg.memberIDs()
+	present := map[MemberID]bool{e.cfg.Member: true}
+	for _, a := range answers {
+		switch {
+		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.directory()):
+			// An ensemble that others founded, or one that had another directory as this founder.
+			return nil, nil
+		case a.Member != 0:
+			present[a.Member] = true
+		case a.Founder != 0 && slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards:
+			present[a.Founder] = true
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(founders), func(m MemberID) bool { return present[m] })
+	if len(missing) == 0 {
+		return founders, nil
+	}
+	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing, or have other Members, Ensemble or Shards%s", ErrJoining, listed(missing), because(silent))
+}
+
+// because lists who did not answer.
+func because(silent []string) string {
+	if len(silent) == 0 {
+		return ""
+	}
+	return "; no answer from " + strings.Join(silent, ", ")
+}
+
+// join asks to be let in, at the members that have answered. The leader decides.
+func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer) (replication.Identity, error) {
+	var first *answer
+	for i := range answers {
+		a := &answers[i]
+		switch {
+		case a.Member == 0 || a.Lineage == (session.Lineage{}):
+		case first == nil:
+			first = a
+		case a.Lineage != first.Lineage:
+			return me, fmt.Errorf("%w: the seeds are members of different ensembles: member %d at %s is of lineage %v, member %d at %s of %v: set Join to members of one of them",
+				ErrJoining, first.Member, first.Address, first.Lineage, a.Member, a.Address, a.Lineage)
+		}
+	}
+	if first == nil {
+		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage; it has one a second after all founders run a build of level 3", ErrJoining, e.cfg.Join)
+	}
+	var errs []error
+	for _, a := range answers {
+		if a.Lineage != first.Lineage || a.Member == 0 {
+			continue
+		}
+		admitted, err := e.joinAt(ctx, a)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		me.Member, me.Founders, me.Joined, me.Lineage = admitted, first.Founders, true, first.Lineage
+		me.Digest = replication.Founding(me.Ensemble, first.Founders, me.Shards)
+		for m, address := range a.Members {
+			e.book.met(m, address)
+		}
+		return me, nil
+	}
+	return me, fmt.Errorf("%w: %w", ErrJoining, errors.Join(errs...))
+}
+
+// joinAt asks the leader that a member names to let this node in.
+func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {
+	q := e.ownQuestion()
+	q.Join = true
+	for range hopsMax {
+		address := a.Members[a.Leader]
+		if a.Leader == 0 || address == "" {
+			return 0, fmt.Errorf("member %d knows of no leader", a.Member)
+		}
+		next, err := e.ask(ctx, transport.Target{Address: address}, q)
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("member %d at %s, which leads: %w", a.Leader, address, err)
+		case next.Refused != "":
+			return 0, fmt.Errorf("member %d refuses it: %s", next.Member, next.Refused)
+		case next.Admitted != 0:
+			return next.Admitted, nil
+		}
+		a = next
+	}
+	return 0, errors.New("the leadership changes too often")
+}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// Errors of members that come and go.
+var (
+	// ErrRemoved says that this member is out of the ensemble for good.
+	ErrRemoved = errors.New("this member is out of the ensemble")
+	// ErrUnsafe says that a change of the members would cost the quorum now. Nothing was changed.
+	ErrUnsafe = errors.New("the ensemble would lose its quorum")
+)
+
+// A Member is what this node knows of a member of the ensemble.
+type Member struct {
+	session.Member
+	Answers bool   // its replica of the home shard answered within two longest elections; only the leader knows
+	Behind  uint64 // entries of the home shard that it has not acknowledged, if Answers
+}
+
+// Members returns all members that this node knows of, by their ids. Before the table of members is
+// founded, they are the founders.
+func (e *Engine) Members() (list []Member) {
+	table := e.table()
+	if table.Ensemble.Next == 0 {
+		for _, m := range e.founders() {
+			list = append(list, e.describe(session.Member{ID: session.MemberID(m), Wish: session.Voter}))
+		}
+		return list
+	}
+	for _, m := range table.List {
+		list = append(list, e.describe(m))
+	}
+	return list
+}
+
+func (e *Engine) describe(m session.Member) Member {
+	d := Member{Member: m}
+	if d.Address == "" && e.book != nil {
+		d.Address = e.book.newest(MemberID(m.ID))
+	}
+	if e.Leader(command.HomeShard).Member != e.self() || e.silenced() {
+		return d
+	}
+	if d.Answers = e.answers(MemberID(m.ID)); !d.Answers || MemberID(m.ID) == e.self() {
+		return d
+	}
+	committed, has := e.host.Load().Committed(command.HomeShard), e.transport.Pulse(uint64(m.ID), int(command.HomeShard)).Index
+	if committed > has {
+		d.Behind = committed - has
+	}
+	return d
+}
+
+// memberInterval is how often memberLoop looks without a change of the table.
+const memberInterval = time.Second
+
+// memberLoop tells the ensemble where this member is, tells observers of changes, and looks for the
+// others where nobody leads. It ends with the node.
+func (e *Engine) memberLoop() {
+	ticker := time.NewTicker(memberInterval)
+	defer ticker.Stop()
+	leaderless := time.Now()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-e.done:
+			return
+		case <-e.membersChanged:
+			if e.cfg.MembersChanged != nil {
+				e.cfg.MembersChanged() // queues the call, so it does not block
+			}
+		case <-ticker.C:
+		}
+		if e.Leader(command.HomeShard).Member != 0 {
+			leaderless = time.Now()
+			e.announce()
+		} else if e.cfg.open() && time.Since(leaderless) > LongestElection(e.cfg.Tick) {
+			e.seek()
+		}
+	}
+}
+
+// announce enters in the table where this member is, unless it says so already.
+func (e *Engine) announce() {
+	home := e.home()
+	rec, known := e.table().Find(session.MemberID(e.self()))
+	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
+		return
+	}
+	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce,
+		Announce: command.Announce{Address: e.cfg.Advertise, Client: rec.Client, Zone: e.cfg.Zone}})
+	if _, err := home.Outbox.Submit(call); err != nil {
+		return
+	}
+	ctx, cancel := e.lifetime(memberInterval)
+	defer cancel()
+	_ = home.Outbox.Wait(ctx, call, memberInterval) // the loop looks again
+}
+
+// lifetime returns a context that ends with the node, or after a time.
+func (e *Engine) lifetime(d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	go func() {
+		select {
+		case <-e.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// seek asks the seeds where the members are. All of them may have moved at once.
+func (e *Engine) seek() {
+	ctx, cancel := e.lifetime(askTime)
+	defer cancel()
+	answers, _ := e.askAll(ctx)
+	own := e.lineage()
+	for _, a := range answers {
+		if a.Member == 0 || a.Lineage != own && a.Lineage != (session.Lineage{}) || a.Address == "" {
+			continue
+		}
+		e.book.met(a.Member, a.Address)
+	}
+}
+
+// removedFrom is called when this member has applied its own removal from a shard. Nothing behind the
+// removal is applied before it returns.
+func (e *Engine) removedFrom(id ShardID) {
+	if e.leaving.Load() {
+		if int(e.leftShards.Add(1)) == len(e.shards) {
+			close(e.departed)
+		}
+		return
+	}
+	e.failAsRemoved(fmt.Sprintf("it has applied its removal from shard %d", id))
+}
+
+// failAsRemoved records in the identity file that this member is out, and fails the node. A failed
+// disk may keep it from being recorded; then the next start is told again.
+func (e *Engine) failAsRemoved(how string) {
+	reason := "told by others"
+	if rec, ok := e.table().Find(session.MemberID(e.self())); ok && rec.Wish == session.Out {
+		reason = rec.Reason.String()
+	}
+	e.recordOut(reason)
+	e.fail(fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), reason, how))
+}
+
+// recordOut records in the identity file that this member is out for good.
+func (e *Engine) recordOut(reason string) {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	e.identity.now.Out = reason
+	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+}
+
+// Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
+// calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
+// so. The last member that votes cannot leave: Leave returns ErrUnsafe, and the node goes on.
+func (e *Engine) Leave(ctx context.Context) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	if e.self() == 0 {
+		return e.Close() // nobody knows it
+	}
+	e.leaving.Store(true)
+	if err := e.sayLeave(ctx); err != nil {
+		e.leaving.Store(false)
+		return err
+	}
+	err := e.keeper.CloseAll(ctx)
+	e.transferAll(ctx)
+	select {
+	case <-e.departed:
+		e.recordOut(session.Left.String())
+	case <-e.done:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
+	}
+	return errors.Join(err, e.Close())
+}
+
+// sayLeave records in the log that this member is to be out.
+func (e *Engine) sayLeave(ctx context.Context) error {
+	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestLeave})
+	home := e.home().Outbox
+	if _, err := home.Submit(call); err != nil {
+		return err
+	}
+	err := home.Wait(ctx, call, e.cfg.RequestTimeout)
+	if errors.Is(err, session.ErrLastVoter) {
+		return fmt.Errorf("%w: %w: let others join before, or close the node", ErrUnsafe, err)
+	}
+	return err
+}
+
+// RemoveMember takes a member out of the ensemble, wherever it is, and waits until no shard has it
+// any more. ErrUnsafe says that the members that answer now would be no quorum without it. If ctx
+// ends after the removal was recorded, the removal goes on, and the error is ErrUnknownOutcome.
+func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	var recorded bool
+	var asked time.Time
+	for {
+		rec, found := e.table().Find(session.MemberID(m))
+		switch {
+		case found && rec.OutOf() == len(e.shards), recorded && !found:
+			return nil
+		case !found:
+			return fmt.Errorf("%w: %d", session.ErrNotMember, m)
+		case rec.Wish == session.Out:
+			recorded = true
+		case !recorded && time.Since(asked) > replica.RetryAfter:
+			asked = time.Now()
+			if err := e.wantOut(ctx, m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			if recorded {
+				return fmt.Errorf("%w: the removal of member %d is recorded and goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
+			}
+			return e.notReady(unavailable(ctx, ctx.Err()))
+		}
+	}
+}
+
+// wantOut has the leader of the home shard record that a member is to be out. It returns nil if that
+// may have happened, or if it is worth another try.
+func (e *Engine) wantOut(ctx context.Context, m MemberID) error {
+	leader := e.Leader(command.HomeShard).Member
+	if leader == e.self() {
+		return e.recordRemoval(m)
+	}
+	address := e.book.newest(leader)
+	if leader == 0 || address == "" {
+		return nil
+	}
+	q := e.ownQuestion()
+	q.Remove = m
+	a, err := e.ask(ctx, transport.Target{Member: uint64(leader), Address: address}, q)
+	switch {
+	case err != nil:
+		return nil // the leader may be another one by now
+	case a.Unsafe:
+		return fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
+	case a.Refused != "":
+		return errors.New(a.Refused)
+	}
+	return nil
+}
+
+// recordRemoval proposes that a member be out, on a person's word. It is called where the home shard
+// is led.
+func (e *Engine) recordRemoval(m MemberID) error {
+	table := e.table()
+	rec, found := table.Find(session.MemberID(m))
+	switch {
+	case !found:
+		return fmt.Errorf("%w: %d", session.ErrNotMember, m)
+	case rec.Wish == session.Out:
+		return nil
+	}
+	if why := e.unsafeWithout(m); why != "" {
+		return fmt.Errorf("%w: %s", ErrUnsafe, why)
+	}
+	now := time.Now()
+	e.log.Info("a member is to be removed on request", "removed", m)
+	_, err := e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, now.UnixMilli()))
+	if err != nil {
+		e.log.Log(context.Background(), slog.LevelDebug, "removal not proposed", "cause", err) // the caller asks again
+	}
+	return nil
+}
+
+// unsafeWithout says why the voters that answer now would be no quorum without a member. It is empty
+// if they are one.
+func (e *Engine) unsafeWithout(m MemberID) string {
+	voters := e.voters(command.HomeShard)
+	if !slices.Contains(voters, m) {
+		return ""
+	}
+	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
+	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !e.answers(v) })
+	switch {
+	case len(rest) == 0:
+		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
+	case len(answering) < len(rest)/2+1:
+		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, listed(rest), listed(answering))
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// accept decides whether a peer with the right founding digest may talk to this node.
+func (e *Engine) accept(peer transport.Identity) error {
+	if err := e.recognise(peer); err != nil {
+		return err
+	}
+	return e.compareHistory(peer)
+}
+
+// recognise compares the random id of a peer's directory. A member that returns with another id has
+// lost its log, and its vote could undo what it has acknowledged. The table knows the id from the
+// member's admission or its Register. Before that, the first handshake with a founder decides, and
+// is remembered. A member that the table does not have yet is let in: see knows.
+func (e *Engine) recognise(peer transport.Identity) error {
+	m := MemberID(peer.Member)
+	o, _ := e.home().Origin(session.MemberID(m))
+	known, ok := e.directoryOf(m)
+	if !ok {
+		if e.isNews(m) {
+			return nil
+		}
+		return e.remember(m, peer.Directory)
+	}
+	if known != peer.Directory {
+		return fmt.Errorf("the directory of member %d is new, the ensemble knows member %d by another (%x, not %x): it must not vote as its old self; %s", m, m, known, peer.Directory, replication.WayOut)
+	}
+	if peer.Start < o.Start {
+		return fmt.Errorf("start %d of member %d is over, start %d has registered: another process runs on this directory or a copy of it", peer.Start, m, o.Start)
+	}
+	return nil
+}
+
+// compareHistory refuses a peer that knows an entry to be committed where this node has another
+// entry. Some member was restored to an earlier state and let the others elect a leader without the
+// entry. No one can tell now which member it was. The peer must stop, because the newer leader has
+// this node's log.
+func (e *Engine) compareHistory(peer transport.Identity) error {
+	host := e.host.Load()
+	if host == nil {
+		return nil
+	}
+	for i, s := range peer.Shards[:min(len(peer.Shards), e.cfg.Shards)] {
+		if index, term, yes := host.Contradicts(ShardID(i+1), replication.Held(s.Held)); yes {
+			return &transport.Refusal{Kind: transport.ErrOtherHistory, Text: fmt.Sprintf(
+				"shard %d: member %d knows entry %d to be committed, of term %d; on member %d entry %d is of term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+				i+1, peer.Member, s.Held.Commit, s.Held.CommitTerm, e.self(), index, term)}
+		}
+	}
+	return nil
+}
+
+// held returns what this node tells peers about a shard's log. Here shards count from 0.
+func (e *Engine) held(shard int) transport.Held {
+	if host := e.host.Load(); host != nil {
+		return transport.Held(host.Held(ShardID(shard + 1)))
+	}
+	return transport.Held{}
+}
+
+// directoryOf returns the directory under which the ensemble knows a member, or this node alone.
+func (e *Engine) directoryOf(m MemberID) ([16]byte, bool) {
+	if o, ok := e.home().Origin(session.MemberID(m)); ok && o.Start > 0 {
+		return o.Directory, true
+	}
+	if rec, ok := e.table().Find(session.MemberID(m)); ok && rec.Directory != ([16]byte{}) {
+		return rec.Directory, true
+	}
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	known, ok := e.identity.now.Peers[m]
+	return known, ok
+}
+
+// remember records the directory of a founder in the identity file.
+func (e *Engine) remember(m MemberID, directory [16]byte) error {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	if known, ok := e.identity.now.Peers[m]; ok && known != directory {
+		return fmt.Errorf("member %d has come with two directories at once, %x and %x", m, known, directory)
+	}
+	next := e.identity.now
+	next.Peers = make(map[MemberID][16]byte, len(e.identity.now.Peers)+1)
+	for k, v := range e.identity.now.Peers {
+		next.Peers[k] = v
+	}
+	next.Peers[m] = directory
+	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
+		e.fail(fmt.Errorf("remembering the directory of member %d: %w", m, err)) // cuts the connection, so the peer gets no verdict
+		return err
+	}
+	e.identity.now = next
+	return nil
+}
+
+// refused handles the refusal of this node by a peer. A refusal of its directory is final. Another
+// founding digest or tick may be the peer's mistake, so Ready reports that.
+func (e *Engine) refused(peer uint64, reason error) {
+	no := (*transport.Refusal)(nil)
+	switch {
+	case !errors.As(reason, &no) || !no.Final():
+	case no.Kind == transport.ErrRemoved:
+		e.failAsRemoved(fmt.Sprintf("member %d says: %v", peer, reason))
+	default:
+		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
+	}
+}

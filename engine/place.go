@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// table returns the table of members as it is now. It is empty before the ensemble has one.
+func (e *Engine) table() *session.MembersView { return e.home().Members() }
+
+// self returns this member's id; zero while the node has yet to join.
+func (e *Engine) self() MemberID { return MemberID(e.member.Load()) }
+
+// Member returns the id of this member, or zero while the node has yet to join an ensemble.
+func (e *Engine) Member() MemberID { return e.self() }
+
+// memberLog returns a logger that names this member in each line. The id of a node that joins is
+// known only later.
+func (e *Engine) memberLog(to *slog.Logger) *slog.Logger {
+	if !e.cfg.open() {
+		return to.With("member", e.cfg.Member)
+	}
+	return slog.New(memberHandler{to.Handler(), e})
+}
+
+// A memberHandler adds the id of a node's member to each line, as soon as it has one.
+type memberHandler struct {
+	slog.Handler
+	engine *Engine
+}
+
+func (h memberHandler) Handle(ctx context.Context, r slog.Record) error {
+	if m := h.engine.self(); m != 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Any("member", m))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h memberHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return memberHandler{h.Handler.WithAttrs(attrs), h.engine}
+}
+
+func (h memberHandler) WithGroup(name string) slog.Handler {
+	return memberHandler{h.Handler.WithGroup(name), h.engine}
+}
+
+// founders returns who founded the ensemble, as far as this node knows.
+func (e *Engine) founders() []MemberID {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return e.foundersOf(e.identity.now)
+}
+
+// memberIDs returns all members that are not gone, this one included, sorted. Before the table of
+// members is founded, they are the founders.
+func (e *Engine) memberIDs() (ids []MemberID) {
+	table := e.table()
+	if table.Ensemble.Next == 0 {
+		return e.founders()
+	}
+	for _, m := range table.List {
+		if m.OutOf() == 0 {
+			ids = append(ids, MemberID(m.ID))
+		}
+	}
+	return ids
+}
+
+// voters returns the members that vote on a shard, sorted, as far as the table knows. Those that are
+// to go do not count.
+func (e *Engine) voters(id ShardID) (ids []MemberID) {
+	table := e.table()
+	if table.Ensemble.Next == 0 {
+		return e.founders()
+	}
+	for _, m := range table.List {
+		if m.Wish < session.Out && m.Votes(uint32(id)) {
+			ids = append(ids, MemberID(m.ID))
+		}
+	}
+	return ids
+}
+
+// peerIDs returns all members but this one.
+func (e *Engine) peerIDs() (ids []uint64) {
+	for _, m := range e.memberIDs() {
+		if m != e.self() {
+			ids = append(ids, uint64(m))
+		}
+	}
+	return ids
+}
+
+// knows returns why nobody with this id may talk to this member, or nil. An id that the table does
+// not have yet is let in: elsewhere the table may have it already, and a leader that has just become
+// a voter needs the vote of a member that lags.
+func (e *Engine) knows(member uint64) *transport.Refusal {
+	m := session.MemberID(member)
+	table := e.table()
+	rec, found := table.Find(m)
+	switch {
+	case found && rec.OutOf() == 0:
+		return nil
+	case found:
+		return &transport.Refusal{Kind: transport.ErrRemoved, Text: fmt.Sprintf("member %d is out of the ensemble: %v", m, rec.Reason)}
+	case table.Ensemble.Next > m:
+		return &transport.Refusal{Kind: transport.ErrRemoved, Text: fmt.Sprintf("member %d is out of the ensemble, and forgotten", m)}
+	case table.Ensemble.Next > 0 || e.hasJoined() || slices.Contains(e.founders(), MemberID(m)):
+		return nil
+	}
+	return &transport.Refusal{Kind: transport.ErrNotMember, Text: fmt.Sprintf("member %d is not among the members that member %d knows", m, e.self())}
+}
+
+// isNews reports whether a member is one that the table does not have yet, and that is no founder.
+func (e *Engine) isNews(m MemberID) bool {
+	table := e.table()
+	if table.Ensemble.Next > 0 {
+		return session.MemberID(m) >= table.Ensemble.Next
+	}
+	return e.hasJoined() || !slices.Contains(e.founders(), m)
+}
+
+// hasJoined reports whether this member is no founder.
+func (e *Engine) hasJoined() bool {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return e.identity.now.Joined
+}
+
+// noteOwnPart records whether this member votes on any shard, for those who ask often.
+func (e *Engine) noteOwnPart() {
+	self := e.self()
+	e.learner.Store(e.isLearner(uint64(self)) || e.isNews(self) && e.hasJoined())
+}
+
+// isLearner reports whether a member votes on no shard, as far as the table knows.
+func (e *Engine) isLearner(member uint64) bool {
+	rec, found := e.table().Find(session.MemberID(member))
+	return found && !slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return rec.Votes(uint32(r.Shard)) })
+}

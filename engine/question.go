@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// A question is what a node asks another one that it may not know. It travels as JSON, so that a
+// later build can add to it.
+type question struct {
+	Join      bool     // the node wants to be a member
+	Remove    MemberID // not zero: a member wants this one to be removed
+	Directory [16]byte // of the node
+	Former    replication.Former
+
+	// What must be the same on all members.
+	Ensemble string
+	Shards   int
+	Tick     time.Duration
+	Levels   transport.Levels
+	Schemes  []string
+
+	// As whom it may found the ensemble, if the others want the same.
+	Founder  MemberID
+	Founders []MemberID
+
+	// What it says of itself, as in Config.
+	Name, Zone, Address string
+	Observer            bool
+}
+
+// An answer says who answers and what it knows of its ensemble.
+type answer struct {
+	Directory [16]byte
+	Address   string
+	Member    MemberID // zero: it has yet to join or to found an ensemble itself
+
+	Ensemble string
+	Shards   int
+	Founder  MemberID // as whom it may found
+	Founders []MemberID
+	Lineage  session.Lineage // zero: not chosen yet, or not known here
+
+	// Met is the directory that it knows for the member as whom the asking node may found.
+	Met     [16]byte
+	Members map[MemberID]string // where the members may be, itself included
+	Leader  MemberID            // of the home shard; zero: it knows of none
+
+	// Of a question to join.
+	Refused  string   // why not; also of a removal
+	Admitted MemberID // the asking node's id
+	Unsafe   bool     // of a removal: it was refused as ErrUnsafe
+}
+
+// admitTime bounds how long a member waits for an admission to be applied.
+const admitTime = 10 * time.Second
+
+// answer answers a question, at a member or at a node that has yet to join.
+func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
+	var q question
+	a := answer{Directory: e.directory(), Address: e.cfg.Advertise, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards}
+	if err := json.Unmarshal(asked, &q); err != nil {
+		a.Refused = fmt.Sprintf("the question cannot be read: %v", err)
+	} else if e.host.Load() == nil {
+		a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+	} else {
+		e.answerAsMember(ctx, &q, &a)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil // there is nothing in an answer that JSON cannot say
+	}
+	return text
+}
+
+func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
+	a.Member, a.Founders, a.Lineage, a.Leader = e.self(), e.founders(), e.lineage(), e.Leader(command.HomeShard).Member
+	a.Met, _ = e.directoryOf(q.Founder)
+	a.Members = make(map[MemberID]string)
+	for _, m := range e.memberIDs() {
+		if address := e.book.newest(m); address != "" {
+			a.Members[m] = address
+		}
+	}
+	if a.Leader != a.Member {
+		return // only the leader admits and removes: it knows who answers
+	}
+	var err error
+	switch {
+	case q.Join:
+		a.Admitted, err = e.admit(ctx, q)
+	case q.Remove != 0:
+		err = e.recordRemoval(q.Remove)
+	}
+	if err != nil {
+		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)
+	}
+}
+
+// admit makes the asking node a member. It proposes the admission until the table shows it.
+func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
+	if err := e.mayAdmit(q); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, admitTime)
+	defer cancel()
+	c := q.candidate()
+	var proposed time.Time
+	for {
+		table := e.table()
+		if rec, found := table.Of(c.Directory); found && rec.Wish < session.Out {
+			return MemberID(rec.ID), nil
+		}
+		if err := table.CheckAdmit(c); err != nil {
+			return 0, err
+		}
+		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
+			proposed = now
+			_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeJoin(c, now.UnixMilli())) // if it is lost, it is proposed again
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return 0, e.over()
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no quorum has admitted the new member in time: %w", ctx.Err())
+		}
+	}
+}
+
+func (q *question) candidate() session.Candidate {
+	return session.Candidate{Directory: q.Directory, Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer,
+		Former: session.Former{ID: session.MemberID(q.Former.Member), Directory: q.Former.Directory}}
+}
+
+// mayAdmit returns why the asking node cannot be a member, or nil.
+func (e *Engine) mayAdmit(q *question) error {
+	if !e.cfg.open() {
+		return fmt.Errorf("member %d runs without Config.Join, so the ensemble stays as it is: set Join on all members", e.self())
+	}
+	if level := e.Level(); level < command.LevelMembers {
+		return fmt.Errorf("the ensemble is at level %d, members can join from level %d on: start a build on every member that reads it, without a lower Config.HoldLevel (it is held down by %v)", level, command.LevelMembers, e.HeldDown())
+	}
+	if err := e.unfit(q); err != nil {
+		return err
+	}
+	if err := e.nameTaken(q); err != nil {
+		return err
+	}
+	if e.cfg.Admit != nil {
+		if err := e.cfg.Admit(Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}); err != nil {
+			return fmt.Errorf("Config.Admit of member %d refuses it: %w", e.self(), err)
+		}
+	}
+	return nil
+}
+
+// unfit returns what the asking node must change in its config or build to fit this ensemble.
+func (e *Engine) unfit(q *question) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if q.Ensemble != e.cfg.Ensemble {
+		bad("Ensemble is %q, that of the members is %q: it is another ensemble, or the name is wrong", q.Ensemble, e.cfg.Ensemble)
+	}
+	if q.Shards != e.cfg.Shards {
+		bad("Shards is %d, that of the members is %d: set it to %d", q.Shards, e.cfg.Shards, e.cfg.Shards)
+	}
+	if max(q.Tick, e.cfg.Tick)/transport.TickRatio > min(q.Tick, e.cfg.Tick) {
+		bad("Tick is %v, that of the members is %v: set it to %v", q.Tick, e.cfg.Tick, e.cfg.Tick)
+	}
+	if level := e.highestLevel(); q.Levels.Max < level {
+		bad("the ensemble is at level %d, the build reads %v: start a build that reads level %d, without a lower Config.HoldLevel", level, q.Levels, level)
+	}
+	for _, name := range e.home().SchemesInForce() {
+		if !slices.Contains(q.Schemes, name) {
+			bad("Schemes lack %q, which the ensemble's ACLs use: set Config.Schemes as on the other members", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nameTaken refuses a node under the name of a member that answers. Two processes with one name
+// would pass for replacements of each other.
+func (e *Engine) nameTaken(q *question) error {
+	for _, m := range e.table().List {
+		same := q.Name != "" && m.Name == q.Name && m.Wish < session.Out && m.Directory != q.Directory
+		former := MemberID(m.ID) == q.Former.Member && m.Directory == q.Former.Directory
+		if same && !former && e.answers(MemberID(m.ID)) {
+			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own (default: its Advertise)", m.ID, q.Name)
+		}
+	}
+	return nil
+}
+
+// answers reports whether a member's replica of the home shard answered within two longest
+// elections. Only the shard's leader knows.
+func (e *Engine) answers(m MemberID) bool {
+	return m == e.self() || time.Since(e.transport.Pulse(uint64(m), int(command.HomeShard)).Answered) < 2*LongestElection(e.cfg.Tick)
+}
+
+// directory returns the id of this node's directory.
+func (e *Engine) directory() [16]byte {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return e.identity.now.Directory
+}

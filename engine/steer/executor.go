@@ -1,0 +1,254 @@
+package steer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// Shard is what the leader of a shard knows.
+type Shard struct {
+	ID   uint32
+	Self session.MemberID
+
+	// Who takes part, by the shard's Raft: sorted, and as of Change, the newest change in its log.
+	Voters, Learners, Removed []session.MemberID
+	Change                    uint64
+
+	Table     *session.MembersView
+	Health    func(session.MemberID) Health // of the replicas of this shard
+	Connected func(session.MemberID) bool   // whether there is a connection to a member
+	// Sessions reports whether a member has in-process sessions, as the home shard knows it.
+	Sessions func(session.MemberID) bool
+	// Retired reports whether this shard takes nothing more from a member.
+	Retired func(session.MemberID) bool
+	Rules   Rules
+}
+
+// StepKind is a kind of step. Zero is none.
+type StepKind uint8
+
+// The steps. The first three change the members of the shard, and name its Change.
+const (
+	AddLearner StepKind = 1 + iota
+	Promote             // let a learner vote
+	Remove              // end a member's part in the shard
+	Retire              // take nothing more from a member that is out, and wait for it no longer
+	Report              // tell the table what the member is on this shard: Place
+	HandOver            // let the member lead, because Self is to be removed
+)
+
+var stepNames = [...]string{"none", "add learner", "promote", "remove", "retire", "report", "hand over"}
+
+// String returns the step's name.
+func (k StepKind) String() string { return stepNames[min(int(k), len(stepNames)-1)] }
+
+// A Step is what the leader of a shard does next. Zero is nothing.
+type Step struct {
+	Kind   StepKind
+	Member session.MemberID
+	Place  session.Place // only of Report
+}
+
+// Execute returns what the leader of a shard should do next, so that the wishes become facts there.
+// It returns no step while those that answer are no quorum: what cannot commit now would commit at
+// a moment that nobody chose.
+//
+// Steps that make an even number of voters odd again come before those that can wait. The leadership
+// is handed over when nothing else is left: if nobody can take it, the others' matters go on.
+func Execute(s Shard) Step {
+	if Margin(len(s.Voters), s.answering(0)) < 0 {
+		return Step{}
+	}
+	return cmp.Or(s.promote(), s.removeVoter(), s.removeLearner(), s.add(), s.retire(), s.report(), s.handOver())
+}
+
+// answers reports whether a member answers, or is the leader itself.
+func (s *Shard) answers(id session.MemberID) bool { return id == s.Self || s.Health(id).Answers }
+
+// answering returns how many voters answer, without one of them.
+func (s *Shard) answering(without session.MemberID) (n int) {
+	for _, v := range s.Voters {
+		if v != without && s.answers(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// part returns a member's part by the shard's Raft.
+func (s *Shard) part(id session.MemberID) session.Part {
+	for _, c := range [...]struct {
+		of   []session.MemberID
+		part session.Part
+	}{{s.Removed, session.Out}, {s.Voters, session.Voter}, {s.Learners, session.Learner}} {
+		if _, found := slices.BinarySearch(c.of, id); found {
+			return c.part
+		}
+	}
+	return 0
+}
+
+// goes reports whether a member is to be out. One that the table does not have is gone, unless its
+// id has not been given yet: then the table is older than the shard's members.
+func (s *Shard) goes(id session.MemberID) bool {
+	m, known := s.Table.Find(id)
+	return m.Wish == session.Out || !known && id < s.Table.Ensemble.Next
+}
+
+// promote lets a learner vote that is to vote and is well, if the voters that answer are still a
+// quorum with it.
+func (s *Shard) promote() Step {
+	if Margin(len(s.Voters)+1, s.answering(0)+1) < 0 || s.staysAlone() {
+		return Step{}
+	}
+	for _, id := range s.Learners {
+		if s.mayVote(id) {
+			return Step{Kind: Promote, Member: id}
+		}
+	}
+	return Step{}
+}
+
+// mayVote reports whether a learner is to vote and is well.
+func (s *Shard) mayVote(id session.MemberID) bool {
+	m, _ := s.Table.Find(id)
+	return m.Wish == session.Voter && s.Health(id).isStable(s.Rules)
+}
+
+// staysAlone reports whether a voter that is alone has to remain so for now. It takes two more at
+// once: while there are two voters, either failure stops both. Only if it is to go does it take one.
+func (s *Shard) staysAlone() bool {
+	if len(s.Voters) != 1 || s.goes(s.Voters[0]) {
+		return false
+	}
+	ready := 0
+	for _, id := range s.Learners {
+		if s.mayVote(id) {
+			ready++
+		}
+	}
+	return ready < 2
+}
+
+// removeVoter removes a voter that is to go. One that does not answer comes first: without it the
+// others are a larger majority.
+func (s *Shard) removeVoter() (step Step) {
+	for _, id := range s.Voters {
+		if id == s.Self || !s.goes(id) || !s.fits(id) || s.waits(id) {
+			continue
+		}
+		if !s.answers(id) {
+			return Step{Kind: Remove, Member: id}
+		}
+		if step.Kind == 0 {
+			step = Step{Kind: Remove, Member: id}
+		}
+	}
+	return step
+}
+
+// fits reports whether the other voters that answer are a quorum without a voter.
+func (s *Shard) fits(id session.MemberID) bool {
+	return len(s.Voters) > 1 && Margin(len(s.Voters)-1, s.answering(id)) >= 0
+}
+
+// waits reports whether a voter that is to go, and still answers, should stay a little.
+func (s *Shard) waits(id session.MemberID) bool {
+	return s.closes(id) || s.answers(id) && s.leaving(id) < s.Rules.LeaveWait && s.hasHeir()
+}
+
+// closes reports whether a member that leaves is still closing its sessions. If it were removed now,
+// the end of its stream would outrun them, and their locks would wait for their timeouts.
+func (s *Shard) closes(id session.MemberID) bool {
+	m, _ := s.Table.Find(id)
+	return m.Reason == session.Left && s.answers(id) && s.Sessions(id)
+}
+
+func (s *Shard) leaving(id session.MemberID) time.Duration { return s.Health(id).Leaving }
+
+// hasHeir reports whether somebody is about to take the place of a voter that goes: a learner that
+// is to vote, or one that would fill the next odd number once it is well.
+func (s *Shard) hasHeir() bool {
+	voters, coming := 0, 0
+	for i := range s.Table.List {
+		switch m := &s.Table.List[i]; {
+		case m.Wish == session.Voter && s.part(m.ID) == session.Learner && s.answers(m.ID):
+			return true
+		case m.Wish == session.Voter:
+			voters++
+		case m.Wish == session.Learner && !m.Observer && s.part(m.ID) == session.Learner && s.answers(m.ID):
+			coming++
+		}
+	}
+	return odd(min(s.Rules.Voters, voters+coming)) > voters
+}
+
+// removeLearner removes a learner that is to go. No quorum depends on it.
+func (s *Shard) removeLearner() Step {
+	for _, id := range s.Learners {
+		if s.goes(id) && !s.closes(id) {
+			return Step{Kind: Remove, Member: id}
+		}
+	}
+	return Step{}
+}
+
+// add adds a member that the shard does not have, once it has shown up.
+func (s *Shard) add() Step {
+	for i := range s.Table.List {
+		if m := &s.Table.List[i]; m.Wish < session.Out && s.part(m.ID) == 0 && s.Connected(m.ID) {
+			return Step{Kind: AddLearner, Member: m.ID}
+		}
+	}
+	return Step{}
+}
+
+// fact returns what a member is on this shard. One that is to be out, and was never in, is out: no
+// leader adds it any more. What earlier leaders proposed has been applied or lost.
+func (s *Shard) fact(m *session.Member) session.Part {
+	part := s.part(m.ID)
+	if part == 0 && m.Wish == session.Out {
+		return session.Out
+	}
+	return part
+}
+
+// retire ends what the shard still has of a member that is out.
+func (s *Shard) retire() Step {
+	for i := range s.Table.List {
+		if m := &s.Table.List[i]; s.fact(m) == session.Out && !s.Retired(m.ID) {
+			return Step{Kind: Retire, Member: m.ID}
+		}
+	}
+	return Step{}
+}
+
+// report tells the table what it does not know yet.
+func (s *Shard) report() Step {
+	for i := range s.Table.List {
+		m := &s.Table.List[i]
+		if part := s.fact(m); part > partOn(m, s.ID-1) && (part < session.Out || s.Retired(m.ID)) {
+			return Step{Kind: Report, Member: m.ID, Place: session.Place{Part: part, Change: s.Change}}
+		}
+	}
+	return Step{}
+}
+
+// handOver lets another voter lead if this one is to go. It does not remove itself: it would step
+// down at once, and if the others have not heard by then that its removal is committed, a last other
+// voter could never be elected.
+func (s *Shard) handOver() (step Step) {
+	if s.part(s.Self) != session.Voter || !s.goes(s.Self) || !s.fits(s.Self) || s.waits(s.Self) {
+		return Step{}
+	}
+	longest := time.Duration(-1)
+	for _, id := range s.Voters {
+		if h := s.Health(id); id != s.Self && !s.goes(id) && h.Answers && h.CaughtUp && h.Well > longest {
+			step, longest = Step{Kind: HandOver, Member: id}, h.Well
+		}
+	}
+	return step
+}

@@ -1,0 +1,219 @@
+package steer
+
+import "github.com/vivarium-go/vivarium/session"
+
+// Situation is what the leader of the home shard knows.
+type Situation struct {
+	Self      session.MemberID
+	Table     *session.MembersView
+	Health    func(session.MemberID) Health // of the replicas of the home shard
+	Dismissed int                           // of the leadership's Watch
+	Rules     Rules
+}
+
+// A Wish says what a member is to be, and why if it is to be out.
+type Wish struct {
+	Member session.MemberID
+	Part   session.Part
+	Reason session.Reason
+}
+
+// Plan returns what the leader of the home shard should wish next, and false if it should wish
+// nothing. It rests once all wishes are facts and nobody comes, goes or fails.
+//
+// A voter whose wish is out counts no more. If it left or was removed, a spare takes its place
+// as if there had been too few voters all along, and the executors wait a while for that.
+func Plan(s Situation) (Wish, bool) {
+	p := plan{Situation: s}
+	p.count()
+	for _, rule := range [...]func(*plan) (Wish, bool){(*plan).finish, (*plan).dismiss, (*plan).promote, (*plan).forget} {
+		if w, ok := rule(&p); ok {
+			return w, true
+		}
+	}
+	return Wish{}, false
+}
+
+// plan is a situation with what follows from it.
+type plan struct {
+	Situation
+	living  int  // members that are to vote and are not dead
+	dead    int  // members that are to vote and have been silent for too long
+	spares  int  // learners that may become voters
+	pending bool // somebody who lives is to vote, and does not yet vote on all shards
+}
+
+func (p *plan) count() {
+	for i := range p.Table.List {
+		switch m := &p.Table.List[i]; {
+		case p.isSpare(m):
+			p.spares++
+		case m.Wish != session.Voter:
+		case p.isDead(m):
+			p.dead++
+		default:
+			p.living++
+			p.pending = p.pending || !p.everywhere(m, session.Voter)
+		}
+	}
+}
+
+// isDead reports whether a voter has been silent for so long that it is to be replaced.
+func (p *plan) isDead(m *session.Member) bool {
+	after := p.Rules.DeadAfter
+	return m.Wish == session.Voter && m.ID != p.Self && after > 0 && p.Health(m.ID).Silent >= after
+}
+
+// isSpare reports whether a learner may be made a voter. It is well where the home shard is led. On
+// the other shards each executor waits until it is.
+func (p *plan) isSpare(m *session.Member) bool {
+	return m.Wish == session.Learner && !m.Observer && p.everywhere(m, session.Learner) &&
+		p.Health(m.ID).isStable(p.Rules)
+}
+
+// everywhere reports whether a member has a part on all shards.
+func (p *plan) everywhere(m *session.Member, part session.Part) bool {
+	for shard := range p.Table.Ensemble.Shards {
+		if partOn(m, shard) != part {
+			return false
+		}
+	}
+	return true
+}
+
+// partOn returns a member's part on a shard, counted from zero, as the table knows it.
+func partOn(m *session.Member, shard uint32) session.Part {
+	if int(shard) < len(m.Places) {
+		return m.Places[shard].Part
+	}
+	return 0
+}
+
+// finish wishes out who is out on a shard. It can be nothing else there, and half a member is of no
+// use. No rule leads there; whatever did, it ends here.
+func (p *plan) finish() (Wish, bool) {
+	for i := range p.Table.List {
+		m := &p.Table.List[i]
+		for shard := range p.Table.Ensemble.Shards {
+			if m.Wish != session.Out && partOn(m, shard) == session.Out {
+				return Wish{m.ID, session.Out, session.Lost}, true
+			}
+		}
+	}
+	return Wish{}, false
+}
+
+// dismiss wishes out a dead voter whose place has been taken. It dismisses at most a minority of the
+// voters within DeadAfter: if so many fail, something else is wrong, and replacing them in haste
+// would use up the spares too.
+func (p *plan) dismiss() (Wish, bool) {
+	if p.Dismissed >= max(1, (p.living+p.dead-1)/2) {
+		return Wish{}, false
+	}
+	return p.replaced()
+}
+
+// replaced returns the first dead voter whose place has been taken.
+func (p *plan) replaced() (Wish, bool) {
+	for i := range p.Table.List {
+		if m := &p.Table.List[i]; p.isDead(m) && p.isReplaced(m) {
+			return Wish{m.ID, session.Out, session.Silent}, true
+		}
+	}
+	return Wish{}, false
+}
+
+// isReplaced reports whether the place of a dead voter has been taken on each shard where it votes.
+// It has been if the number of voters is even: at rest the number is odd, and the spare that came for
+// the dead one has made it even. If it is even because somebody left, then the removal still raises
+// the margin. There is no further place to take once as many as are wanted live.
+func (p *plan) isReplaced(dead *session.Member) bool {
+	enough := p.living >= p.Rules.Voters && p.living%2 == 1
+	for shard := range p.Table.Ensemble.Shards {
+		if partOn(dead, shard) != session.Voter {
+			continue
+		}
+		voters, answering := p.voters(shard)
+		if p.pending || !enough && voters%2 == 1 || Margin(voters-1, answering) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// voters returns how many members vote on a shard and are to go on doing so, and how many of them
+// answer at home.
+func (p *plan) voters(shard uint32) (voters, answering int) {
+	for i := range p.Table.List {
+		m := &p.Table.List[i]
+		if m.Wish != session.Voter || partOn(m, shard) != session.Voter {
+			continue
+		}
+		voters++
+		if m.ID == p.Self || p.Health(m.ID).Answers {
+			answering++
+		}
+	}
+	return voters, answering
+}
+
+// promote wishes that a spare votes: if there are spares for the next odd number of voters, or if
+// a dead voter needs to be replaced. Two voters are no better than one, for either failure stops
+// both. So one voter stays alone until two spares are there.
+func (p *plan) promote() (Wish, bool) {
+	grows := odd(min(p.Rules.Voters, p.living+p.spares)) > p.living
+	if p.spares == 0 || !grows && !p.replaces() {
+		return Wish{}, false
+	}
+	return Wish{p.bestSpare(), session.Voter, 0}, true
+}
+
+// replaces reports whether a spare should take the place of a dead voter. One at a time: the place
+// that was taken last must be a fact, and its dead voter dismissed.
+func (p *plan) replaces() bool {
+	_, waiting := p.replaced()
+	return p.dead > 0 && p.living < p.Rules.Voters && !p.pending && !waiting
+}
+
+// bestSpare returns the spare whose zone has the fewest voters that live, and of those the oldest.
+func (p *plan) bestSpare() (best session.MemberID) {
+	fewest := 0
+	for i := range p.Table.List {
+		m := &p.Table.List[i]
+		if !p.isSpare(m) {
+			continue
+		}
+		if n := p.inZone(m.Zone); best == 0 || n < fewest {
+			best, fewest = m.ID, n
+		}
+	}
+	return best
+}
+
+// inZone returns how many voters live in a zone.
+func (p *plan) inZone(zone string) (n int) {
+	for i := range p.Table.List {
+		if m := &p.Table.List[i]; m.Zone == zone && m.Wish == session.Voter && !p.isDead(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// forget wishes out a learner that has been silent for so long that nobody will miss it, and one
+// that was admitted and never came.
+func (p *plan) forget() (Wish, bool) {
+	after := p.Rules.ForgetAfter
+	for i := range p.Table.List {
+		m := &p.Table.List[i]
+		if m.Wish != session.Learner || m.ID == p.Self || after <= 0 || p.Health(m.ID).Silent < after {
+			continue
+		}
+		reason := session.Silent
+		if p.everywhere(m, 0) {
+			reason = session.NeverCame
+		}
+		return Wish{m.ID, session.Out, reason}, true
+	}
+	return Wish{}, false
+}

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/steer"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// steering makes wishes about members come true on one shard, while this node leads it. On the home
+// shard it also makes the wishes. Package steer decides; this is its eyes and hands.
+type steering struct {
+	// Immutable.
+	engine *Engine
+	r      *replica.Replica
+	rules  steer.Rules
+	wake   chan struct{} // capacity 1; there may be something to do
+	probed chan probe    // capacity probesMax
+
+	// Owned by the loop. They begin anew with each leadership.
+	term     uint64
+	known    *replication.Membership // of the shard, as last read; nil: read it
+	watch    *steer.Watch
+	number   uint64     // under which this leadership makes wishes; zero: not given yet
+	wish     steer.Wish // the last one, made at wished
+	wished   time.Time
+	reached  map[session.MemberID]time.Time
+	probing  map[session.MemberID]bool
+	proposed proposed
+}
+
+// A probe is the result of dialling a member that has no replica on the shard yet.
+type probe struct {
+	member  session.MemberID
+	term    uint64
+	reached bool
+}
+
+// proposed is what a steering has proposed last, and must not propose again at once.
+type proposed struct {
+	what any
+	at   time.Time
+}
+
+const (
+	// probesMax bounds the probes of one shard that are under way.
+	probesMax = 8
+	// reachedFor is how long a probe counts.
+	reachedFor = 5 * time.Second
+
+	// stableTicks is how long a member must be well before it may vote, and how long one that goes
+	// waits for who takes its place: ten seconds with the default tick.
+	stableTicks = 200
+	// forgetAfter is the silence after which a member that does not vote is forgotten.
+	forgetAfter = time.Hour
+)
+
+// newSteering makes what runSteering starts.
+func (e *Engine) newSteering() {
+	longest := LongestElection(e.cfg.Tick)
+	rules := steer.Rules{Voters: e.cfg.Voters, Period: longest / 2, Election: longest, StableFor: stableTicks * e.cfg.Tick,
+		DeadAfter: e.cfg.DeadAfter, ForgetAfter: forgetAfter, LeaveWait: stableTicks * e.cfg.Tick}
+	for _, r := range e.shards {
+		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax)})
+	}
+}
+
+func (e *Engine) runSteering() {
+	for _, s := range e.steering {
+		e.loops.Go(s.loop)
+	}
+}
+
+// wakeOnMembers is called when the table of members has changed. It must not block.
+func (e *Engine) wakeOnMembers() {
+	e.noteOwnPart()
+	ring(e.membersChanged)
+	for _, s := range e.steering {
+		ring(s.wake)
+	}
+}
+
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// loop looks twice an election, and whenever there may be something to do. It ends with the node.
+func (s *steering) loop() {
+	ticker := time.NewTicker(s.rules.Period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.engine.stop:
+			return
+		case <-s.engine.done:
+			return
+		case p := <-s.probed:
+			s.note(p)
+		case <-s.wake:
+		case <-ticker.C:
+		}
+		for s.round() {
+		}
+	}
+}
+
+// round looks once, and does at most one thing. It reports whether there may be more to do at once.
+func (s *steering) round() (more bool) {
+	e := s.engine
+	leader := e.Leader(s.r.Shard)
+	if leader.Member != e.self() || e.over() != nil || s.r.Level() < command.LevelMembers {
+		s.term = 0
+		return false
+	}
+	if leader.Term != s.term {
+		s.begin(leader.Term)
+	}
+	ctx, cancel := e.lifetime(LongestElection(e.cfg.Tick))
+	defer cancel()
+	if s.known == nil && !s.read(ctx) {
+		return false
+	}
+	s.look(time.Now())
+	if step := steer.Execute(s.shard()); step != (steer.Step{}) {
+		// It was decided on what was read before. What is done is decided on what is so now.
+		return s.read(ctx) && s.do(ctx, steer.Execute(s.shard()))
+	}
+	return s.r.Shard == command.HomeShard && s.plan()
+}
+
+// begin begins a leadership. What was seen before it does not count.
+func (s *steering) begin(term uint64) {
+	s.term, s.known, s.number, s.wish, s.proposed = term, nil, 0, steer.Wish{}, proposed{}
+	s.watch = steer.NewWatch(s.rules)
+	s.reached, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
+}
+
+// read reads the members of the shard, and waits until this node knows all wishes that were recorded
+// before. It reports whether that worked.
+func (s *steering) read(ctx context.Context) bool {
+	s.known = nil
+	host := s.engine.host.Load()
+	members, err := host.Membership(ctx, s.r.Shard)
+	if err == nil && s.r.Shard != command.HomeShard {
+		err = host.Barrier(ctx, command.HomeShard, 0)
+	}
+	if err != nil {
+		return false
+	}
+	s.known = &members
+	return true
+}
+
+// look takes in how the other replicas answer, and dials members that have none here yet.
+func (s *steering) look(now time.Time) {
+	e, table := s.engine, s.engine.table()
+	committed := e.host.Load().Committed(s.r.Shard)
+	s.watch.Look(steer.Look{Now: now, Committed: committed, Table: table, Pulse: func(m session.MemberID) steer.Pulse {
+		if MemberID(m) == e.self() {
+			return steer.Pulse{Answered: now, Index: committed}
+		}
+		p := e.transport.Pulse(uint64(m), int(s.r.Shard))
+		return steer.Pulse{Answered: p.Answered, Index: p.Index}
+	}})
+	for _, m := range table.List {
+		if m.Wish < session.Out && !s.has(MemberID(m.ID)) && !s.probing[m.ID] && len(s.probing) < probesMax && now.Sub(s.reached[m.ID]) > reachedFor/2 {
+			s.probe(m.ID)
+		}
+	}
+}
+
+// has reports whether the shard has, or had, a replica at a member.
+func (s *steering) has(m MemberID) bool {
+	return slices.Contains(s.known.Voters, m) || slices.Contains(s.known.Learners, m) || slices.Contains(s.known.Removed, m)
+}
+
+// probe finds out whether a member can be reached, and is who it should be.
+func (s *steering) probe(m session.MemberID) {
+	s.probing[m] = true
+	e, p := s.engine, probe{member: m, term: s.term}
+	e.loops.Go(func() {
+		ctx, cancel := e.lifetime(reachedFor)
+		defer cancel()
+		if err := e.transport.Probe(ctx, uint64(m)); err != nil {
+			e.log.Debug("a member that is to take part is not reached", "peer", m, "shard", s.r.Shard, "cause", err)
+			select { // the next probe comes later
+			case <-time.After(LongestElection(e.cfg.Tick) / 2):
+			case <-e.stop:
+			}
+		} else {
+			p.reached = true
+		}
+		select {
+		case s.probed <- p:
+		case <-e.stop:
+		case <-e.done:
+		}
+	})
+}
+
+// note takes in the result of a probe.
+func (s *steering) note(p probe) {
+	if p.term != s.term {
+		return
+	}
+	delete(s.probing, p.member)
+	if p.reached {
+		s.reached[p.member] = time.Now()
+	}
+}
+
+// shard returns what this node knows of the shard.
+func (s *steering) shard() steer.Shard {
+	e, table := s.engine, s.engine.table()
+	return steer.Shard{ID: uint32(s.r.Shard), Self: session.MemberID(e.self()), Voters: sessionIDs(s.known.Voters), Learners: sessionIDs(s.known.Learners),
+		Removed: sessionIDs(s.known.Removed), Change: s.known.Change, Table: table, Health: s.watch.Health,
+		Connected: func(m session.MemberID) bool { return time.Since(s.reached[m]) < reachedFor },
+		Sessions:  e.home().HasSessions, Retired: s.r.Retired, Rules: s.rules}
+}
+
+// do carries out a step. It reports whether that changed something.
+func (s *steering) do(ctx context.Context, step steer.Step) bool {
+	e, m := s.engine, MemberID(step.Member)
+	switch step.Kind {
+	case steer.AddLearner:
+		return s.change(ctx, replication.AddLearner, m)
+	case steer.Promote:
+		return s.change(ctx, replication.Promote, m)
+	case steer.Remove:
+		return s.change(ctx, replication.Remove, m)
+	case steer.HandOver:
+		if s.mayPropose(step) {
+			_ = e.TransferLeadership(s.r.Shard, m) // if it fails, the loop asks again
+		}
+	case steer.Retire:
+		s.propose(step, s.r.Shard, command.EncodeRetire(step.Member))
+	case steer.Report:
+		s.propose(step, command.HomeShard, command.EncodeReport(step.Member, uint32(s.r.Shard), step.Place))
+	}
+	return false
+}
+
+// change changes the members of the shard, and waits until that is so. What happened is what the
+// members are afterwards.
+func (s *steering) change(ctx context.Context, kind replication.ChangeKind, m MemberID) bool {
+	e, before := s.engine, s.known.Change
+	if err := e.host.Load().Change(s.r.Shard, replication.Change{Kind: kind, Member: m, After: before}); err != nil {
+		e.log.Debug("change of the members not proposed", "shard", s.r.Shard, "peer", m, "cause", err)
+		return false
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.known = nil
+			return false
+		case <-time.After(replica.PollInterval):
+		}
+		if s.read(ctx) && s.known.Change != before {
+			e.news.tell(slog.LevelInfo, "members of the shard changed", "shard", s.r.Shard, "voters", s.known.Voters, "learners", s.known.Learners)
+			return true
+		}
+	}
+}
+
+// mayPropose reports whether something may be proposed, and takes note that it is. The same is not
+// proposed again at once.
+func (s *steering) mayPropose(what any) bool {
+	now := time.Now()
+	if s.proposed.what == what && now.Sub(s.proposed.at) < replica.RetryAfter {
+		return false
+	}
+	s.proposed = proposed{what, now}
+	return true
+}
+
+// propose proposes a command. If it is lost, the loop proposes it again. When it is applied, the
+// loop is woken.
+func (s *steering) propose(what any, at ShardID, cmd []byte) {
+	if s.mayPropose(what) {
+		_, _ = s.engine.host.Load().Propose(at, cmd)
+	}
+}
+
+// plan makes the next wish. It first takes a number for this leadership, so that no wish of an
+// earlier one counts any more.
+func (s *steering) plan() (more bool) {
+	e, table := s.engine, s.engine.table()
+	self := session.MemberID(e.self())
+	if s.number == 0 {
+		if g := table.Ensemble.Govern; table.Ensemble.Governor == self && s.proposed.what == governing(g) {
+			s.number = g
+		} else {
+			s.propose(governing(g+1), command.HomeShard, command.EncodeGovern(g+1, self))
+			return false
+		}
+	}
+	if table.Ensemble.Govern != s.number {
+		s.number = 0 // another leadership has begun
+		return false
+	}
+	if s.wish != (steer.Wish{}) && !fulfilled(table, s.wish) {
+		if time.Since(s.wished) > replica.RetryAfter {
+			s.wish, s.number = steer.Wish{}, 0 // should it still arrive, it does not count
+		}
+		return false
+	}
+	wish, ok := steer.Plan(steer.Situation{Self: self, Table: table, Health: s.watch.Health,
+		Dismissed: s.watch.Dismissed(), Rules: s.rules})
+	if ok {
+		e.log.Info("members: the ensemble wishes", "peer", wish.Member, "part", wish.Part, "reason", wish.Reason)
+		s.wish, s.wished = wish, time.Now()
+		_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(s.number, wish.Member, wish.Part, wish.Reason, s.wished.UnixMilli()))
+	}
+	return false
+}
+
+// fulfilled reports whether the table has a wish, or a later one.
+func fulfilled(table *session.MembersView, w steer.Wish) bool {
+	rec, found := table.Find(w.Member)
+	return !found || rec.Wish >= w.Part
+}
+
+// governing is the number under which a leadership makes wishes.
+type governing uint64
