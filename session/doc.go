@@ -4,7 +4,8 @@
 //
 // The package has two halves. [Table] is replicated: every replica of a shard applies the same
 // calls in the same order and gets the same table. [Life] is local: it is what the node that speaks
-// for a session may believe about the session, by the node's own clock.
+// for a session may believe about the session, by the node's own clock. Beside them, [Members] is
+// the replicated table of the ensemble's members.
 //
 //	table.Register(origin)         // a member's process starts
 //	table.Accept(member, start, 1) // its first batch,
@@ -150,13 +151,33 @@
 // one. The memory of the end goes member by member:
 //   - when the member's stream carries a batch on the shard that was sent in knowledge of the end
 //     (AcknowledgeEnds), since later batches of the stream ask nothing for that session;
-//   - when a later incarnation of the member registers on the shard, since nothing more comes.
+//   - when a later incarnation of the member registers on the shard, since nothing more comes;
+//   - when the member is out and Retire closes its stream on the shard, for the same reason.
 //
 // The memory is bounded. Each member that a session is newly attached to introduces it to its
 // Shards, in a batch that also carries what the member knows. So a shard remembers an end for a
 // member only if the session was open, and had been the member's, when the member sent its newest
 // batch there or since. Each costs no more than the ensemble has members. For a member that never
-// comes back, the shard keeps those it had when the member went.
+// comes back and is not retired, the shard keeps those it had when the member went.
+//
+// # Members
+//
+// The home shard has a record of each member in Members. Its Wish is what the member is to be, and
+// its Places are what it is on each shard, as the leaders there report. Both only go forward, from
+// learner to voter to out. So a report that comes late, twice, or in another order does no harm. A
+// late wish can do harm, because who is out stays out: a leader that was deposed may have found a
+// member silent that has long been well. So each leader of the home shard takes a number by Govern
+// before it wishes anything, and only the newest number counts.
+//
+// A member leaves in steps: its Wish is Out, each shard takes it out of its Raft group, Retire
+// closes its stream on that shard, and Report says so. None of them ends a session. The silence
+// does that, or the owner, or Doom once it is known that the process has ended. Otherwise somebody
+// could get a lock while its former holder, which has not heard that it is out, still trusts its
+// own.
+//
+// When the member is out of all shards and has no session, Forget removes its record. Ids are given
+// in order, so an id below Next without a record is that of a member that is gone. It never
+// registers again.
 //
 // # The owner's view
 //

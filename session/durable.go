@@ -98,7 +98,7 @@ func (t *Table) verifyOrigins() error {
 	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
 		o := t.origins[m]
 		if o.Start == 0 && len(o.classes) == 0 && (len(o.purged) > 0 || o.Retired) {
-			continue // the member never registered; the table only remembers ends for it, or that it is out
+			continue // the member never registered; the table remembers ends for it, or that it is retired
 		}
 		if o.Start == 0 {
 			return fmt.Errorf("member %d has sessions but never registered", m)

@@ -47,16 +47,17 @@ var (
 	ErrNotMember = errors.New("the ensemble has no such member")
 	// ErrDismissed refuses a Register of a member that is out, and a candidate with its directory.
 	ErrDismissed = errors.New("the member is out")
-	// ErrRetired refuses a Register of a member from which the shard takes nothing any more.
+	// ErrRetired refuses what a member asks after Retire.
 	ErrRetired = errors.New("the member is out, and its stream has ended")
-	// ErrOutdated refuses a wish of a leader that leads no more.
-	ErrOutdated = errors.New("the wish is of a leader that leads no more")
-	// ErrBackward refuses a wish to make a member what it has been, or a wish that makes no sense.
+	// ErrOutdated refuses a wish that does not have the number of the newest leader.
+	ErrOutdated = errors.New("the wish is that of a former leader")
+	// ErrBackward refuses a wish that would take a member back to what it was. It also refuses a wish
+	// to be out without a reason, and any other wish with one.
 	ErrBackward = errors.New("a member goes from learner to voter to out, and never back")
 	// ErrObserver refuses to let an observer vote.
 	ErrObserver = errors.New("an observer does not vote")
 	// ErrLastVoter refuses to take out the last member that is to vote.
-	ErrLastVoter = errors.New("no other member votes")
+	ErrLastVoter = errors.New("no other member is to vote")
 	// ErrFull refuses a candidate of an ensemble with MembersMax members.
 	ErrFull = errors.New("the ensemble has as many members as it can have")
 	// ErrCorrupt reports a table that no sequence of calls could have made.

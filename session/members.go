@@ -67,8 +67,8 @@ type Place struct {
 	Change uint64 // the index in the shard's log of the change that made it so
 }
 
-// A Member is what the log knows about a member of the ensemble: what it is to be, which is Wish,
-// and what it is on each shard, which is Places.
+// A Member is what the log knows about a member of the ensemble. Wish is what it is to be, and
+// Places is what it is on each shard.
 type Member struct {
 	ID MemberID // never zero, and never given to another member
 	// Directory is the random id of the member's directory, which is the member's identity. It is
@@ -104,53 +104,6 @@ type Ensemble struct {
 	Governor MemberID
 }
 
-// A MembersView is a copy of the table of members that does not change.
-type MembersView struct {
-	Ensemble Ensemble
-	List     []Member // by their ids
-}
-
-// Find returns a member by its id.
-func (v *MembersView) Find(id MemberID) (Member, bool) {
-	i, found := slices.BinarySearchFunc(v.List, id, func(m Member, id MemberID) int { return cmp.Compare(m.ID, id) })
-	if !found {
-		return Member{}, false
-	}
-	return v.List[i], true
-}
-
-// Of returns the member with a directory.
-func (v *MembersView) Of(directory [16]byte) (Member, bool) {
-	i := slices.IndexFunc(v.List, func(m Member) bool { return m.Directory == directory })
-	if i < 0 || directory == ([16]byte{}) {
-		return Member{}, false
-	}
-	return v.List[i], true
-}
-
-// CheckAdmit returns why Admit would refuse a candidate, or nil.
-func (v *MembersView) CheckAdmit(c Candidate) error {
-	m, known := v.Of(c.Directory)
-	former, had := v.Find(c.Former.ID)
-	present := 0
-	for _, m := range v.List {
-		if m.Wish < Out {
-			present++
-		}
-	}
-	switch {
-	case v.Ensemble.Lineage == (Lineage{}):
-		return ErrNotFounded
-	case known && m.Wish == Out:
-		return fmt.Errorf("%w: member %d (%v)", ErrDismissed, m.ID, m.Reason)
-	case had && former.Directory == c.Former.Directory && former.Reason == Removed:
-		return fmt.Errorf("%w: somebody removed member %d, which this process was", ErrDismissed, former.ID)
-	case !known && present >= MembersMax:
-		return fmt.Errorf("%w: %d", ErrFull, MembersMax)
-	}
-	return nil
-}
-
 // Members is the replicated table of the ensemble's members. The home shard has it. It is empty
 // until Found, which an ensemble gets when all of its founders have a build that knows of it. It is
 // not safe for concurrent use.
@@ -171,9 +124,17 @@ func NewMembers() *Members {
 // Lineage returns the lineage; zero before Found.
 func (t *Members) Lineage() Lineage { return t.ensemble.Lineage }
 
+// Member returns a member by its id.
+func (t *Members) Member(id MemberID) (Member, bool) {
+	m, ok := t.members[id]
+	return m, ok
+}
+
 // All returns all members, by their ids.
 func (t *Members) All() []Member {
-	return slices.SortedFunc(maps.Values(t.members), func(a, b Member) int { return int(a.ID) - int(b.ID) })
+	return slices.SortedFunc(maps.Values(t.members), func(a, b Member) int {
+		return cmp.Compare(a.ID, b.ID)
+	})
 }
 
 // View returns a copy of the table.
@@ -258,14 +219,14 @@ type Former struct {
 	Directory [16]byte
 }
 
-// Admit makes a candidate a learner, with the next id, at the Unix time wall in ms. A candidate that
-// was admitted before gets the same id. What it says of itself now counts, but who is to vote does
-// not become an observer. Its former self is to be
-// out from now on. Admit returns the id of that one too, or zero if there is none.
+// Admit makes a candidate a learner, with the next id, at the Unix time wall in ms. A candidate
+// that was admitted before gets the same id. What it says of itself now counts, but who is to vote
+// does not become an observer. Its former self is to be out from now on. Admit returns the id of
+// that one too, or zero if there is none.
 //
 // It returns ErrNotFounded, ErrDismissed or ErrFull, and then changes nothing.
 func (t *Members) Admit(c Candidate, wall int64) (id, former MemberID, err error) {
-	if err := t.View().CheckAdmit(c); err != nil {
+	if err := t.CheckAdmit(c); err != nil {
 		return 0, 0, err
 	}
 	m, known := t.of(c.Directory)
@@ -284,6 +245,9 @@ func (t *Members) Admit(c Candidate, wall int64) (id, former MemberID, err error
 	return m.ID, former, nil
 }
 
+// CheckAdmit returns why Admit would refuse a candidate, or nil.
+func (t *Members) CheckAdmit(c Candidate) error { return t.View().CheckAdmit(c) }
+
 // of returns the member with a directory.
 func (t *Members) of(directory [16]byte) (Member, bool) {
 	for _, m := range t.members {
@@ -294,8 +258,9 @@ func (t *Members) of(directory [16]byte) (Member, bool) {
 	return Member{}, false
 }
 
-// Govern takes the next number for a member that begins to lead the home shard. Wishes under other
-// numbers are refused from then on: those of a leader that was deposed may arrive much later.
+// Govern takes the next number for a member that begins to lead the home shard, and reports whether
+// it did. Wishes under other numbers are refused from then on: those of a leader that was deposed
+// may arrive much later.
 func (t *Members) Govern(number uint64, m MemberID) bool {
 	if _, known := t.members[m]; !known || number != t.ensemble.Govern+1 {
 		return false
@@ -305,25 +270,40 @@ func (t *Members) Govern(number uint64, m MemberID) bool {
 	return true
 }
 
-// Want enters what a member is to be, and why if that is Out, at the Unix time wall in ms. number is
-// that of the leader which wishes it, or zero if a person does. What is so already changes nothing.
+// Want enters what a member is to be, at the Unix time wall in ms. The reason says why it is to be
+// out. number is that of the leader which wishes it. A person may wish a member out under zero,
+// with the reason Removed. What is so already changes nothing.
 //
-// It returns ErrNotMember, ErrOutdated, ErrBackward, ErrObserver or ErrLastVoter, and then changes
-// nothing.
+// It returns ErrNotFounded, ErrNotMember, ErrOutdated, ErrBackward, ErrObserver or ErrLastVoter,
+// and then changes nothing.
 func (t *Members) Want(number uint64, id MemberID, wish Part, reason Reason, wall int64) error {
+	byLeader := number != 0 && number == t.ensemble.Govern
+	byPerson := number == 0 && reason == Removed
+	if _, known := t.members[id]; known && !byLeader && !byPerson {
+		return fmt.Errorf("%w: its number is %d, and %d counts", ErrOutdated, number, t.ensemble.Govern)
+	}
+	return t.want(id, wish, reason, wall)
+}
+
+// Leave enters that a member wants to be out, at the Unix time wall in ms. It returns
+// ErrNotFounded, ErrNotMember or ErrLastVoter, and then changes nothing.
+func (t *Members) Leave(id MemberID, wall int64) error { return t.want(id, Out, Left, wall) }
+
+// want is Want, whoever wishes it.
+func (t *Members) want(id MemberID, wish Part, reason Reason, wall int64) error {
 	m, known := t.members[id]
 	switch {
+	case t.ensemble.Lineage == (Lineage{}):
+		return ErrNotFounded
 	case !known:
 		return fmt.Errorf("%w: %d", ErrNotMember, id)
-	case number != t.ensemble.Govern && (number != 0 || reason != Removed):
-		return fmt.Errorf("%w: %d, now %d counts", ErrOutdated, number, t.ensemble.Govern)
 	case wish == m.Wish:
 		return nil
 	case wish < m.Wish || wish > Out || (wish == Out) != (reason != 0) || reason > Lost:
 		return fmt.Errorf("%w: member %d is to be %v, not %v (%v)", ErrBackward, id, m.Wish, wish, reason)
 	case wish == Voter && m.Observer:
 		return fmt.Errorf("%w: member %d", ErrObserver, id)
-	case wish == Out && t.isLastVoter(m):
+	case wish == Out && !t.votesWithout(id):
 		return fmt.Errorf("%w: member %d", ErrLastVoter, id)
 	}
 	if m.Wish = wish; wish == Out {
@@ -333,28 +313,24 @@ func (t *Members) Want(number uint64, id MemberID, wish Part, reason Reason, wal
 	return nil
 }
 
-// Leave enters that a member wants to be out, at the Unix time wall in ms. It returns ErrNotMember or
-// ErrLastVoter, and then changes nothing.
-func (t *Members) Leave(id MemberID, wall int64) error {
-	return t.Want(t.ensemble.Govern, id, Out, Left, wall)
-}
-
-// isLastVoter reports whether nobody else is to vote.
-func (t *Members) isLastVoter(m Member) bool {
+// votesWithout reports whether anybody besides a member is to vote. If nobody is, not even a
+// learner may go: Admit has taken the last voter for dead, and a learner is to take its place.
+func (t *Members) votesWithout(id MemberID) bool {
 	for _, other := range t.members {
-		if other.ID != m.ID && other.Wish == Voter {
-			return false
+		if other.ID != id && other.Wish == Voter {
+			return true
 		}
 	}
-	return m.Wish == Voter
+	return false
 }
 
-// Forget removes the records of members that are out of all shards, are retired, and have no sessions
-// left. Their ids are never given again. A member that a person has removed stays in the table, so
-// that its directory is never let in again.
+// Forget removes the records of members that are out of all shards, and from which the home shard's
+// table takes nothing and knows no session. Their ids are never given again. A member that a person
+// has removed stays, so that its directory is never let in again.
 func (t *Members) Forget(table *Table) {
 	for id, m := range t.members {
-		if m.Wish == Out && m.Reason != Removed && table.IsRetired(id) && m.OutOf() == int(t.ensemble.Shards) && len(table.Sessions(id)) == 0 {
+		isOut := m.Wish == Out && m.OutOf() == int(t.ensemble.Shards)
+		if isOut && m.Reason != Removed && table.IsRetired(id) && !table.Speaks(id) {
 			delete(t.members, id)
 			t.dirty[id], t.changed = struct{}{}, true
 		}
@@ -424,8 +400,8 @@ func (t *Members) LoadMember(m Member) { t.members[m.ID] = m }
 
 // Verify returns the first invariant that does not hold, as ErrCorrupt.
 func (t *Members) Verify() error {
-	if founded := t.ensemble.Lineage != (Lineage{}); founded != (len(t.members) > 0) || founded != (t.ensemble.Next > 0) || founded != (t.ensemble.Shards > 0) {
-		return fmt.Errorf("%w: lineage %v, next id %d and %d members", ErrCorrupt, t.ensemble.Lineage, t.ensemble.Next, len(t.members))
+	if err := t.verifyEnsemble(); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	owners := make(map[[16]byte]MemberID)
 	for _, m := range t.All() {
@@ -436,8 +412,43 @@ func (t *Members) Verify() error {
 			return fmt.Errorf("%w: members %d and %d have the same directory", ErrCorrupt, other, m.ID)
 		}
 		owners[m.Directory] = m.ID
-		if m.Wish < Learner || m.Wish > Out || (m.Wish == Out) != (m.Reason != 0) || m.Reason > Lost || m.Observer && m.Wish == Voter || len(m.Places) > int(t.ensemble.Shards) {
-			return fmt.Errorf("%w: member %d is to be %v for the reason %d, observer: %v", ErrCorrupt, m.ID, m.Wish, m.Reason, m.Observer)
+		if err := m.verify(t.ensemble.Shards); err != nil {
+			return fmt.Errorf("%w: member %d: %w", ErrCorrupt, m.ID, err)
+		}
+	}
+	return nil
+}
+
+func (t *Members) verifyEnsemble() error {
+	e := t.ensemble
+	if e.Lineage == (Lineage{}) {
+		if e != (Ensemble{}) || len(t.members) > 0 {
+			return fmt.Errorf("%d members and %+v without a lineage", len(t.members), e)
+		}
+		return nil
+	}
+	if e.Shards == 0 || (e.Govern == 0) != (e.Governor == 0) || e.Governor >= e.Next {
+		return fmt.Errorf("%d shards, next id %d, and member %d governs under %d", e.Shards, e.Next, e.Governor, e.Govern)
+	}
+	for _, m := range t.members {
+		if m.Wish < Out {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d members is to stay", len(t.members))
+}
+
+// verify returns what cannot be in a member's record, in an ensemble with so many shards.
+func (m *Member) verify(shards uint32) error {
+	if m.Wish < Learner || m.Wish > Out || (m.Wish == Out) != (m.Reason != 0) || m.Reason > Lost || m.Observer && m.Wish == Voter {
+		return fmt.Errorf("it is to be %v for the reason %d, observer: %v", m.Wish, m.Reason, m.Observer)
+	}
+	if len(m.Places) > int(shards) {
+		return fmt.Errorf("it has places on %d of %d shards", len(m.Places), shards)
+	}
+	for i, p := range m.Places {
+		if p.Part > Out || (p.Part == 0) != (p.Change == 0) {
+			return fmt.Errorf("on shard %d it is %v since change %d", i+1, p.Part, p.Change)
 		}
 	}
 	return nil

@@ -96,13 +96,20 @@ func TestMembers_VerifyFindsWhatCannotBe(t *testing.T) {
 		"an id without a lineage":   {Ensemble{Next: 3}, nil},
 		"no next id":                {Ensemble{Lineage: Lineage{7}, Shards: 2}, []Member{founder(1, 1)}},
 		"no shards":                 {Ensemble{Lineage: Lineage{7}, Next: 3}, []Member{founder(1, 1)}},
+		"a number without a leader": {Ensemble{Lineage: Lineage{7}, Next: 3, Shards: 2, Govern: 1}, []Member{founder(1, 1)}},
+		"a leader without a number": {Ensemble{Lineage: Lineage{7}, Next: 3, Shards: 2, Governor: 1}, []Member{founder(1, 1)}},
+		"an unknown leader":         {Ensemble{Lineage: Lineage{7}, Next: 3, Shards: 2, Govern: 1, Governor: 3}, []Member{founder(1, 1)}},
+		"nobody who stays":          {whole, []Member{{ID: 1, Wish: Out, Reason: Left}}},
 		"a place on no shard":       {whole, []Member{{ID: 1, Wish: Voter, Places: make([]Place, 3)}}},
-		"a reason that is none":     {whole, []Member{{ID: 1, Wish: Out, Reason: Lost + 1}}},
+		"a part that is none":       {whole, []Member{{ID: 1, Wish: Voter, Places: []Place{{Out + 1, 5}}}}},
+		"a part without a change":   {whole, []Member{{ID: 1, Wish: Voter, Places: []Place{{Voter, 0}}}}},
+		"a change without a part":   {whole, []Member{{ID: 1, Wish: Voter, Places: []Place{{0, 5}}}}},
+		"a reason that is none":     {whole, []Member{founder(2, 2), {ID: 1, Wish: Out, Reason: Lost + 1}}},
 		"a member without an id":    {whole, []Member{founder(0, 1)}},
 		"an id that was not given":  {whole, []Member{founder(3, 1)}},
 		"a member without a wish":   {whole, []Member{{ID: 1}}},
-		"a wish that is none":       {whole, []Member{{ID: 1, Wish: Out + 1}}},
-		"out without a reason":      {whole, []Member{{ID: 1, Wish: Out}}},
+		"a wish that is none":       {whole, []Member{founder(2, 2), {ID: 1, Wish: Out + 1}}},
+		"out without a reason":      {whole, []Member{founder(2, 2), {ID: 1, Wish: Out}}},
 		"a reason to stay":          {whole, []Member{{ID: 1, Wish: Voter, Reason: Replaced}}},
 		"an observer that votes":    {whole, []Member{{ID: 1, Wish: Voter, Observer: true}}},
 		"a directory twice":         {whole, []Member{founder(1, 1), founder(2, 1)}},
@@ -118,8 +125,8 @@ func TestMembers_VerifyFindsWhatCannotBe(t *testing.T) {
 	}
 }
 
-// M21, M39: a candidate that asks again with the same directory gets the same id, and an id is given
-// once. A pod that comes back without its directory names what it was.
+// M21, M39: a candidate that asks again with the same directory gets the same id, and an id is
+// given once. A pod that comes back without its directory names what it was.
 func TestMembers_Admit(t *testing.T) {
 	m := NewMembers()
 	one := Candidate{Directory: [16]byte{11}, Name: "pod-1", Zone: "a", Address: "one:1"}
@@ -184,6 +191,213 @@ func TestMembers_CheckRegister(t *testing.T) {
 	}
 }
 
+// tableOf returns a table with the founders 1 and 2, the learner 3 and the observer 4, on so many
+// shards.
+func tableOf(t *testing.T, shards uint32, table *Table) *Members {
+	t.Helper()
+	m := NewMembers()
+	m.Found(Lineage{7}, []MemberID{1, 2}, shards, table)
+	for id := MemberID(3); id <= 4; id++ {
+		if _, _, err := m.Admit(Candidate{Directory: [16]byte{byte(id)}, Observer: id == 4}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// M51: a wish that a leader made before it was deposed arrives when another one leads. It changes
+// nothing. Neither does a number that comes twice, late, or from who is no member.
+func TestMembers_WishesOfFormerLeadersAreRefused(t *testing.T) {
+	m := NewMembers()
+	if m.Govern(1, 1) {
+		t.Error("somebody governs an ensemble that is not founded")
+	}
+	if err := m.Want(0, 1, Out, Removed, 5); !errors.Is(err, ErrNotFounded) {
+		t.Errorf("before the lineage: %v", err)
+	}
+	m = tableOf(t, 1, registered(t, 1, 2))
+	if err := m.Want(0, 3, Voter, 0, 5); !errors.Is(err, ErrOutdated) {
+		t.Errorf("before anybody governs: %v", err)
+	}
+	for _, c := range []struct {
+		number uint64
+		member MemberID
+		want   bool
+	}{{0, 1, false}, {2, 1, false}, {1, 9, false}, {1, 1, true}, {1, 2, false}, {2, 2, true}, {1, 1, false}, {3, 2, true}} {
+		if got := m.Govern(c.number, c.member); got != c.want {
+			t.Fatalf("member %d governs under %d: %v", c.member, c.number, got)
+		}
+	}
+	if e := drained(t, m).View().Ensemble; e.Govern != 3 || e.Governor != 2 {
+		t.Errorf("stored: %+v", e)
+	}
+	m.TakeChanged()
+	for _, number := range []uint64{0, 1, 2, 4} {
+		if err := m.Want(number, 3, Out, Silent, 5); !errors.Is(err, ErrOutdated) {
+			t.Errorf("under %d: %v", number, err)
+		}
+	}
+	if m.TakeChanged() || m.Dirty() != 0 {
+		t.Error("a refused wish has changed something")
+	}
+	if err := m.Want(3, 3, Out, Silent, 5); err != nil {
+		t.Error(err)
+	}
+}
+
+// A member goes from learner to voter to out. The last one that is to vote stays.
+func TestMembers_Want(t *testing.T) {
+	m := tableOf(t, 1, registered(t, 1, 2))
+	m.Govern(1, 1)
+	for _, c := range []struct {
+		number uint64
+		id     MemberID
+		wish   Part
+		reason Reason
+		want   error
+	}{
+		{1, 9, Voter, 0, ErrNotMember}, {1, 3, Learner, 0, nil}, {1, 3, Voter, Left, ErrBackward}, {1, 3, Out, 0, ErrBackward},
+		{1, 3, Out, Lost + 1, ErrBackward}, {1, 3, Out + 1, 0, ErrBackward}, {1, 3, 0, 0, ErrBackward}, {1, 4, Voter, 0, ErrObserver},
+		{1, 3, Voter, 0, nil}, {1, 3, Voter, 0, nil}, {1, 3, Learner, 0, ErrBackward}, {1, 4, Out, NeverCame, nil},
+		{1, 1, Out, Silent, nil}, {1, 1, Out, Lost, nil}, {1, 1, Voter, 0, ErrBackward},
+		{0, 2, Out, Left, ErrOutdated}, {0, 2, Out, Removed, nil}, {0, 2, Out, Removed, nil}, {0, 3, Out, Removed, ErrLastVoter}, {1, 3, Out, Silent, ErrLastVoter},
+	} {
+		if err := m.Want(c.number, c.id, c.wish, c.reason, 9); !errors.Is(err, c.want) {
+			t.Errorf("member %d is to be %v (%v) under %d: %v, want %v", c.id, c.wish, c.reason, c.number, err, c.want)
+		}
+	}
+	if err := m.Leave(3, 9); !errors.Is(err, ErrLastVoter) {
+		t.Errorf("the last voter leaves: %v", err)
+	}
+	want := []Member{
+		{ID: 1, Directory: [16]byte{1}, Wish: Out, Reason: Silent, Since: 9},
+		{ID: 2, Directory: [16]byte{2}, Wish: Out, Reason: Removed, Since: 9},
+		{ID: 3, Directory: [16]byte{3}, Wish: Voter, Since: 1},
+		{ID: 4, Directory: [16]byte{4}, Observer: true, Wish: Out, Reason: NeverCame, Since: 9},
+	}
+	if got := drained(t, m).All(); !reflect.DeepEqual(got, want) {
+		t.Errorf("members %+v, want %+v", got, want)
+	}
+}
+
+// The last voter loses its directory and comes back as a learner. Then no learner may go: one of
+// them has to vote.
+func TestMembers_SomebodyStays(t *testing.T) {
+	m := tableOf(t, 1, registered(t, 1, 2))
+	_, _, err := m.Admit(Candidate{Directory: [16]byte{5}, Former: Former{2, [16]byte{2}}}, 5)
+	if errs := errors.Join(err, m.Leave(1, 5)); !errors.Is(errs, ErrLastVoter) {
+		t.Fatal(errs)
+	}
+	if _, _, err := m.Admit(Candidate{Directory: [16]byte{6}, Former: Former{1, [16]byte{1}}}, 5); err != nil {
+		t.Fatal(err)
+	}
+	for id := MemberID(3); id <= 6; id++ {
+		if err := m.Leave(id, 5); !errors.Is(err, ErrLastVoter) {
+			t.Errorf("member %d leaves: %v", id, err)
+		}
+	}
+	drained(t, m)
+}
+
+// M35: a member that is out of all shards, and has nothing left, is forgotten, except for one that
+// somebody has removed. An id below the next one without a record was given to a member that is
+// gone.
+func TestMembers_Forget(t *testing.T) {
+	table := registered(t, 1, 2)
+	m := tableOf(t, 2, table)
+	if _, err := table.Register(Origin{Member: 3, Start: 1, Directory: [16]byte{3}}); err != nil {
+		t.Fatal(err)
+	}
+	table.Accept(3, 1, 1)
+	if err := table.Open(1, [16]byte{}, 1, 3, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	stays := func(id MemberID, when string) {
+		t.Helper()
+		m.Forget(table)
+		if _, known := m.Member(id); !known || m.Gone(id) {
+			t.Fatalf("member %d is forgotten %s", id, when)
+		}
+	}
+	if err := m.Leave(3, 5); err != nil {
+		t.Fatal(err)
+	}
+	m.Report(3, 1, Place{Out, 5})
+	table.Retire(3)
+	stays(3, "while it is on a shard")
+	m.Report(3, 2, Place{Out, 5})
+	stays(3, "while it has a session")
+	table.Close(1, 9, true)
+	table.Retire(1)
+	m.Report(1, 1, Place{Out, 6})
+	m.Report(1, 2, Place{Out, 6})
+	stays(1, "and is to stay")
+	if _, known := m.Member(3); known || !m.Gone(3) || m.Gone(9) || m.Gone(0) {
+		t.Errorf("member 3 is known: %v, gone: %v", known, m.Gone(3))
+	}
+	if err := m.CheckRegister(3, [16]byte{3}); !errors.Is(err, ErrDismissed) {
+		t.Errorf("it may register: %v", err)
+	}
+	if id, _, err := m.Admit(Candidate{Directory: [16]byte{3}}, 6); id != 5 || err != nil {
+		t.Errorf("its directory is admitted as member %d, %v", id, err)
+	}
+
+	if err := m.Want(0, 4, Out, Removed, 6); err != nil {
+		t.Fatal(err)
+	}
+	m.Report(4, 1, Place{Out, 7})
+	m.Report(4, 2, Place{Out, 7})
+	stays(4, "before it is retired")
+	table.Retire(4)
+	stays(4, "and somebody removed it")
+	for _, c := range []Candidate{{Directory: [16]byte{4}}, {Directory: [16]byte{40}, Former: Former{4, [16]byte{4}}}} {
+		if err := m.CheckAdmit(c); !errors.Is(err, ErrDismissed) {
+			t.Errorf("what was removed asks as %+v: %v", c, err)
+		}
+	}
+	drained(t, m)
+}
+
+// A view stays as it was.
+func TestMembers_View(t *testing.T) {
+	m := tableOf(t, 2, registered(t, 1, 2))
+	if !m.TakeChanged() || m.TakeChanged() {
+		t.Error("a change is not noticed once")
+	}
+	before := m.View()
+	text := fmt.Sprint(before)
+	m.Govern(1, 1)
+	m.Announce(1, "a:1", "", "")
+	m.Report(2, 2, Place{Voter, 3})
+	if err := m.Want(1, 3, Out, Silent, 5); err != nil || !m.TakeChanged() {
+		t.Fatal("nothing has changed: ", err)
+	}
+	if fmt.Sprint(before) != text {
+		t.Errorf("was %s, is %v", text, before)
+	}
+	one, found := m.View().Find(3)
+	if of, known := m.View().Of([16]byte{3}); !found || !known || one.Reason != Silent || !reflect.DeepEqual(of, one) {
+		t.Errorf("member 3 is %+v", one)
+	}
+	_, found = before.Find(9)
+	if _, known := before.Of([16]byte{}); found || known {
+		t.Error("the view has a member that is not there")
+	}
+}
+
+func TestMembers_Texts(t *testing.T) {
+	for reason, want := range map[Reason]string{0: "", Replaced: "replaced", Left: "left", Removed: "removed", Silent: "silent", NeverCame: "never came", Lost: "lost", 9: "reason 9"} {
+		if got := reason.String(); got != want {
+			t.Errorf("reason %d is %q, want %q", uint8(reason), got, want)
+		}
+	}
+	for part, want := range map[Part]string{0: "none", Learner: "learner", Voter: "voter", Out: "out", 4: "part 4"} {
+		if got := part.String(); got != want {
+			t.Errorf("part %d is %q, want %q", uint8(part), got, want)
+		}
+	}
+}
+
 func TestMembers_Bounded(t *testing.T) {
 	m := NewMembers()
 	m.Found(Lineage{7}, []MemberID{1}, 3, registered(t, 1))
@@ -223,19 +437,22 @@ func TestMembers_ReportsGoForward(t *testing.T) {
 	drained(t, m)
 }
 
-// Whatever happens in whatever order: ids are given once, in order; nobody goes back; and the table
-// that was stored and loaded is the table.
+// Whatever happens in whatever order: ids are given once, in order, and nobody goes back. Only who
+// was to be out is forgotten. Wishes count under one number. The table that was stored and loaded
+// is the table.
 func TestMembers_AnyOrder(t *testing.T) {
+	forgotten := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		m, stored := NewMembers(), NewMembers()
+		m, stored, table := NewMembers(), NewMembers(), registered(t, 1)
 		owners := make(map[MemberID][16]byte)
 		parts := make(map[MemberID]Part)
 		directory := func() [16]byte { return [16]byte{byte(1 + rng.IntN(12))} }
 		for range 60 {
-			switch rng.IntN(6) {
+			before := m.View()
+			switch rng.IntN(10) {
 			case 0:
-				m.Found(Lineage{byte(1 + rng.IntN(3))}, []MemberID{1, 2}, 3, registered(t, 1))
+				m.Found(Lineage{byte(1 + rng.IntN(3))}, []MemberID{1, 2}, 3, table)
 			case 1:
 				if m.CheckRegister(2, [16]byte{2}) == nil {
 					m.Registered(2, [16]byte{2})
@@ -244,18 +461,37 @@ func TestMembers_AnyOrder(t *testing.T) {
 				m.Report(MemberID(rng.IntN(9)), uint32(rng.IntN(4)), Place{Part(rng.IntN(4)), rng.Uint64N(50)})
 			case 3:
 				m.Announce(MemberID(rng.IntN(9)), "a:1", "", "z")
+			case 4:
+				if number := rng.Uint64N(4); m.Govern(number, MemberID(rng.IntN(4))) != (number != 0 && m.View().Ensemble.Govern != before.Ensemble.Govern) {
+					t.Fatalf("seed %d: number %d after %d", seed, number, before.Ensemble.Govern)
+				}
+			case 5:
+				number, reason := rng.Uint64N(3), Reason(rng.IntN(8))
+				err := m.Want(number, MemberID(rng.IntN(9)), Part(rng.IntN(5)), reason, int64(seed))
+				if counts := number == 0 && reason == Removed || number != 0 && number == before.Ensemble.Govern; (err != nil || !counts) && !reflect.DeepEqual(m.View(), before) {
+					t.Fatalf("seed %d: a wish under %d has changed the table: %v", seed, number, err)
+				}
+			case 6:
+				_ = m.Leave(MemberID(rng.IntN(9)), int64(seed))
+			case 7: // the shards carry out what is wished
+				for _, one := range before.List {
+					if one.Wish == Out && rng.IntN(2) == 0 {
+						m.Report(one.ID, uint32(1+rng.IntN(3)), Place{Out, 60})
+						table.Retire(one.ID)
+					}
+				}
+				m.Forget(table)
 			default:
 				c := Candidate{Directory: directory(), Observer: rng.IntN(3) == 0}
 				if id := MemberID(rng.IntN(9)); rng.IntN(2) == 0 {
 					c.Former = Former{id, owners[id]}
 				}
-				before := len(m.All())
 				id, former, err := m.Admit(c, int64(seed))
 				given := slices.Collect(maps.Keys(owners))
 				if _, known := owners[id]; err == nil && !known && len(given) > 0 && id <= slices.Max(given) {
 					t.Fatalf("seed %d: id %d was given after %d", seed, id, slices.Max(given))
 				}
-				if err != nil && (id != 0 || former != 0 || len(m.All()) != before) {
+				if err != nil && (id != 0 || former != 0 || !reflect.DeepEqual(m.View(), before)) {
 					t.Fatalf("seed %d: refused, but %d, %d", seed, id, former)
 				}
 			}
@@ -264,6 +500,15 @@ func TestMembers_AnyOrder(t *testing.T) {
 					t.Fatalf("seed %d: member %+v had the directory %x and was to be %v", seed, one, was, parts[one.ID])
 				}
 				owners[one.ID], parts[one.ID] = one.Directory, one.Wish
+			}
+			for id, part := range parts {
+				_, known := m.Member(id)
+				if known == m.Gone(id) || !known && part < Out {
+					t.Fatalf("seed %d: member %d was to be %v: known %v, gone %v", seed, id, part, known, m.Gone(id))
+				}
+				if !known {
+					forgotten++
+				}
 			}
 			if rng.IntN(4) == 0 {
 				m.Drain(stored.LoadEnsemble, load(stored))
@@ -276,5 +521,8 @@ func TestMembers_AnyOrder(t *testing.T) {
 		if m.TakeChanged(); !reflect.DeepEqual(m, stored) {
 			t.Fatalf("seed %d: stored %+v, want %+v", seed, stored, m)
 		}
+	}
+	if forgotten < 100 {
+		t.Errorf("too little is forgotten: %d", forgotten)
 	}
 }

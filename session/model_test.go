@@ -21,6 +21,7 @@ type model struct {
 	sessions   map[tree.SessionID]modelSession
 	ephemerals map[string]tree.SessionID
 	ended      map[tree.SessionID]modelEnd
+	retired    map[MemberID]bool
 }
 
 type modelSession struct {
@@ -47,7 +48,7 @@ type modelEnd struct {
 }
 
 func newModel() *model {
-	return &model{make(map[MemberID]Origin), make(map[tree.SessionID]modelSession), make(map[string]tree.SessionID), make(map[tree.SessionID]modelEnd)}
+	return &model{make(map[MemberID]Origin), make(map[tree.SessionID]modelSession), make(map[string]tree.SessionID), make(map[tree.SessionID]modelEnd), make(map[MemberID]bool)}
 }
 
 func (m *model) register(n Origin) ([]tree.SessionID, error) {
@@ -58,6 +59,8 @@ func (m *model) register(n Origin) ([]tree.SessionID, error) {
 	}
 	old, ok := m.origins[n.Member]
 	switch {
+	case m.retired[n.Member]:
+		return nil, ErrRetired
 	case ok && old.Directory != n.Directory:
 		return nil, ErrOtherDirectory
 	case n.Start <= old.Start:
@@ -76,9 +79,31 @@ func (m *model) register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
+// retire ends a member's stream. Silence and sessions go on as before.
+func (m *model) retire(member MemberID) {
+	m.retired[member] = true
+	if o, ok := m.origins[member]; ok {
+		o.Retired = true
+		m.origins[member] = o
+	}
+	m.asksNoMore(member, func(modelEnd) bool { return true })
+}
+
+// doom makes the in-process sessions of a member closing.
+func (m *model) doom(member MemberID) {
+	for id, s := range m.sessions {
+		if s.at == member && s.attached == 0 && !s.due {
+			s.due, s.closing = true, true
+			m.sessions[id] = s
+		}
+	}
+}
+
 func (m *model) accept(member MemberID, start, seq uint64) Verdict {
 	o, ok := m.origins[member]
 	switch {
+	case m.retired[member]:
+		return Retired
 	case !ok || start > o.Start:
 		return Unregistered
 	case start < o.Start:
@@ -225,6 +250,9 @@ func (m *model) remember(id tree.SessionID, e modelEnd) {
 	for member, o := range m.origins {
 		m.asksNoMore(member, func(e modelEnd) bool { return e.former[member] < o.Start })
 	}
+	for member := range m.retired {
+		m.asksNoMore(member, func(modelEnd) bool { return true })
+	}
 }
 
 // asksNoMore removes a member from the wanted ends that wait for members.
@@ -339,7 +367,7 @@ func (p *pair) run() {
 }
 
 func (p *pair) call() (call string, got, want any) {
-	switch p.next(20) {
+	switch p.next(21) {
 	case 0:
 		return p.register()
 	case 1, 2, 3:
@@ -384,6 +412,18 @@ func (p *pair) call() (call string, got, want any) {
 		return p.attachment()
 	case 15, 16, 17, 18:
 		return p.overShards()
+	case 19:
+		switch m, n := p.member(), p.next(8); n {
+		case 0:
+			p.table.Retire(m)
+			p.model.retire(m)
+			return fmt.Sprint("retire ", m), nil, nil
+		case 1, 2:
+			p.table.Doom(m)
+			p.model.doom(m)
+			return fmt.Sprint("doom ", m), nil, nil
+		}
+		return "", nil, nil
 	default:
 		p.image.drain(p.t, p.table)
 		p.table = p.image.load(p.t, p.table)
@@ -524,6 +564,9 @@ func (p *pair) compare() {
 		}
 		got, registered := p.table.Origin(m)
 		p.is("origin", reflect.DeepEqual(got, o) && registered == ok)
+		p.is("retired", p.table.IsRetired(m) == p.model.retired[m])
+		speaks := slices.ContainsFunc(slices.Collect(maps.Values(p.model.sessions)), func(s modelSession) bool { return s.at == m })
+		p.is("speaks", p.table.Speaks(m) == speaks)
 		least, live := p.model.min(m)
 		d, found := p.table.MinTimeout(m)
 		p.is("min", d == least && found == live)

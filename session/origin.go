@@ -27,8 +27,7 @@ type Origin struct {
 	// Schemes are the ACL schemes that the member has. The engine sets them from the feature level
 	// on that records them.
 	Schemes []string
-	// Retired says that nothing of the member is accepted any more, for ever. It may never have
-	// registered.
+	// Retired says that the stream has ended for ever. The member may never have registered.
 	Retired bool
 	// LastSeq is the newest accepted batch; zero means none since the Register.
 	LastSeq uint64
@@ -120,11 +119,16 @@ func (t *Table) Register(n Origin) ([]tree.SessionID, error) {
 	return ended, nil
 }
 
-// Retire ends a member's stream for ever: its batches and its Register are refused. Nothing waits for
-// it any more. Its sessions stay: remote clients may come to another member, and the silence since
-// its last batch ends the others. A retired origin is never removed, so that a late copy of a
-// Register does not begin a new stream.
+// Retire ends a member's stream for ever: its batches and its Register are refused. No record of an
+// ended session waits for the member from then on. Its sessions stay. Remote clients may come to
+// another member, and the silence since the last batch ends the other sessions.
+//
+// A retired origin is never removed, so that a late copy of a Register begins no new stream. It is
+// small, and there is one for each member that has ever gone.
 func (t *Table) Retire(m MemberID) {
+	if m == 0 || t.IsRetired(m) {
+		return
+	}
 	o := t.ensure(m)
 	o.Retired = true
 	t.dirtyOrigins[m] = struct{}{}
@@ -139,16 +143,32 @@ func (t *Table) IsRetired(m MemberID) bool {
 	return ok && o.Retired
 }
 
-// RewriteOrigins has Drain pass on all origins, because their records have another form from now on.
+// Speaks reports whether a member is the origin of any session, also of one that is due or closing.
+func (t *Table) Speaks(m MemberID) bool {
+	if o, ok := t.origins[m]; ok && len(o.classes) > 0 {
+		return true
+	}
+	for _, e := range t.closing {
+		if e.class.origin == m {
+			return true
+		}
+	}
+	return false
+}
+
+// RewriteOrigins makes Drain pass on all registered origins, because their records have another
+// form from now on.
 func (t *Table) RewriteOrigins() {
-	for m := range t.origins {
-		t.dirtyOrigins[m] = struct{}{}
+	for m, o := range t.origins {
+		if o.Start > 0 {
+			t.dirtyOrigins[m] = struct{}{}
+		}
 	}
 }
 
 // Doom makes the in-process sessions of a member Closing, because it is known that the process is
-// over and that no other will speak for the member. Remote sessions go on: their clients may come to
-// another member until the silence ends them.
+// over and that no other will speak for the member. Remote sessions go on: their clients may come
+// to another member until the silence ends them.
 func (t *Table) Doom(m MemberID) {
 	o, ok := t.origins[m]
 	if !ok {

@@ -142,6 +142,9 @@ func (s *tableScript) answer(c command) string {
 	case "acknowledge":
 		s.table.AcknowledgeEnds(c.member(), tree.Zxid(c.num("home")))
 		return "ok"
+	case "retire":
+		s.table.Retire(c.member())
+		return "ok"
 	case "purged":
 		s.table.Purged(c.id(), uint32(c.num("shard")))
 		return "ok"
@@ -204,7 +207,7 @@ func (s *tableScript) register(c command) string {
 	copy(n.Digest[:], c.args["ensemble"])
 	ended, err := s.table.Register(n)
 	if err != nil {
-		for _, refusal := range []error{ErrOlderStart, ErrOtherDirectory, ErrOtherFounding} {
+		for _, refusal := range []error{ErrRetired, ErrOlderStart, ErrOtherDirectory, ErrOtherFounding} {
 			if errors.Is(err, refusal) {
 				return refusal.Error()
 			}

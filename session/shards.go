@@ -160,8 +160,8 @@ func (x end) of(m MemberID) Incarnation {
 	return x.former[i]
 }
 
-// awaitFormer keeps the end of a session until all former members know of it, except those that
-// have registered a later incarnation.
+// awaitFormer keeps the end of a session until all former members know of it, except those that are
+// retired or have registered a later incarnation.
 func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarnation) {
 	t.dirtySessions[id] = struct{}{}
 	if former = slices.DeleteFunc(slices.Clone(former), t.isRetired); len(former) > 0 {
@@ -169,8 +169,8 @@ func (t *Table) awaitFormer(id tree.SessionID, ended tree.Zxid, former []Incarna
 	}
 }
 
-// isRetired reports whether a later incarnation has registered, or the member is out, so that nothing
-// of this incarnation is accepted.
+// isRetired reports whether the member is retired or has registered a later incarnation. Then
+// nothing of this incarnation is accepted.
 func (t *Table) isRetired(i Incarnation) bool {
 	o, ok := t.origins[i.Member]
 	return ok && (o.Retired || o.Start > i.Start)

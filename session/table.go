@@ -70,7 +70,7 @@ func (r *Record) Uses(shard uint32) bool {
 //  5. all origins have the same founding digest;
 //  6. each session that owns an ephemeral has a record in sessions;
 //  7. a session in ended is not in sessions; if it has no Shards, the origin of each Former member
-//     has it in purged, and none of them has registered a later incarnation;
+//     has it in purged, and none of them is retired or has registered a later incarnation;
 //  8. in sessions, only two kinds have Former members: remote sessions that use other shards, and
 //     sessions that Purge has marked; no member occurs twice, and in the first kind none is the
 //     origin.

@@ -345,8 +345,8 @@ func EncodeRaise(level uint32, behind []session.MemberID) []byte {
 	return e.done()
 }
 
-// EncodeFound encodes the choice of the ensemble's lineage, who the founders are, and how many shards
-// there are.
+// EncodeFound encodes the choice of the ensemble's lineage, who the founders are, and how many
+// shards there are.
 func EncodeFound(l session.Lineage, founders []session.MemberID, shards uint32) []byte {
 	e := newEncoder()
 	e.array(4)
@@ -395,8 +395,8 @@ func EncodeGovern(number uint64, m session.MemberID) []byte {
 	return e.done()
 }
 
-// EncodeWant encodes what a member is to be. The number is that of the leader that wishes it, or zero
-// if a person does.
+// EncodeWant encodes what a member is to be. The number is that of the leader that wishes it, or
+// zero if a person does.
 func EncodeWant(number uint64, m session.MemberID, wish session.Part, why session.Reason, wall int64) []byte {
 	e := newEncoder()
 	e.array(6)

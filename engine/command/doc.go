@@ -51,7 +51,8 @@
 //	govern    Gives a member that begins to lead the home shard the next number. Wishes under
 //	          other numbers do not count from then on.
 //	want      Says what a member is to be, under the number of the leader that wishes it. A person
-//	          may wish a member out at any time, under zero.
+//	          may wish a member out at any time, under zero. A member goes from learner to voter to
+//	          out, and never back.
 //	retire    Ends a member's stream on the shard for ever. Nothing waits for the member any more.
 //
 // # Requests
@@ -84,7 +85,7 @@
 //	reattach       Attaches a remote session to the member that sent the batch.
 //	setIdentities  Replaces the identities that the session has authenticated as.
 //	announce       Says where the member that sent the batch is, for members and for clients.
-//	leave          The member that sent the batch is to be out.
+//	leave          The member that sent the batch is to be out. It may be refused.
 //
 // remote is set for the session of a client outside the process. attached is the zxid that attached
 // such a session to its member. This is the zxid of open or of the newest reattach. For an

@@ -58,9 +58,11 @@ func (r *Replica) apply(c *command.Command) {
 		if r.mu.table.Silence(c.Step, c.Silence) {
 			r.mu.stepStart[c.Step.Member] = time.Now()
 			r.expireDue(c.Wall)
+			r.mu.members.Forget(r.mu.table) // a member that is out may have lost its last session
 		}
 	case command.KindExpire:
 		r.expireDue(c.Wall)
+		r.mu.members.Forget(r.mu.table)
 	case command.KindReap:
 		r.applyReap(c)
 	case command.KindPurge:
@@ -78,7 +80,6 @@ func (r *Replica) apply(c *command.Command) {
 		r.mu.members.Forget(r.mu.table)
 	case command.KindGovern:
 		r.mu.members.Govern(c.Number, c.Member)
-		r.mu.members.Forget(r.mu.table)
 	case command.KindWant:
 		_ = r.mu.members.Want(c.Number, c.Member, c.Wish, c.Reason, c.Wall) // whoever wished it looks at the table
 	case command.KindRetire:
@@ -155,7 +156,7 @@ func (r *Replica) applyBatch(c *command.Command) {
 		return
 	default:
 		if own {
-			r.node.Fail(fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, o.Member))
+			r.node.Fail(r.refused(o.Member, v))
 		}
 		return
 	}
@@ -174,6 +175,14 @@ func (r *Replica) applyBatch(c *command.Command) {
 		r.Outbox.Complete(b, i, results, zxid, err)
 	}
 	r.Outbox.BatchApplied(b)
+}
+
+// refused returns why the batches of this node's member are no longer accepted. mu is held.
+func (r *Replica) refused(m session.MemberID, v session.Verdict) error {
+	if r.mu.table.IsRetired(m) {
+		return fmt.Errorf("the ensemble refuses this node's requests: member %d: %w", m, session.ErrRetired)
+	}
+	return fmt.Errorf("the ensemble refuses this node's requests (%v): a newer start of member %d has registered, from this directory or a copy of it", v, m)
 }
 
 // commit applies one transaction and publishes it. The results may be stored in buf.

@@ -13,12 +13,15 @@ import (
 func (r *Replica) Level() uint32 { return r.level.Load() }
 
 // HeldDown returns the members without which the shard cannot rise to a level: those that have not
-// registered with a build and a config that agree to it. They are the founders, and those that have
-// joined and registered here. Who was left behind at a level before does not count, nor who is out.
-// It takes no lock.
+// registered with a build and a config that agree to it. Up to LevelMembers they are founders,
+// since nobody else could register before. Beyond it they may also have joined and registered here.
+// Who was left behind at a level before does not count, nor who is out. It takes no lock.
 func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
 	origins, now := *r.origins.Load(), r.Level()
-	members := slices.Concat(r.founders, slices.Collect(maps.Keys(origins)))
+	members := slices.Clone(r.founders)
+	if level > command.LevelMembers {
+		members = slices.AppendSeq(members, maps.Keys(origins))
+	}
 	slices.Sort(members)
 	for _, m := range slices.Compact(members) {
 		o := origins[m]

@@ -95,6 +95,23 @@ func TestRaiseFailsWhoWasLeftBehind(t *testing.T) {
 	}
 }
 
+// Beyond the level that has members, those that have joined count too. Who is out never does.
+func TestHeldDownByMembersThatHaveJoined(t *testing.T) {
+	r := foundedRig(t, 1)
+	r.apply(command.EncodeJoin(session.Candidate{Directory: [16]byte{4}}, 1), registers(4, 1, 3), registers(3, 2, 4))
+	held := func(level uint32, want ...session.MemberID) {
+		t.Helper()
+		if by := r.HeldDown(level); !slices.Equal(by, want) {
+			t.Errorf("held down from level %d by %d, want %d", level, by, want)
+		}
+	}
+	const next = command.LevelMembers + 1
+	held(next, enginetest.Member, 2, 4)
+	held(command.LevelMembers)
+	r.apply(command.EncodeRetire(2), command.EncodeRetire(4), command.EncodeRetire(5))
+	held(next, enginetest.Member)
+}
+
 // A level of a later build is an error that names both levels, and the image stays as it was.
 func TestRaiseBeyondThisBuildFailsTheNode(t *testing.T) {
 	r := levelRig(t, 9, 9)
@@ -143,10 +160,10 @@ func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 
 // The image is written at the level in use, and a start finds that level.
 func TestImageHasTheLevel(t *testing.T) {
-	for level, records := range map[uint32]int{1: 8, 2: 9} {
-		r := levelRig(t, 2, 2)
-		if level == 2 {
-			r.apply(command.EncodeRaise(2, nil))
+	for level, records := range map[uint32]int{1: 8, 2: 9, 3: 10} {
+		r := levelRig(t, 3, 3)
+		for next := uint32(2); next <= level; next++ {
+			r.apply(command.EncodeRaise(next, nil))
 		}
 		if err := r.Sync(); err != nil {
 			t.Fatal(err)
@@ -176,7 +193,7 @@ func TestImageHasTheLevel(t *testing.T) {
 		again.wantLevel(t, level)
 		held := newRig(t)
 		held.Outbox.Origin.Level = 1
-		if err := held.Load(image); (level == 2) != errors.Is(err, command.ErrLevel) {
+		if err := held.Load(image); (level > 1) != errors.Is(err, command.ErrLevel) {
 			t.Errorf("level %d: a member that agrees to level 1 only gets %v", level, err)
 		}
 	}

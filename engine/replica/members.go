@@ -28,8 +28,8 @@ func (r *Replica) applyFound(c *command.Command) {
 	}
 }
 
-// applyJoin gives a candidate its id, or does nothing. The in-process sessions of its former self end:
-// nobody can use them any more. mu is held.
+// applyJoin gives a candidate its id, or does nothing. The in-process sessions of its former self
+// end, because nobody can use them any more. mu is held.
 func (r *Replica) applyJoin(c *command.Command) {
 	if !r.hasMembers() {
 		return
@@ -40,10 +40,11 @@ func (r *Replica) applyJoin(c *command.Command) {
 	}
 }
 
-// applyRetire takes nothing from a member any more. mu is held.
+// applyRetire closes a member's stream for ever. Below the level of members it does nothing,
+// because the image could not keep it. mu is held.
 func (r *Replica) applyRetire(c *command.Command) {
 	if r.mu.Level < command.LevelMembers {
-		return // the image could not keep it
+		return
 	}
 	r.mu.table.Retire(c.Member)
 	r.mu.members.Forget(r.mu.table)

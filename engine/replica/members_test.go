@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -56,14 +57,11 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// M39: a process that lost its directory comes back as a new member. What only its former self could
-// use ends at once; remote clients keep their time. M35: the former member never registers again.
+// M39: a process that lost its directory comes back as a new member. What only its former self
+// could use ends at once; remote clients keep their time. M35: the former member never registers
+// again.
 func TestJoin_EndsWhatTheFormerSelfHeld(t *testing.T) {
-	r := levelRig(t, 3, 3)
-	for level := uint32(2); level <= command.LevelMembers; level++ {
-		r.apply(command.EncodeRaise(level, nil))
-	}
-	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, 1))
+	r := foundedRig(t, 1)
 	open := func(m session.MemberID, remote bool) tree.SessionID {
 		seq := uint64(1)
 		if o, ok := r.mu.table.Origin(m); ok {
@@ -108,6 +106,157 @@ func lives(t *testing.T, r *rig, id tree.SessionID, want bool) {
 	t.Helper()
 	if _, got := r.mu.table.Get(id); got != want {
 		t.Fatalf("session %d exists: %v", id, got)
+	}
+}
+
+// foundedRig is a levelRig that has members, on so many shards.
+func foundedRig(t *testing.T, shards uint32) *rig {
+	r := levelRig(t, 3, 3)
+	for level := uint32(2); level <= command.LevelMembers; level++ {
+		r.apply(command.EncodeRaise(level, nil))
+	}
+	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, shards))
+	return r
+}
+
+// ask applies a batch of a member's stream with one request.
+func (r *rig) ask(m session.MemberID, start, seq uint64, q command.Request) {
+	r.apply(command.EncodeBatch(m, start, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
+}
+
+// M53: "I leave" arrives when the member has been started again. The request is of the closed
+// stream, so it changes nothing.
+func TestLeave(t *testing.T) {
+	r := foundedRig(t, 1)
+	leave := command.Request{Kind: command.RequestLeave}
+	r.ask(2, 1, 2, leave) // out of its place
+	r.apply(registers(2, 2, 3))
+	r.ask(2, 1, 1, leave)
+	if m, _ := r.Members().Find(2); m.Wish != session.Voter {
+		t.Fatalf("a late request is carried out: %+v", m)
+	}
+	r.ask(2, 2, 1, leave)
+	if m, _ := r.Members().Find(2); m.Wish != session.Out || m.Reason != session.Left || m.Since != 1 {
+		t.Fatalf("the member has not left: %+v", m)
+	}
+	r.ask(3, 1, 1, leave)
+	if _, _, err := r.request(enginetest.Member, 5, &leave, nil); !errors.Is(err, session.ErrLastVoter) {
+		t.Errorf("the last voter leaves: %v", err)
+	}
+	other := newRig(t) // it has no members
+	if _, _, err := other.request(enginetest.Member, 5, &leave, nil); !errors.Is(err, session.ErrNotFounded) {
+		t.Errorf("without members: %v", err)
+	}
+}
+
+// M51: a deposed leader's wish is refused by number. What readers see changes with each wish.
+func TestWant(t *testing.T) {
+	r := foundedRig(t, 1)
+	before := r.Members()
+	r.apply(command.EncodeGovern(1, 2), command.EncodeGovern(2, 3), command.EncodeWant(1, 2, session.Out, session.Silent, 5))
+	if m, _ := r.Members().Find(2); m.Wish != session.Voter || r.Members().Ensemble.Governor != 3 {
+		t.Fatalf("a former leader's wish counts: %+v", r.Members())
+	}
+	r.apply(command.EncodeWant(2, 2, session.Out, session.Silent, 5), command.EncodeWant(0, 3, session.Out, session.Removed, 6))
+	gone, _ := r.Members().Find(2)
+	removed, _ := r.Members().Find(3)
+	if gone.Reason != session.Silent || removed.Reason != session.Removed || removed.Since != 6 {
+		t.Errorf("members %+v", r.Members().List)
+	}
+	if m, _ := before.Find(2); m.Wish != session.Voter || before.Ensemble.Govern != 0 {
+		t.Errorf("an earlier view has changed: %+v", before)
+	}
+	if view := r.Members(); view != r.Members() {
+		t.Error("a reader gets a copy of its own")
+	}
+}
+
+// M35: nothing of a member that is out is accepted, also after a restart.
+func TestRetire(t *testing.T) {
+	r := foundedRig(t, 1)
+	r.apply(command.EncodeRetire(2), command.EncodeRetire(2), command.EncodeRetire(9))
+	r.ask(2, 1, 1, command.Request{Kind: command.RequestOpen, Timeout: time.Minute})
+	r.apply(registers(2, 2, 3), registers(9, 1, 3))
+	checks := func(table *session.Table) {
+		t.Helper()
+		o, _ := table.Origin(2)
+		if _, registered := table.Origin(9); registered || o.Start != 1 || o.LastSeq != 0 || !table.IsRetired(9) || !o.Retired || table.Len() > 0 {
+			t.Errorf("retired: %+v; member 9 has registered: %v", o, registered)
+		}
+	}
+	checks(r.mu.table)
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := loadImage(r.image, r.schemes, r.levelMax())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks(l.table)
+
+	if r.Retired(enginetest.Member) || !r.Retired(9) {
+		t.Error("readers see something else")
+	}
+}
+
+// M33: a member that is out sends on. Nothing is accepted, and the first refusal fails its node.
+func TestRetire_FailsTheNode(t *testing.T) {
+	r := foundedRig(t, 1)
+	r.apply(command.EncodeRetire(enginetest.Member))
+	if err := r.disk.Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.ask(enginetest.Member, enginetest.Origin().Start, 1, command.Request{Kind: command.RequestLeave})
+	if err := r.disk.Err(); !errors.Is(err, session.ErrRetired) {
+		t.Errorf("the node fails with %v", err)
+	}
+}
+
+func TestRetire_BelowTheLevelOfMembersChangesNothing(t *testing.T) {
+	r := levelRig(t, 3, 3)
+	r.apply(command.EncodeRaise(2, nil), command.EncodeRetire(2), registers(2, 2, 3))
+	if o, _ := r.Origin(2); o.Start != 2 || o.Retired {
+		t.Errorf("member 2 is %+v", o)
+	}
+}
+
+// M35: when a member is out of all shards and its last session has gone, the image has no record of
+// it, and it never registers again.
+func TestMemberIsForgotten(t *testing.T) {
+	r := foundedRig(t, 1)
+	r.ask(2, 1, 1, command.Request{Kind: command.RequestOpen, Timeout: 4 * time.Second})
+	r.ask(2, 1, 2, command.Request{Kind: command.RequestLeave})
+	out := command.EncodeReport(2, 1, session.Place{Part: session.Out, Change: 9})
+	r.apply(command.EncodeRetire(2), out)
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := r.Members().Find(2); !known || !r.HasSessions(2) {
+		t.Fatal("a member is forgotten that has a session")
+	}
+	for {
+		step, _, more := r.mu.table.NextStep(2)
+		if !more {
+			break
+		}
+		r.apply(command.EncodeSilence(step, time.Second, 1))
+	}
+	if _, known := r.Members().Find(2); known || r.HasSessions(2) {
+		t.Fatal("a member that has nothing left is not forgotten")
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := loadImage(r.image, r.schemes, r.levelMax())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(l.members.View(), r.Members()) || !l.members.Gone(2) {
+		t.Errorf("the image has %+v, want %+v", l.members.View(), r.Members())
+	}
+	r.apply(registers(2, 2, 3), out)
+	if o, _ := r.Origin(2); o.Start != 1 {
+		t.Errorf("it has registered: %+v", o)
 	}
 }
 
