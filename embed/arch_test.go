@@ -40,7 +40,8 @@ var imports = map[string][]string{
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
-	"engine": {"engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
+	"engine/steer":      {"session"},
+	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
@@ -75,7 +76,7 @@ var imports = map[string][]string{
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "internal/wire"}
+var pure = []string{"tree", "session", "watch", "engine/steer", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 

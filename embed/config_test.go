@@ -150,7 +150,7 @@ func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 		want   []string // nothing if it is fine
 	}{
 		{func(*x509.Certificate) {}, "127.0.0.1", nil},
-		{func(*x509.Certificate) {}, "127.0.0.2", []string{"TLS.CertFile", "is not for 127.0.0.2, the host in Members[2]"}},
+		{func(*x509.Certificate) {}, "127.0.0.2", []string{"TLS.CertFile", "is not for 127.0.0.2, the host at which the others reach this member"}},
 		{func(c *x509.Certificate) { c.DNSNames = []string{"a.example"} }, "a.example", nil},
 		{func(c *x509.Certificate) { c.DNSNames = []string{"*.example"} }, "a.example", nil},
 		{func(c *x509.Certificate) { c.DNSNames = []string{"a.example"} }, "b.example", []string{"is not for b.example"}},
@@ -188,6 +188,14 @@ func TestReadConfig_ReadsEveryField(t *testing.T) {
 dir: /data
 id: 2
 members: {1: "a:1", 2: "b:2"}
+join: ["members:7400"]
+advertise: "b:3"
+name: pod-2
+zone: north
+observer: true
+ephemeral: true
+voters: 5
+deadAfter: 1h
 listen: ":2"
 ensemble: orders
 shards: 1
@@ -204,6 +212,7 @@ superDigest: "root:xyz"
 `))
 	want := embed.Config{
 		Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 1,
+		Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
 		TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
 		MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,

@@ -368,6 +368,9 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Close":              {n.Close, nil},
 				"Done":               {closed(n.Done()), nil},
 				"Err":                {func() error { n.Err(); return nil }, nil}, // the cause, if it failed
+				"Leave":              {func() error { return n.Leave(ctx) }, node},
+				"Members":            {func() error { n.Members(); return nil }, nil},
+				"RemoveMember":       {func() error { return n.RemoveMember(ctx, 1) }, node},
 				"NewSession":         {func() error { _, err := n.NewSession(ctx, embed.SessionOptions{}); return err }, node},
 				"RaiseLevel":         {func() error { return n.RaiseLevel(ctx) }, node},
 				"Ready":              {func() error { return n.Ready(ctx) }, node},

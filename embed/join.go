@@ -4,14 +4,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 )
 
-// Candidate is what a node that wants to join says of itself; see Config.Admit.
-//
-//	Name     string // Config.Name
-//	Zone     string // Config.Zone
-//	Address  string // Config.Advertise
-//	Observer bool   // Config.Observer
-type Candidate = engine.Candidate
-
 // votersMax bounds Config.Voters: each write waits for a majority of them.
 const votersMax = 9
 

@@ -131,6 +131,13 @@ func (o *over) checkNode(t *testing.T, want error) {
 			_, err := n.NewSession(ctx, embed.SessionOptions{})
 			testkit.WantErr(t, err, want)
 		},
+		"Leave":        func(t *testing.T) { testkit.WantErr(t, n.Leave(ctx), want) },
+		"RemoveMember": func(t *testing.T) { testkit.WantErr(t, n.RemoveMember(ctx, 2), want) },
+		"Members": func(t *testing.T) {
+			if list := n.Members(); len(list) == 0 {
+				t.Error("there are none")
+			}
+		},
 		"RaiseLevel":         func(t *testing.T) { testkit.WantErr(t, n.RaiseLevel(ctx), want) },
 		"TransferLeadership": func(t *testing.T) { testkit.WantErr(t, n.TransferLeadership(1, 2), want) },
 		"Done": func(t *testing.T) {

@@ -70,6 +70,13 @@ type (
 	//
 	//	Zxid Zxid // the watch may have missed changes up to here; reads of this node show them
 	GapError = watch.GapError
+	// Candidate is what a node that wants to join says of itself; see Config.Admit.
+	//
+	//	Name     string // Config.Name
+	//	Zone     string // Config.Zone
+	//	Address  string // Config.Advertise
+	//	Observer bool   // Config.Observer
+	Candidate = engine.Candidate
 )
 
 // Create modes.

@@ -91,8 +91,10 @@ type Config struct {
 
 // A Candidate is what a node that wants to be a member says of itself.
 type Candidate struct {
-	Name, Zone, Address string
-	Observer            bool
+	Name     string
+	Zone     string
+	Address  string
+	Observer bool
 }
 
 // open reports whether members may come and go.

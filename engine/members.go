@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -176,6 +175,9 @@ func (e *Engine) recordOut(reason string) {
 func (e *Engine) Leave(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
+	if err := e.mayChange(); err != nil {
+		return err
+	}
 	if e.self() == 0 {
 		return e.Close() // nobody knows it
 	}
@@ -194,6 +196,17 @@ func (e *Engine) Leave(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
 	}
 	return errors.Join(err, e.Close())
+}
+
+// mayChange returns why the members of this node's ensemble cannot change, or nil.
+func (e *Engine) mayChange() error {
+	if over := e.over(); over != nil {
+		return over
+	}
+	if !e.cfg.open() {
+		return errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
+	}
+	return nil
 }
 
 // sayLeave records in the log that this member is to be out.
@@ -216,6 +229,9 @@ func (e *Engine) sayLeave(ctx context.Context) error {
 func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
+	if err := e.mayChange(); err != nil {
+		return err
+	}
 	var recorded bool
 	var asked time.Time
 	for {
@@ -286,11 +302,8 @@ func (e *Engine) recordRemoval(m MemberID) error {
 		return fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	now := time.Now()
-	e.log.Info("a member is to be removed on request", "removed", m)
-	_, err := e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, now.UnixMilli()))
-	if err != nil {
-		e.log.Log(context.Background(), slog.LevelDebug, "removal not proposed", "cause", err) // the caller asks again
-	}
+	e.log.Info("a member is to be removed on request", "peer", m)
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, now.UnixMilli())) // if it is lost, the caller asks again
 	return nil
 }
 
