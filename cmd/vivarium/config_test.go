@@ -83,6 +83,14 @@ minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
 maxTreeSize: 1000000000
+join: ["members:7400"]
+advertise: "b:3"
+name: pod-2
+zone: north
+observer: true
+ephemeral: true
+voters: 5
+deadAfter: 1h
 holdLevel: 1
 containerCheckInterval: 2s
 superDigest: "root:xyz"
@@ -110,6 +118,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	want := config{
 		Config: embed.Config{
 			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
+			Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
 			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
 			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
 			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,

@@ -31,6 +31,15 @@
 //	listen: ""                 # where this member listens for the others. Default: its address in
 //	                           # members if that is an IP address or localhost, otherwise the
 //	                           # port of that address on all interfaces
+//	join: []                   # addresses of members. Not empty: members may come and go. Then id and
+//	                           # members say only who founds the ensemble; others leave them out
+//	advertise: ""              # where the others reach this member. Default: its address in members
+//	name: ""                   # of this replica, for people. Default: advertise
+//	zone: ""                   # what fails together; voters are spread over the zones
+//	observer: false            # never votes
+//	ephemeral: false           # the directory ends with the process, so a stop leaves the ensemble
+//	voters: 3                  # how many members should vote: 1, 3, 5, 7 or 9
+//	deadAfter: 10m             # the silence after which a voter is replaced. Negative: never
 //	ensemble: ""               # a name. Members of different names do not talk. Fixed at founding
 //	shards: 1                  # Raft groups. Fixed at founding. With more than one, the tree as a
 //	                           # whole no longer has one order

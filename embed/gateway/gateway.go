@@ -237,7 +237,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
-	g.log = g.node.Config.Logger.With("member", g.node.Config.Member, "gateway", listener.Addr())
+	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.goroutines.Go(g.acceptLoop)
 	g.goroutines.Go(func() {
