@@ -1,12 +1,27 @@
 package embed_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
+
+// growing runs fn in virtual time with an ensemble of founders that others may join.
+func growing(t *testing.T, founders int, change func(*embed.Config), fn func(t *testing.T, e *embedtest.Ensemble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fn(t, embedtest.New(t, founders, embedtest.Options{Join: true, Config: change}))
+	})
+}
 
 // roles returns the members that a node knows, by role.
 func roles(n *embed.Node) map[embed.Role][]embed.MemberID {
@@ -17,33 +32,247 @@ func roles(n *embed.Node) map[embed.Role][]embed.MemberID {
 	return by
 }
 
-// A node that knows the address of one member becomes a learner that serves, and a third makes voters
-// of all three. Data that was there before is there afterwards.
+// voting waits until a node knows exactly these voters.
+func voting(e *embedtest.Ensemble, place embed.MemberID, want ...embed.MemberID) {
+	var got []embed.MemberID
+	e.Until(fmt.Sprintf("the voters to be %v", want), func() bool {
+		got = roles(e.Node(place))[embed.Voter]
+		return slices.Equal(got, want)
+	})
+}
+
+// founded waits until the ensemble has a table of its members, and each has said where it is.
+func founded(e *embedtest.Ensemble) {
+	e.Until("the table of members", func() bool {
+		return !slices.ContainsFunc(e.Node(1).Members(), func(m embed.Member) bool { return m.Name == "" })
+	})
+}
+
+// joined starts new members and waits until they are ready.
+func joined(e *embedtest.Ensemble, n int) (places []embed.MemberID) {
+	for range n {
+		places = append(places, e.Join())
+		e.Ready(places[len(places)-1])
+	}
+	return places
+}
+
+// A node that knows the address of one member becomes a learner that serves, and a third one makes
+// voters of all three: with two, either failure would stop both. What was there stays there.
 func TestJoin_OneBecomesThree(t *testing.T) {
-	e := embedtest.New(t, 1, embedtest.Options{Join: true})
-	ctx := bounded(t)
-	s := e.Session(1, embed.SessionOptions{})
-	for i := range 100 {
-		_, err := s.Create(ctx, fmt.Sprintf("/before-%d", i), []byte("data"), embed.Persistent)
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		ctx := bounded(t)
+		s := e.Session(1, embed.SessionOptions{})
+		for i := range 100 {
+			_, err := s.Create(ctx, fmt.Sprintf("/before-%d", i), []byte("data"), embed.Persistent)
+			must(t, err)
+		}
+		two := joined(e, 1)[0]
+		if id := e.ID(two); id != 2 {
+			t.Errorf("the second member has the id %d", id)
+		}
+		there := e.Session(two, embed.SessionOptions{})
+		_, err := there.Create(ctx, "/by-the-learner", nil, embed.Persistent)
 		must(t, err)
+		_, _, err = there.Get(ctx, "/before-99")
+		must(t, err)
+		<-time.After(time.Minute)
+		voting(e, 1, 1)
+		three := joined(e, 1)[0]
+		for _, place := range e.Members() {
+			voting(e, place, 1, 2, 3)
+		}
+		e.Kill(1)
+		e.Until("another leader", func() bool { return e.Leader() != 1 })
+		_, err = e.Session(three, embed.SessionOptions{}).Create(ctx, "/after", nil, embed.Persistent)
+		must(t, err)
+	})
+}
+
+// A member that joined comes back after a restart as itself, before and after its log was cut.
+func TestJoin_RestartOfAMemberThatJoined(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		places := joined(e, 2)
+		voting(e, 1, 1, 2, 3)
+		for range 2 {
+			for _, place := range e.Members() {
+				id := e.ID(place)
+				e.Kill(place)
+				e.Restart(place)
+				if got := e.ID(place); got != id {
+					t.Fatalf("member %d has come back as %d", id, got)
+				}
+			}
+			for _, place := range places {
+				must(t, e.Snapshot(place))
+			}
+		}
+	})
+}
+
+// A member that leaves frees its locks at once, and a learner takes its place, also that of the
+// leader and founder.
+func TestLeave_ALearnerTakesThePlace(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		ctx := bounded(t)
+		joined(e, 3)
+		voting(e, 2, 1, 2, 3)
+		_, err := lock.NewMutex(e.Session(1, embed.SessionOptions{Timeout: time.Minute}), "/lock").Lock(ctx)
+		must(t, err)
+		n := e.Node(1)
+		must(t, n.Leave(ctx))
+		began := time.Now()
+		_, err = lock.NewMutex(e.Session(2, embed.SessionOptions{}), "/lock").Lock(ctx)
+		must(t, err)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the lock of a member that has left was free after %v", took)
+		}
+		voting(e, 2, 2, 3, 4)
+	})
+}
+
+// The last member that votes cannot leave.
+func TestLeave_TheLast(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		if err := e.Node(1).Leave(bounded(t)); !errors.Is(err, embed.ErrUnsafe) {
+			t.Fatal(err)
+		}
+		_, err := e.Session(1, embed.SessionOptions{}).Create(bounded(t), "/goes-on", nil, embed.Persistent)
+		must(t, err)
+	})
+}
+
+// With an ephemeral directory Shutdown leaves.
+func TestLeave_EphemeralMembersRollOver(t *testing.T) {
+	growing(t, 1, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
+		joined(e, 2)
+		voting(e, 1, 1, 2, 3)
+		for old := embed.MemberID(1); old <= 3; old++ {
+			next := joined(e, 1)[0]
+			must(t, e.Node(old).Shutdown(bounded(t)))
+			e.Until("the old member to be gone", func() bool {
+				return !slices.ContainsFunc(e.Node(next).Members(), func(m embed.Member) bool { return m.ID == old })
+			})
+		}
+		voting(e, 4, 4, 5, 6)
+	})
+}
+
+// A removed member fails, and says why. Its directory is never let in again; an empty one is.
+func TestRemoveMember(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		ctx := bounded(t)
+		founded(e)
+		gone := e.Node(2)
+		must(t, e.Node(3).RemoveMember(ctx, 2))
+		<-gone.Done()
+		if err := gone.Err(); !errors.Is(err, embed.ErrRemoved) {
+			t.Errorf("the removed member says %v", err)
+		}
+		must(t, gone.Close())
+		voting(e, 1, 1, 3)
+		if err := e.Node(1).RemoveMember(ctx, 9); err == nil {
+			t.Error("a member that does not exist was removed")
+		}
+	})
+}
+
+// Without the members that answer there would be no quorum: nothing is changed.
+func TestRemoveMember_Unsafe(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		e.Kill(3)
+		leader := e.Leader()
+		e.Until("the silence to show", func() bool { return !e.Node(leader).Members()[2].Answers })
+		if err := e.Node(1).RemoveMember(bounded(t), 3-leader); !errors.Is(err, embed.ErrUnsafe) {
+			t.Fatal(err)
+		}
+		for _, m := range e.Node(1).Members() {
+			if m.Leaving != "" {
+				t.Errorf("member %d is to go: %s", m.ID, m.Leaving)
+			}
+		}
+	})
+}
+
+// A dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new member.
+func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		e.Kill(3)
+		e.Wipe(3)
+		e.Restart(3)
+		if id := e.ID(3); id != 4 {
+			t.Fatalf("the wiped member has come back as %d", id)
+		}
+		voting(e, 1, 1, 2, 4)
+		e.Kill(2)
+		joined(e, 1)
+		began := time.Now()
+		<-time.After(embed.DefaultDeadAfter - time.Minute)
+		if got := roles(e.Node(1))[embed.Voter]; !slices.Equal(got, []embed.MemberID{1, 2, 4}) {
+			t.Errorf("the voters are %v before DeadAfter", got)
+		}
+		<-time.After(time.Minute)
+		voting(e, 1, 1, 4, 5)
+		t.Logf("the dead member was replaced after %v", time.Since(began))
+	})
+}
+
+// All members come back at other addresses at once. Only the name of the seeds still leads to them.
+func TestJoin_AllAddressesChange(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		joined(e, 2)
+		voting(e, 1, 1, 2, 3)
+		for _, place := range e.Members() {
+			e.Kill(place)
+			e.Readdress(place)
+		}
+		for _, place := range e.Members() {
+			e.Start(place)
+		}
+		for _, place := range e.Members() {
+			e.Ready(place)
+		}
+		e.Until("the new addresses", func() bool {
+			return !slices.ContainsFunc(e.Node(1).Members(), func(m embed.Member) bool { return !strings.HasSuffix(m.Address, ":2") })
+		})
+	})
+}
+
+// A node that does not fit is told what to change, and nothing of it is recorded.
+func TestJoin_WhatDoesNotFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*embed.Config)
+		want   string
+	}{
+		"ensemble": {func(c *embed.Config) { c.Ensemble = "others" }, `Ensemble is "others"`},
+		"shards":   {func(c *embed.Config) { c.Shards = 7 }, "Shards is 7"},
+		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
+		"name":     {func(c *embed.Config) { c.Name = "member-1.test:1" }, "give each replica a Name of its own"},
+		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, "the ensemble is at level 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var join bool
+			growing(t, 1, func(cfg *embed.Config) {
+				if join {
+					c.change(cfg)
+				}
+			}, func(t *testing.T, e *embedtest.Ensemble) {
+				founded(e)
+				join = true
+				two := e.Join()
+				e.Until("the refusal", func() bool { return strings.Contains(e.Node(two).Status().Joining, c.want) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := e.Node(two).Ready(ctx); !errors.Is(err, embed.ErrJoining) {
+					t.Errorf("Ready says %v", err)
+				}
+				if got := e.Node(1).Members(); len(got) != 1 {
+					t.Errorf("members are %v", got)
+				}
+			})
+		})
 	}
-	two := e.Join()
-	e.Ready(two)
-	if id := e.ID(two); id != 2 {
-		t.Errorf("the second member has the id %d", id)
-	}
-	there := e.Session(two, embed.SessionOptions{})
-	_, err := there.Create(ctx, "/by-the-learner", nil, embed.Persistent)
-	must(t, err)
-	_, _, err = there.Get(ctx, "/before-99")
-	must(t, err)
-	three := e.Join()
-	e.Ready(three)
-	for _, place := range e.Members() {
-		e.Until(fmt.Sprintf("member %d to know three voters", place), func() bool { return len(roles(e.Node(place))[embed.Voter]) == 3 })
-	}
-	e.Kill(1)
-	e.Until("another leader", func() bool { return e.Leader() != 1 })
-	_, err = there.Create(ctx, "/after", nil, embed.Persistent)
-	must(t, err)
 }

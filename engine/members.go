@@ -98,11 +98,11 @@ func (e *Engine) memberLoop() {
 func (e *Engine) announce() {
 	home := e.home()
 	rec, known := e.table().Find(session.MemberID(e.self()))
-	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
+	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name == e.cfg.Name && rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
 		return
 	}
 	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce,
-		Announce: command.Announce{Address: e.cfg.Advertise, Client: rec.Client, Zone: e.cfg.Zone}})
+		Announce: command.Announce{Name: e.cfg.Name, Address: e.cfg.Advertise, Client: rec.Client, Zone: e.cfg.Zone}})
 	if _, err := home.Outbox.Submit(call); err != nil {
 		return
 	}
@@ -235,8 +235,11 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	var recorded bool
 	var asked time.Time
 	for {
-		rec, found := e.table().Find(session.MemberID(m))
+		table := e.table()
+		rec, found := table.Find(session.MemberID(m))
 		switch {
+		case table.Ensemble.Next == 0:
+			// It has no table yet, or this node has not loaded it.
 		case found && rec.OutOf() == len(e.shards), recorded && !found:
 			return nil
 		case !found:

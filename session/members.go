@@ -337,10 +337,10 @@ func (t *Members) Forget(table *Table) {
 	}
 }
 
-// Announce enters where a member and its clients' gateway are, and its zone.
-func (t *Members) Announce(id MemberID, address, client, zone string) {
-	if m, ok := t.members[id]; ok && (m.Address != address || m.Client != client || m.Zone != zone) {
-		m.Address, m.Client, m.Zone = address, client, zone
+// Announce enters what a member is called, where it and its clients' gateway are, and its zone.
+func (t *Members) Announce(id MemberID, name, address, client, zone string) {
+	if m, ok := t.members[id]; ok && (m.Name != name || m.Address != address || m.Client != client || m.Zone != zone) {
+		m.Name, m.Address, m.Client, m.Zone = name, address, client, zone
 		t.put(m)
 	}
 }

@@ -367,7 +367,7 @@ func TestMembers_View(t *testing.T) {
 	before := m.View()
 	text := fmt.Sprint(before)
 	m.Govern(1, 1)
-	m.Announce(1, "a:1", "", "")
+	m.Announce(1, "n", "a:1", "", "")
 	m.Report(2, 2, Place{Voter, 3})
 	if err := m.Want(1, 3, Out, Silent, 5); err != nil || !m.TakeChanged() {
 		t.Fatal("nothing has changed: ", err)
@@ -460,7 +460,7 @@ func TestMembers_AnyOrder(t *testing.T) {
 			case 2:
 				m.Report(MemberID(rng.IntN(9)), uint32(rng.IntN(4)), Place{Part(rng.IntN(4)), rng.Uint64N(50)})
 			case 3:
-				m.Announce(MemberID(rng.IntN(9)), "a:1", "", "z")
+				m.Announce(MemberID(rng.IntN(9)), "n", "a:1", "", "z")
 			case 4:
 				if number := rng.Uint64N(4); m.Govern(number, MemberID(rng.IntN(4))) != (number != 0 && m.View().Ensemble.Govern != before.Ensemble.Govern) {
 					t.Fatalf("seed %d: number %d after %d", seed, number, before.Ensemble.Govern)

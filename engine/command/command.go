@@ -76,8 +76,9 @@ type Request struct {
 	Announce   Announce        // announce
 }
 
-// An Announce is where a member is.
-type Announce struct{ Address, Client, Zone string }
+// An Announce is what a member says of itself: its name, where members and clients reach it, and its
+// zone.
+type Announce struct{ Name, Address, Client, Zone string }
 
 // A Command is one decoded entry of the log. The comments say which kinds use a field.
 type Command struct {
@@ -226,8 +227,9 @@ func EncodeRequest(r *Request) []byte {
 		e.uint(uint64(r.Attached))
 		e.identities(r.Identities)
 	case RequestAnnounce:
-		e.array(4)
+		e.array(5)
 		e.uint(uint64(r.Kind))
+		e.string(r.Announce.Name)
 		e.string(r.Announce.Address)
 		e.string(r.Announce.Client)
 		e.string(r.Announce.Zone)
@@ -670,8 +672,8 @@ func (r *Reader) decodeRequest(d *decoder, q *Request) {
 		q.Attached = tree.Zxid(d.uint())
 		q.Identities = d.identities()
 	case RequestAnnounce:
-		want = 4
-		q.Announce = Announce{Address: d.string(), Client: d.string(), Zone: d.string()}
+		want = 5
+		q.Announce = Announce{Name: d.string(), Address: d.string(), Client: d.string(), Zone: d.string()}
 	case RequestLeave:
 		want = 1
 	}

@@ -164,7 +164,7 @@ func goldenCommands() []golden {
 		{"want-of-the-largest-numbers", Command{Kind: KindWant, Number: math.MaxUint64, Member: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Wall: math.MinInt64}},
 		{"retire", Command{Kind: KindRetire, Member: math.MaxUint64}},
 		{"leave", batch(1, Request{Kind: RequestLeave})},
-		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
+		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Name: "pod-4", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
 	var list []golden

@@ -67,7 +67,7 @@
 //	introduce     [6, session, timeout ns, attached, [identity, ...]]
 //	reattach      [7, session, password, timeout ns, [identity, ...]]
 //	setIdentities [8, session, attached, [identity, ...]]
-//	announce      [9, address, client, zone]
+//	announce      [9, name, address, client, zone]
 //	leave         [10]
 //
 //	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
@@ -84,7 +84,8 @@
 //	introduce      Makes the session known to a further shard.
 //	reattach       Attaches a remote session to the member that sent the batch.
 //	setIdentities  Replaces the identities that the session has authenticated as.
-//	announce       Says where the member that sent the batch is, for members and for clients.
+//	announce       Says what the member that sent the batch is called, and where members and clients
+//	               reach it.
 //	leave          The member that sent the batch is to be out. It may be refused.
 //
 // remote is set for the session of a client outside the process. attached is the zxid that attached

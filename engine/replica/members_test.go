@@ -263,13 +263,13 @@ func TestMemberIsForgotten(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	r := levelRig(t, 3, 3)
 	announce := func(seq uint64) {
-		q := command.Request{Kind: command.RequestAnnounce, Announce: command.Announce{Address: "a:1", Client: "a:2", Zone: "z"}}
+		q := command.Request{Kind: command.RequestAnnounce, Announce: command.Announce{Name: "n", Address: "a:1", Client: "a:2", Zone: "z"}}
 		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
 	}
 	announce(1) // there are no members yet
 	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}, 1))
 	announce(2)
-	want := session.Member{ID: 2, Directory: [16]byte{2}, Address: "a:1", Client: "a:2", Zone: "z", Wish: session.Voter}
+	want := session.Member{ID: 2, Directory: [16]byte{2}, Name: "n", Address: "a:1", Client: "a:2", Zone: "z", Wish: session.Voter}
 	if got := r.mu.members.All()[1]; !reflect.DeepEqual(got, want) {
 		t.Errorf("member %+v, want %+v", got, want)
 	}

@@ -33,7 +33,7 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 	case command.RequestSetIdentities:
 		return nil, 0, r.setIdentities(from, q)
 	case command.RequestAnnounce:
-		r.mu.members.Announce(from, q.Announce.Address, q.Announce.Client, q.Announce.Zone)
+		r.mu.members.Announce(from, q.Announce.Name, q.Announce.Address, q.Announce.Client, q.Announce.Zone)
 		return nil, 0, nil
 	case command.RequestLeave:
 		return nil, 0, r.mu.members.Leave(from, wall)

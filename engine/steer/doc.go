@@ -3,9 +3,11 @@
 //
 // The wish and the fact are apart. What each member is to be is a wish in the table of members
 // (package session), which the home shard keeps. What it is on a shard is a fact of that shard's
-// Raft. [Plan] says what the leader of the home shard should wish next. [Execute] says what the
-// leader of a shard should do next to make the wishes facts there. A [Watch] turns what a leader
-// hears of the other members into the [Health] that both judge by.
+// Raft.
+//
+// [Plan] says what the leader of the home shard should wish next. [Execute] says what the leader of
+// a shard should do next, to make the wishes facts there. A [Watch] turns what a leader hears of
+// the other members into the [Health] that both judge by.
 //
 //	w := steer.NewWatch(rules)                     // when a leadership begins
 //	w.Look(steer.Look{…})                          // twice an election
@@ -17,8 +19,8 @@
 //
 // # Why it is safe
 //
-// A member goes from learner to voter to out and never back. So whoever carries out an old wish does
-// nothing that is no longer wanted, and no schedule makes a member's part flap.
+// A member goes from learner to voter to out and never back. So whoever carries out an old wish
+// does nothing that is no longer wanted, and no schedule makes a member's part flap.
 //
 // The step is what counts. Execute changes the voters of a shard only if those that answer now are
 // a quorum, and also a quorum of the voters after the change. So the change commits, and so can the
@@ -26,24 +28,32 @@
 //
 // Removing a dead voter from an odd number leaves the margin as it was, and from an even number
 // raises it by one. Promoting a healthy one does the same. That is why Plan promotes before it
-// dismisses, and why it aims at an odd number. An even number is either on its way to an odd one, or
-// it is left behind by a member that left, or by a voter that came back after its replacement.
+// dismisses, and why it aims at an odd number. An even number is on its way to an odd one. It
+// remains only if a member left, or if a voter came back when its replacement already voted.
 //
 // # What the caller owes
 //
 // Plan is asked by the leader of the home shard only, after its leadership has been entered in the
-// table (session's Govern) and the entry is applied. It must see every wish that this leadership has
-// made, so there is at most one under way. If the outcome of a wish is unknown, the leader enters
-// its leadership anew first: that refuses the old wish should it still arrive.
+// table (session's Govern) and the entry is applied. It must see every wish that this leadership
+// has made, so there is at most one under way. If the outcome of a wish is unknown, the leader
+// enters its leadership anew first: that refuses the old wish should it still arrive.
 //
-// Execute is asked by the leader of a shard only: when it has applied the first entry of its term,
-// hands the leadership to nobody, and its earlier change is applied or lost. The members of the
-// shard come from a read with a barrier, the table from a replica of the home shard after a barrier
-// there. Both barriers began after the earlier step was done. The table is read after the members of
-// the shard: a member is in the table before it is on a shard.
+// Execute is asked by the leader of a shard only, when three things hold. It has applied the first
+// entry of its term. It hands the leadership to nobody. Its earlier change is applied or lost.
 //
-// A step is carried out at once, and not kept for later. A change names the Change that the step was
-// judged by, so it does nothing once another has come first.
+// The members of the shard come from a read with a barrier. The table comes from a replica of the
+// home shard after a barrier there. Both barriers begin after the earlier step is done.
+//
+// A step is carried out at once, and not kept for later. A change names the Change that the step
+// was judged by, so it does nothing once another has come first.
+//
+// A member that is to be out goes on voting until it is out of all shards where it votes. Its
+// process must not end at its first removal, nor may the others refuse it from then on. Otherwise
+// another shard could lose a vote that its own removal of the member needs. Of two voters, it
+// would.
+//
+// Leaderships that are spread over the members do not go to one that is to be out: Execute would
+// hand them on.
 //
 // Read health.go first, then planner.go and executor.go.
 package steer

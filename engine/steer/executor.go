@@ -56,13 +56,14 @@ type Step struct {
 // It returns no step while those that answer are no quorum: what cannot commit now would commit at
 // a moment that nobody chose.
 //
-// Steps that make an even number of voters odd again come before those that can wait. The leadership
-// is handed over when nothing else is left: if nobody can take it, the others' matters go on.
+// Steps that make an even number of voters odd again come before those that can wait. The
+// leadership is handed over when nothing else is left: if nobody can take it, the others' matters
+// go on.
 func Execute(s Shard) Step {
 	if Margin(len(s.Voters), s.answering(0)) < 0 {
 		return Step{}
 	}
-	return cmp.Or(s.promote(), s.removeVoter(), s.removeLearner(), s.add(), s.retire(), s.report(), s.handOver())
+	return cmp.Or(s.promote(), s.removeVoter(), s.removeLearner(), s.shutOut(), s.add(), s.retire(), s.report(), s.handOver())
 }
 
 // answers reports whether a member answers, or is the leader itself.
@@ -98,10 +99,10 @@ func (s *Shard) goes(id session.MemberID) bool {
 	return m.Wish == session.Out || !known && id < s.Table.Ensemble.Next
 }
 
-// promote lets a learner vote that is to vote and is well, if the voters that answer are still a
-// quorum with it.
+// promote lets a learner vote that is to vote and is well. The voters that answer are a quorum, and
+// with one more that answers they stay one.
 func (s *Shard) promote() Step {
-	if Margin(len(s.Voters)+1, s.answering(0)+1) < 0 || s.staysAlone() {
+	if s.staysAlone() {
 		return Step{}
 	}
 	for _, id := range s.Learners {
@@ -119,7 +120,8 @@ func (s *Shard) mayVote(id session.MemberID) bool {
 }
 
 // staysAlone reports whether a voter that is alone has to remain so for now. It takes two more at
-// once: while there are two voters, either failure stops both. Only if it is to go does it take one.
+// once: while there are two voters, either failure stops both. Only if it is to go does it take
+// one.
 func (s *Shard) staysAlone() bool {
 	if len(s.Voters) != 1 || s.goes(s.Voters[0]) {
 		return false
@@ -160,8 +162,8 @@ func (s *Shard) waits(id session.MemberID) bool {
 	return s.closes(id) || s.answers(id) && s.leaving(id) < s.Rules.LeaveWait && s.hasHeir()
 }
 
-// closes reports whether a member that leaves is still closing its sessions. If it were removed now,
-// the end of its stream would outrun them, and their locks would wait for their timeouts.
+// closes reports whether a member that leaves is still closing its sessions. If it were removed
+// now, the end of its stream would outrun them, and their locks would wait for their timeouts.
 func (s *Shard) closes(id session.MemberID) bool {
 	m, _ := s.Table.Find(id)
 	return m.Reason == session.Left && s.answers(id) && s.Sessions(id)
@@ -169,8 +171,9 @@ func (s *Shard) closes(id session.MemberID) bool {
 
 func (s *Shard) leaving(id session.MemberID) time.Duration { return s.Health(id).Leaving }
 
-// hasHeir reports whether somebody is about to take the place of a voter that goes: a learner that
-// is to vote, or one that would fill the next odd number once it is well.
+// hasHeir reports whether somebody is about to take the place of a voter that goes. That is a
+// learner that is to vote, or one with which the voters would be the next odd number once it is
+// well.
 func (s *Shard) hasHeir() bool {
 	voters, coming := 0, 0
 	for i := range s.Table.List {
@@ -196,6 +199,17 @@ func (s *Shard) removeLearner() Step {
 	return Step{}
 }
 
+// shutOut removes a member that is to be out and has not been in yet. From then on no change can
+// add it, whichever leader proposed that, and however late it arrives.
+func (s *Shard) shutOut() Step {
+	for i := range s.Table.List {
+		if m := &s.Table.List[i]; m.Wish == session.Out && s.part(m.ID) == 0 {
+			return Step{Kind: Remove, Member: m.ID}
+		}
+	}
+	return Step{}
+}
+
 // add adds a member that the shard does not have, once it has shown up.
 func (s *Shard) add() Step {
 	for i := range s.Table.List {
@@ -206,21 +220,11 @@ func (s *Shard) add() Step {
 	return Step{}
 }
 
-// fact returns what a member is on this shard. One that is to be out, and was never in, is out: no
-// leader adds it any more. What earlier leaders proposed has been applied or lost.
-func (s *Shard) fact(m *session.Member) session.Part {
-	part := s.part(m.ID)
-	if part == 0 && m.Wish == session.Out {
-		return session.Out
-	}
-	return part
-}
-
 // retire ends what the shard still has of a member that is out.
 func (s *Shard) retire() Step {
 	for i := range s.Table.List {
-		if m := &s.Table.List[i]; s.fact(m) == session.Out && !s.Retired(m.ID) {
-			return Step{Kind: Retire, Member: m.ID}
+		if id := s.Table.List[i].ID; s.part(id) == session.Out && !s.Retired(id) {
+			return Step{Kind: Retire, Member: id}
 		}
 	}
 	return Step{}
@@ -230,7 +234,7 @@ func (s *Shard) retire() Step {
 func (s *Shard) report() Step {
 	for i := range s.Table.List {
 		m := &s.Table.List[i]
-		if part := s.fact(m); part > partOn(m, s.ID-1) && (part < session.Out || s.Retired(m.ID)) {
+		if part := s.part(m.ID); part > partOn(m, s.ID-1) && (part < session.Out || s.Retired(m.ID)) {
 			return Step{Kind: Report, Member: m.ID, Place: session.Place{Part: part, Change: s.Change}}
 		}
 	}
@@ -238,8 +242,8 @@ func (s *Shard) report() Step {
 }
 
 // handOver lets another voter lead if this one is to go. It does not remove itself: it would step
-// down at once, and if the others have not heard by then that its removal is committed, a last other
-// voter could never be elected.
+// down at once. If a last other voter has not heard by then that the removal is committed, it could
+// never be elected.
 func (s *Shard) handOver() (step Step) {
 	if s.part(s.Self) != session.Voter || !s.goes(s.Self) || !s.fits(s.Self) || s.waits(s.Self) {
 		return Step{}

@@ -72,8 +72,9 @@ type mark struct {
 }
 
 const (
-	// lagMax and lagTime bound how far a replica that is caught up may be behind: in entries, and in
-	// time. If a voter fails, the writers wait for the replica that takes its place to get this far.
+	// lagMax and lagTime bound how far a replica that is caught up may be behind: in entries, and
+	// in time. If a voter fails, the writers wait for the replica that takes its place to get this
+	// far.
 	lagMax  = 1000
 	lagTime = time.Second
 	// markTime is the least time between two marks, so that there are few.

@@ -1,6 +1,11 @@
 package steer
 
-import "github.com/vivarium-go/vivarium/session"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/session"
+)
 
 // Situation is what the leader of the home shard knows.
 type Situation struct {
@@ -26,12 +31,8 @@ type Wish struct {
 func Plan(s Situation) (Wish, bool) {
 	p := plan{Situation: s}
 	p.count()
-	for _, rule := range [...]func(*plan) (Wish, bool){(*plan).finish, (*plan).dismiss, (*plan).promote, (*plan).forget} {
-		if w, ok := rule(&p); ok {
-			return w, true
-		}
-	}
-	return Wish{}, false
+	w := cmp.Or(p.finish(), p.dismiss(), p.promote(), p.forget())
+	return w, w != Wish{}
 }
 
 // plan is a situation with what follows from it.
@@ -58,10 +59,22 @@ func (p *plan) count() {
 	}
 }
 
-// isDead reports whether a voter has been silent for so long that it is to be replaced.
+// isDead reports whether a voter is silent and is to be replaced: it has been silent for long, or
+// somebody has joined under its name meanwhile.
 func (p *plan) isDead(m *session.Member) bool {
-	after := p.Rules.DeadAfter
-	return m.Wish == session.Voter && m.ID != p.Self && after > 0 && p.Health(m.ID).Silent >= after
+	if m.Wish != session.Voter || m.ID == p.Self {
+		return false
+	}
+	after, silent := p.Rules.DeadAfter, p.Health(m.ID).Silent
+	return after > 0 && silent >= after || silent > 0 && p.hasNamesake(m)
+}
+
+// hasNamesake reports whether a later member has the name of this one. It was admitted while this one
+// was silent: the engine refuses the name of a member that answers.
+func (p *plan) hasNamesake(m *session.Member) bool {
+	return m.Name != "" && slices.ContainsFunc(p.Table.List, func(other session.Member) bool {
+		return other.Name == m.Name && other.ID > m.ID && other.Wish < session.Out
+	})
 }
 
 // isSpare reports whether a learner may be made a voter. It is well where the home shard is led. On
@@ -89,48 +102,54 @@ func partOn(m *session.Member, shard uint32) session.Part {
 	return 0
 }
 
+// isLast reports whether nobody else is to vote. The table refuses to let the last one go. It does
+// not matter whether it votes yet, so it may be dead while one that leaves still votes for it.
+func (p *plan) isLast(m *session.Member) bool {
+	return m.Wish == session.Voter && p.living+p.dead == 1
+}
+
 // finish wishes out who is out on a shard. It can be nothing else there, and half a member is of no
 // use. No rule leads there; whatever did, it ends here.
-func (p *plan) finish() (Wish, bool) {
+func (p *plan) finish() Wish {
 	for i := range p.Table.List {
 		m := &p.Table.List[i]
 		for shard := range p.Table.Ensemble.Shards {
-			if m.Wish != session.Out && partOn(m, shard) == session.Out {
-				return Wish{m.ID, session.Out, session.Lost}, true
+			if m.Wish != session.Out && partOn(m, shard) == session.Out && !p.isLast(m) {
+				return Wish{m.ID, session.Out, session.Lost}
 			}
 		}
 	}
-	return Wish{}, false
+	return Wish{}
 }
 
-// dismiss wishes out a dead voter whose place has been taken. It dismisses at most a minority of the
-// voters within DeadAfter: if so many fail, something else is wrong, and replacing them in haste
-// would use up the spares too.
-func (p *plan) dismiss() (Wish, bool) {
+// dismiss wishes out a dead voter whose place has been taken. It dismisses at most a minority of
+// the voters within DeadAfter: if so many fail, something else is wrong, and replacing them in
+// haste would use up the spares too.
+func (p *plan) dismiss() Wish {
 	if p.Dismissed >= max(1, (p.living+p.dead-1)/2) {
-		return Wish{}, false
+		return Wish{}
 	}
 	return p.replaced()
 }
 
 // replaced returns the first dead voter whose place has been taken.
-func (p *plan) replaced() (Wish, bool) {
+func (p *plan) replaced() Wish {
 	for i := range p.Table.List {
-		if m := &p.Table.List[i]; p.isDead(m) && p.isReplaced(m) {
-			return Wish{m.ID, session.Out, session.Silent}, true
+		if m := &p.Table.List[i]; p.isDead(m) && !p.isLast(m) && p.isReplaced(m) {
+			return Wish{m.ID, session.Out, session.Silent}
 		}
 	}
-	return Wish{}, false
+	return Wish{}
 }
 
 // isReplaced reports whether the place of a dead voter has been taken on each shard where it votes.
-// It has been if the number of voters is even: at rest the number is odd, and the spare that came for
-// the dead one has made it even. If it is even because somebody left, then the removal still raises
-// the margin. There is no further place to take once as many as are wanted live.
+// It has been if the number of voters is even: at rest the number is odd, and the spare that came
+// for the dead one has made it even. If it is even because somebody left, then the removal still
+// raises the margin. There is no further place to take once as many as are wanted live.
 func (p *plan) isReplaced(dead *session.Member) bool {
 	enough := p.living >= p.Rules.Voters && p.living%2 == 1
 	for shard := range p.Table.Ensemble.Shards {
-		if partOn(dead, shard) != session.Voter {
+		if !dead.Votes(shard + 1) {
 			continue
 		}
 		voters, answering := p.voters(shard)
@@ -146,7 +165,7 @@ func (p *plan) isReplaced(dead *session.Member) bool {
 func (p *plan) voters(shard uint32) (voters, answering int) {
 	for i := range p.Table.List {
 		m := &p.Table.List[i]
-		if m.Wish != session.Voter || partOn(m, shard) != session.Voter {
+		if m.Wish != session.Voter || !m.Votes(shard+1) {
 			continue
 		}
 		voters++
@@ -160,19 +179,18 @@ func (p *plan) voters(shard uint32) (voters, answering int) {
 // promote wishes that a spare votes: if there are spares for the next odd number of voters, or if
 // a dead voter needs to be replaced. Two voters are no better than one, for either failure stops
 // both. So one voter stays alone until two spares are there.
-func (p *plan) promote() (Wish, bool) {
+func (p *plan) promote() Wish {
 	grows := odd(min(p.Rules.Voters, p.living+p.spares)) > p.living
 	if p.spares == 0 || !grows && !p.replaces() {
-		return Wish{}, false
+		return Wish{}
 	}
-	return Wish{p.bestSpare(), session.Voter, 0}, true
+	return Wish{p.bestSpare(), session.Voter, 0}
 }
 
 // replaces reports whether a spare should take the place of a dead voter. One at a time: the place
 // that was taken last must be a fact, and its dead voter dismissed.
 func (p *plan) replaces() bool {
-	_, waiting := p.replaced()
-	return p.dead > 0 && p.living < p.Rules.Voters && !p.pending && !waiting
+	return p.dead > 0 && p.living < p.Rules.Voters && !p.pending && p.replaced() == Wish{}
 }
 
 // bestSpare returns the spare whose zone has the fewest voters that live, and of those the oldest.
@@ -202,7 +220,7 @@ func (p *plan) inZone(zone string) (n int) {
 
 // forget wishes out a learner that has been silent for so long that nobody will miss it, and one
 // that was admitted and never came.
-func (p *plan) forget() (Wish, bool) {
+func (p *plan) forget() Wish {
 	after := p.Rules.ForgetAfter
 	for i := range p.Table.List {
 		m := &p.Table.List[i]
@@ -213,7 +231,7 @@ func (p *plan) forget() (Wish, bool) {
 		if p.everywhere(m, 0) {
 			reason = session.NeverCame
 		}
-		return Wish{m.ID, session.Out, reason}, true
+		return Wish{m.ID, session.Out, reason}
 	}
-	return Wish{}, false
+	return Wish{}
 }
