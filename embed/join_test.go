@@ -57,7 +57,7 @@ func joined(e *embedtest.Ensemble, n int) (places []embed.MemberID) {
 	return places
 }
 
-// A node that knows the address of one member becomes a learner that serves, and a third one makes
+// M2: a node that knows the address of one member becomes a learner that serves, and a third one makes
 // voters of all three: with two, either failure would stop both. What was there stays there.
 func TestJoin_OneBecomesThree(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
@@ -110,7 +110,7 @@ func TestJoin_RestartOfAMemberThatJoined(t *testing.T) {
 	})
 }
 
-// A member that leaves frees its locks at once, and a learner takes its place, also that of the
+// M40: a member that leaves frees its locks at once, and a learner takes its place, also that of the
 // leader and founder.
 func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
@@ -159,7 +159,7 @@ func TestLeave_EphemeralMembersRollOver(t *testing.T) {
 	})
 }
 
-// A removed member fails, and says why. Its directory is never let in again; an empty one is.
+// M37: a removed member fails, and says why. Its directory is never let in again; an empty one is.
 func TestRemoveMember(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -178,7 +178,7 @@ func TestRemoveMember(t *testing.T) {
 	})
 }
 
-// Without the members that answer there would be no quorum: nothing is changed.
+// M1: without the members that answer there would be no quorum: nothing is changed.
 func TestRemoveMember_Unsafe(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
@@ -196,7 +196,7 @@ func TestRemoveMember_Unsafe(t *testing.T) {
 	})
 }
 
-// A dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new member.
+// M6: a dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new member.
 func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
@@ -220,7 +220,7 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	})
 }
 
-// All members come back at other addresses at once. Only the name of the seeds still leads to them.
+// M18: all members come back at other addresses at once. Only the name of the seeds still leads to them.
 func TestJoin_AllAddressesChange(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		joined(e, 2)
@@ -241,7 +241,7 @@ func TestJoin_AllAddressesChange(t *testing.T) {
 	})
 }
 
-// A node that does not fit is told what to change, and nothing of it is recorded.
+// M23: a node that does not fit is told what to change, and nothing of it is recorded.
 func TestJoin_WhatDoesNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*embed.Config)
