@@ -78,6 +78,9 @@ func Check(dir string) (Report, error) {
 	if !found {
 		return checkUnidentified(d, dir)
 	}
+	if id.Member == 0 {
+		return Report{}, fmt.Errorf("%s: %w: it has yet to join an ensemble", dir, ErrNoMember)
+	}
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
 		s := checkShard(d, dir, id, ShardID(i+1))

@@ -124,17 +124,22 @@ func (s *steering) round() (more bool) {
 	if leader.Term != s.term {
 		s.begin(leader.Term)
 	}
-	ctx, cancel := e.lifetime(LongestElection(e.cfg.Tick))
-	defer cancel()
-	if s.known == nil && !s.read(ctx) {
+	if s.known == nil && !s.readInTime() {
 		return false
 	}
 	s.look(time.Now())
 	if step := steer.Execute(s.shard()); step != (steer.Step{}) {
 		// It was decided on what was read before. What is done is decided on what is so now.
-		return s.read(ctx) && s.do(ctx, steer.Execute(s.shard()))
+		return s.readInTime() && s.do(steer.Execute(s.shard()))
 	}
 	return s.r.Shard == command.HomeShard && s.plan()
+}
+
+// readInTime is read with a bound.
+func (s *steering) readInTime() bool {
+	ctx, cancel := s.engine.lifetime(s.rules.Election)
+	defer cancel()
+	return s.read(ctx)
 }
 
 // begin begins a leadership. What was seen before it does not count.
@@ -228,15 +233,15 @@ func (s *steering) shard() steer.Shard {
 }
 
 // do carries out a step. It reports whether that changed something.
-func (s *steering) do(ctx context.Context, step steer.Step) bool {
+func (s *steering) do(step steer.Step) bool {
 	e, m := s.engine, MemberID(step.Member)
 	switch step.Kind {
 	case steer.AddLearner:
-		return s.change(ctx, replication.AddLearner, m)
+		return s.change(replication.AddLearner, m)
 	case steer.Promote:
-		return s.change(ctx, replication.Promote, m)
+		return s.change(replication.Promote, m)
 	case steer.Remove:
-		return s.change(ctx, replication.Remove, m)
+		return s.change(replication.Remove, m)
 	case steer.HandOver:
 		if s.mayPropose(step) {
 			_ = e.TransferLeadership(s.r.Shard, m) // if it fails, the loop asks again
@@ -251,8 +256,10 @@ func (s *steering) do(ctx context.Context, step steer.Step) bool {
 
 // change changes the members of the shard, and waits until that is so. What happened is what the
 // members are afterwards.
-func (s *steering) change(ctx context.Context, kind replication.ChangeKind, m MemberID) bool {
+func (s *steering) change(kind replication.ChangeKind, m MemberID) bool {
 	e, before := s.engine, s.known.Change
+	ctx, cancel := e.lifetime(s.rules.Election)
+	defer cancel()
 	if err := e.host.Load().Change(s.r.Shard, replication.Change{Kind: kind, Member: m, After: before}); err != nil {
 		e.log.Debug("change of the members not proposed", "shard", s.r.Shard, "peer", m, "cause", err)
 		return false
