@@ -87,8 +87,8 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 // is done, Leave closes the node and returns ctx's error. Without a deadline in ctx,
 // Config.RequestTimeout bounds it.
 //
-// Errors with which nothing was changed, and the node goes on: ErrUnsafe if no other member votes,
-// ErrUnavailable without a quorum.
+// Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that answer
+// now would be no quorum without it, ErrUnavailable without a quorum.
 func (n *Node) Leave(ctx context.Context) error {
 	err := n.in().Engine.Leave(ctx)
 	if isOver(n.Done()) {

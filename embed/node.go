@@ -176,7 +176,7 @@ func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 // a Close. Without a quorum the bound is the same, and the error says how many sessions may stay
 // until their timeouts.
 //
-// With Config.Ephemeral, Shutdown is Leave, if other members vote.
+// With Config.Ephemeral, Shutdown is Leave, if that is safe.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
 	n.in().CloseEvents()

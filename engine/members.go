@@ -171,7 +171,8 @@ func (e *Engine) recordOut(reason string) {
 
 // Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
 // calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
-// so. The last member that votes cannot leave: Leave returns ErrUnsafe, and the node goes on.
+// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the node
+// goes on.
 func (e *Engine) Leave(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
@@ -180,6 +181,9 @@ func (e *Engine) Leave(ctx context.Context) error {
 	}
 	if e.self() == 0 {
 		return e.Close() // nobody knows it
+	}
+	if err := e.atLeader(ctx, question{Leave: e.self()}); errors.Is(err, ErrUnsafe) {
+		return err // any other error shows in the next step too
 	}
 	e.leaving.Store(true)
 	if err := e.sayLeave(ctx); err != nil {
@@ -248,7 +252,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			recorded = true
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			if err := e.wantOut(ctx, m); err != nil {
+			if err := e.atLeader(ctx, question{Remove: m}); err != nil {
 				return err
 			}
 		}
@@ -265,19 +269,17 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	}
 }
 
-// wantOut has the leader of the home shard record that a member is to be out. It returns nil if that
-// may have happened, or if it is worth another try.
-func (e *Engine) wantOut(ctx context.Context, m MemberID) error {
+// atLeader has the leader of the home shard do what a question asks: record a removal, or say whether
+// a member may leave. It returns nil if that may have happened, or if it is worth another try.
+func (e *Engine) atLeader(ctx context.Context, q question) error {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
-		return e.recordRemoval(m)
+		return e.change(&q)
 	}
 	address := e.book.newest(leader)
 	if leader == 0 || address == "" {
 		return nil
 	}
-	q := e.ownQuestion()
-	q.Remove = m
 	a, err := e.ask(ctx, transport.Target{Member: uint64(leader), Address: address}, q)
 	switch {
 	case err != nil:
@@ -286,6 +288,17 @@ func (e *Engine) wantOut(ctx context.Context, m MemberID) error {
 		return fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
 	case a.Refused != "":
 		return errors.New(a.Refused)
+	}
+	return nil
+}
+
+// change does what a member asks where the home shard is led.
+func (e *Engine) change(q *question) error {
+	if q.Remove != 0 {
+		return e.recordRemoval(q.Remove)
+	}
+	if why := e.unsafeWithout(q.Leave); why != "" {
+		return fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	return nil
 }

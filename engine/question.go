@@ -20,6 +20,7 @@ import (
 type question struct {
 	Join      bool     // the node wants to be a member
 	Remove    MemberID // not zero: a member wants this one to be removed
+	Leave     MemberID // not zero: this member asks whether it may leave
 	Directory [16]byte // of the node
 	Former    replication.Former
 
@@ -57,9 +58,9 @@ type answer struct {
 	Leader  MemberID            // of the home shard; zero: it knows of none
 
 	// Of a question to join.
-	Refused  string   // why not; also of a removal
+	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
-	Unsafe   bool     // of a removal: it was refused as ErrUnsafe
+	Unsafe   bool     // of a removal or a leave: it was refused as ErrUnsafe
 }
 
 // admitTime bounds how long a member waits for an admission to be applied.
@@ -99,8 +100,8 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	switch {
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
-	case q.Remove != 0:
-		err = e.recordRemoval(q.Remove)
+	case q.Remove != 0, q.Leave != 0:
+		err = e.change(q)
 	}
 	if err != nil {
 		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)

@@ -126,16 +126,20 @@ func (p *plan) finish() Wish {
 // the voters within DeadAfter: if so many fail, something else is wrong, and replacing them in
 // haste would use up the spares too.
 func (p *plan) dismiss() Wish {
-	if p.Dismissed >= max(1, (p.living+p.dead-1)/2) {
+	w := p.replaced()
+	if w.Reason == session.Silent && p.Dismissed >= max(1, (p.living+p.dead-1)/2) {
 		return Wish{}
 	}
-	return p.replaced()
+	return w
 }
 
 // replaced returns the first dead voter whose place has been taken.
 func (p *plan) replaced() Wish {
 	for i := range p.Table.List {
 		if m := &p.Table.List[i]; p.isDead(m) && !p.isLast(m) && p.isReplaced(m) {
+			if p.hasNamesake(m) {
+				return Wish{m.ID, session.Out, session.Replaced}
+			}
 			return Wish{m.ID, session.Out, session.Silent}
 		}
 	}
