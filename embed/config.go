@@ -66,13 +66,13 @@ type Config struct {
 	// Needs Join.
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
-	// joins under the name of one that has gone, it takes that one's place at once. Empty means
-	// Advertise. Needs Join.
+	// joins under the name of one that has gone, it takes that one's place at once. The first name that
+	// a directory has stays its name. Empty means Advertise. Needs Join.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest. Needs Join.
 	Zone string `yaml:"zone"`
-	// Observer keeps the member a learner: it never votes. Needs Join.
+	// Observer keeps the member a learner: it never votes. It counts when the member joins. Needs Join.
 	Observer bool `yaml:"observer"`
 	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
 	// Leave does. Needs Join.
@@ -89,12 +89,13 @@ type Config struct {
 	// Found decides instead of Members whether an empty directory founds the ensemble, as its only
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in the
 	// life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
-	// processes is. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs Join.
+	// processes is. It may be asked again after a crash: then it must say to the same Dir what it said
+	// before. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs Join.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
-	// member that leads, by one goroutine for each node that asks. Nil admits every node that may
-	// speak as a member. Needs Join.
-	Admit func(Candidate) error `yaml:"-"`
+	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. Nil
+	// admits every node that may speak as a member. Needs Join.
+	Admit func(context.Context, Candidate) error `yaml:"-"`
 	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
 	// address or localhost. If its host is any other name, empty means its port on all interfaces.
 	// A node never looks up its own name, because a pod's name resolves only once the pod is ready.

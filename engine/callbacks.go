@@ -88,7 +88,8 @@ func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session
 	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
-func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
+func (c callbacks) Dismissed(why error) { c.engine.failAsRemoved(why.Error()) }
+func (c callbacks) MembersChanged()     { c.engine.wakeOnMembers() }
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
 	c.engine.keeper.Reconcile(at, old, next, table, registered)

@@ -79,7 +79,7 @@ type Config struct {
 	Voters     int
 	DeadAfter  time.Duration // zero: never
 	Found      func(context.Context) (bool, error)
-	Admit      func(Candidate) error
+	Admit      func(context.Context, Candidate) error
 
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)

@@ -48,8 +48,10 @@ type Engine struct {
 	// Who this node is. Set before host is, by Start or by enterLoop; immutable afterwards.
 	member atomic.Uint64
 	names  *replication.Names
-	// learner says that this member votes on no shard, as far as it knows.
-	learner        atomic.Bool
+	// place is what does not change once the node is a member; nil before.
+	place atomic.Pointer[place]
+	// learner says for each shard that this member does not vote there, as far as it knows.
+	learner        [MaxShards]atomic.Bool
 	membersChanged chan struct{} // capacity 1; the table of members has changed
 	steering       []*steering   // by shard; empty if members do not come and go
 

@@ -28,7 +28,7 @@ func (e *Engine) Leader(id ShardID) Leader {
 // leader: Raft has it name the last one for ever, and pass commands to it. So it must have heard from
 // that leader lately. A voter stands for election when its leader is silent.
 func (e *Engine) hears(id ShardID, leader MemberID) bool {
-	if leader == 0 || leader == e.self() || !e.learner.Load() {
+	if leader == 0 || leader == e.self() || !e.learner[id-1].Load() {
 		return true
 	}
 	return time.Since(e.transport.Pulse(uint64(leader), int(id)).Led) < 2*LongestElection(e.cfg.Tick)

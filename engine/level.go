@@ -79,7 +79,7 @@ func (e *Engine) highestLevel() uint32 {
 // ids. It returns none if this build reads no higher level.
 func (e *Engine) HeldDown() []MemberID {
 	next := e.Level() + 1
-	if next > LevelMax {
+	if next > LevelMax || e.self() == 0 {
 		return nil
 	}
 	var by []MemberID

@@ -98,7 +98,7 @@ func (e *Engine) memberLoop() {
 func (e *Engine) announce() {
 	home := e.home()
 	rec, known := e.table().Find(session.MemberID(e.self()))
-	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name == e.cfg.Name && rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
+	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name != "" && rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
 		return
 	}
 	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce,
@@ -153,12 +153,18 @@ func (e *Engine) removedFrom(id ShardID) {
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed
 // disk may keep it from being recorded; then the next start is told again.
 func (e *Engine) failAsRemoved(how string) {
-	reason := "told by others"
-	if rec, ok := e.table().Find(session.MemberID(e.self())); ok && rec.Wish == session.Out {
-		reason = rec.Reason.String()
-	}
+	reason := e.reasonOut("told by others")
 	e.recordOut(reason)
 	e.fail(fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), reason, how))
+}
+
+// reasonOut returns why this member is to be out by its table, or else what it says if that is not
+// known here.
+func (e *Engine) reasonOut(unknown string) string {
+	if rec, ok := e.table().Find(session.MemberID(e.self())); ok && rec.Wish == session.Out {
+		return rec.Reason.String()
+	}
+	return unknown
 }
 
 // recordOut records in the identity file that this member is out for good.
@@ -185,17 +191,19 @@ func (e *Engine) Leave(ctx context.Context) error {
 	if err := e.atLeader(ctx, question{Leave: e.self()}); errors.Is(err, ErrUnsafe) {
 		return err // any other error shows in the next step too
 	}
-	e.leaving.Store(true)
 	if err := e.sayLeave(ctx); err != nil {
-		e.leaving.Store(false)
 		return err
 	}
 	err := e.keeper.CloseAll(ctx)
+	e.leaving.Store(true) // a removal before would fail the node: sessions would read an empty tree
 	e.transferAll(ctx)
 	select {
 	case <-e.departed:
-		e.recordOut(session.Left.String())
+		e.recordOut(e.reasonOut(session.Left.String()))
 	case <-e.done:
+		if errors.Is(e.Err(), ErrRemoved) {
+			err = nil // all that it held has ended with it
+		}
 	case <-ctx.Done():
 		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
 	}
@@ -274,7 +282,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 func (e *Engine) atLeader(ctx context.Context, q question) error {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
-		return e.change(&q)
+		return e.change(ctx, &q)
 	}
 	address := e.book.newest(leader)
 	if leader == 0 || address == "" {
@@ -292,8 +300,33 @@ func (e *Engine) atLeader(ctx context.Context, q question) error {
 	return nil
 }
 
-// change does what a member asks where the home shard is led.
-func (e *Engine) change(q *question) error {
+// settled waits until this node has led the home shard for so long that it knows who answers. It
+// returns false if ctx ends first, or the leadership.
+func (e *Engine) settled(ctx context.Context) bool {
+	for {
+		since, leads := e.LeadsSince()
+		switch {
+		case !leads:
+			return false
+		case time.Since(since) > 2*LongestElection(e.cfg.Tick):
+			return true
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-ctx.Done():
+			return false
+		case <-e.done:
+			return false
+		}
+	}
+}
+
+// change does what a member asks where the home shard is led. It returns nil if that is worth another
+// try.
+func (e *Engine) change(ctx context.Context, q *question) error {
+	if !e.settled(ctx) {
+		return nil
+	}
 	if q.Remove != 0 {
 		return e.recordRemoval(q.Remove)
 	}
@@ -323,10 +356,19 @@ func (e *Engine) recordRemoval(m MemberID) error {
 	return nil
 }
 
-// unsafeWithout says why the voters that answer now would be no quorum without a member. It is empty
-// if they are one.
+// unsafeWithout says why the voters that answer now would be no quorum without a member, on any shard.
+// It is empty if they are one on each. A member that is out of one shard is over on all of them.
 func (e *Engine) unsafeWithout(m MemberID) string {
-	voters := e.voters(command.HomeShard)
+	for _, r := range e.shards {
+		if why := e.unsafeOn(r.Shard, m); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (e *Engine) unsafeOn(id ShardID, m MemberID) string {
+	voters := e.voters(id)
 	if !slices.Contains(voters, m) {
 		return ""
 	}

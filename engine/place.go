@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -51,11 +50,18 @@ func (h memberHandler) WithGroup(name string) slog.Handler {
 	return memberHandler{h.Handler.WithGroup(name), h.engine}
 }
 
-// founders returns who founded the ensemble, as far as this node knows.
+// A place is what does not change about a member.
+type place struct {
+	founders []MemberID // of its ensemble
+	joined   bool       // it is none of them
+}
+
+// founders returns who founded the ensemble, as far as this node knows. It waits for nobody.
 func (e *Engine) founders() []MemberID {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	return e.foundersOf(e.identity.now)
+	if p := e.place.Load(); p != nil {
+		return p.founders
+	}
+	return e.cfg.memberIDs()
 }
 
 // memberIDs returns all members that are not gone, this one included, sorted. Before the table of
@@ -112,7 +118,7 @@ func (e *Engine) knows(member uint64) *transport.Refusal {
 		return &transport.Refusal{Kind: transport.ErrRemoved, Text: fmt.Sprintf("member %d is out of the ensemble: %v", m, rec.Reason)}
 	case table.Ensemble.Next > m:
 		return &transport.Refusal{Kind: transport.ErrRemoved, Text: fmt.Sprintf("member %d is out of the ensemble, and forgotten", m)}
-	case table.Ensemble.Next > 0 || e.hasJoined() || slices.Contains(e.founders(), MemberID(m)):
+	case table.Ensemble.Next > 0 || e.cfg.open() || slices.Contains(e.founders(), MemberID(m)):
 		return nil
 	}
 	return &transport.Refusal{Kind: transport.ErrNotMember, Text: fmt.Sprintf("member %d is not among the members that member %d knows", m, e.self())}
@@ -129,19 +135,20 @@ func (e *Engine) isNews(m MemberID) bool {
 
 // hasJoined reports whether this member is no founder.
 func (e *Engine) hasJoined() bool {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	return e.identity.now.Joined
+	p := e.place.Load()
+	return p != nil && p.joined
 }
 
-// noteOwnPart records whether this member votes on any shard, for those who ask often.
+// noteOwnPart records on which shards this member votes, for those who ask often.
 func (e *Engine) noteOwnPart() {
 	self := e.self()
-	e.learner.Store(e.isLearner(uint64(self)) || e.isNews(self) && e.hasJoined())
+	for _, r := range e.shards {
+		e.learner[r.Shard-1].Store(e.isLearner(uint64(self), int(r.Shard)) || e.isNews(self) && e.hasJoined())
+	}
 }
 
-// isLearner reports whether a member votes on no shard, as far as the table knows.
-func (e *Engine) isLearner(member uint64) bool {
+// isLearner reports whether a member does not vote on a shard, as far as the table knows.
+func (e *Engine) isLearner(member uint64, shard int) bool {
 	rec, found := e.table().Find(session.MemberID(member))
-	return found && !slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return rec.Votes(uint32(r.Shard)) })
+	return found && !rec.Votes(uint32(shard))
 }

@@ -101,7 +101,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
 	case q.Remove != 0, q.Leave != 0:
-		err = e.change(q)
+		err = e.change(ctx, q)
 	}
 	if err != nil {
 		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)
@@ -110,11 +110,14 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 
 // admit makes the asking node a member. It proposes the admission until the table shows it.
 func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
-	if err := e.mayAdmit(q); err != nil {
-		return 0, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, admitTime)
 	defer cancel()
+	if !e.settled(ctx) {
+		return 0, fmt.Errorf("member %d has led for too short a time to know who answers", e.self())
+	}
+	if err := e.mayAdmit(ctx, q); err != nil {
+		return 0, err
+	}
 	c := q.candidate()
 	var proposed time.Time
 	for {
@@ -145,7 +148,7 @@ func (q *question) candidate() session.Candidate {
 }
 
 // mayAdmit returns why the asking node cannot be a member, or nil.
-func (e *Engine) mayAdmit(q *question) error {
+func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 	if !e.cfg.open() {
 		return fmt.Errorf("member %d runs without Config.Join, so the ensemble stays as it is: set Join on all members", e.self())
 	}
@@ -159,7 +162,7 @@ func (e *Engine) mayAdmit(q *question) error {
 		return err
 	}
 	if e.cfg.Admit != nil {
-		if err := e.cfg.Admit(Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}); err != nil {
+		if err := e.cfg.Admit(ctx, Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}); err != nil {
 			return fmt.Errorf("Config.Admit of member %d refuses it: %w", e.self(), err)
 		}
 	}

@@ -31,6 +31,7 @@ type steering struct {
 	wish     steer.Wish // the last one, made at wished
 	wished   time.Time
 	reached  map[session.MemberID]time.Time
+	tried    map[session.MemberID]time.Time
 	probing  map[session.MemberID]bool
 	proposed proposed
 }
@@ -146,7 +147,7 @@ func (s *steering) readInTime() bool {
 func (s *steering) begin(term uint64) {
 	s.term, s.known, s.number, s.wish, s.proposed = term, nil, 0, steer.Wish{}, proposed{}
 	s.watch = steer.NewWatch(s.rules)
-	s.reached, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
+	s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
 }
 
 // read reads the members of the shard, and waits until this node knows all wishes that were recorded
@@ -176,10 +177,21 @@ func (s *steering) look(now time.Time) {
 		p := e.transport.Pulse(uint64(m), int(s.r.Shard))
 		return steer.Pulse{Answered: p.Answered, Index: p.Index}
 	}})
+	s.probeNext(now, table)
+}
+
+// probeNext dials members that have no replica here yet, those first that were dialled longest ago.
+func (s *steering) probeNext(now time.Time, table *session.MembersView) {
+	var wanted []session.MemberID
 	for _, m := range table.List {
-		if m.Wish < session.Out && !s.has(MemberID(m.ID)) && !s.probing[m.ID] && len(s.probing) < probesMax && now.Sub(s.reached[m.ID]) > reachedFor/2 {
-			s.probe(m.ID)
+		if m.Wish < session.Out && !s.has(MemberID(m.ID)) && !s.probing[m.ID] && now.Sub(s.reached[m.ID]) > reachedFor/2 {
+			wanted = append(wanted, m.ID)
 		}
+	}
+	slices.SortStableFunc(wanted, func(a, b session.MemberID) int { return s.tried[a].Compare(s.tried[b]) })
+	for _, m := range wanted[:min(len(wanted), probesMax-len(s.probing))] {
+		s.tried[m] = now
+		s.probe(m)
 	}
 }
 

@@ -50,7 +50,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	defer cancel()
 	if e.cfg.Ephemeral {
 		if err := e.Leave(ctx); e.over() != nil {
-			return err
+			return errors.Join(err, e.Close()) // it may have failed long ago
 		}
 	}
 	err := e.keeper.CloseAll(ctx)

@@ -337,9 +337,12 @@ func (t *Members) Forget(table *Table) {
 	}
 }
 
-// Announce enters what a member is called, where it and its clients' gateway are, and its zone.
+// Announce enters where a member and its clients' gateway are, its zone, and what it is called if it
+// has no name yet. Who joins under the name of another replaces it, so a name does not change.
 func (t *Members) Announce(id MemberID, name, address, client, zone string) {
-	if m, ok := t.members[id]; ok && (m.Name != name || m.Address != address || m.Client != client || m.Zone != zone) {
+	m, ok := t.members[id]
+	name = cmp.Or(m.Name, name)
+	if ok && (m.Name != name || m.Address != address || m.Client != client || m.Zone != zone) {
 		m.Name, m.Address, m.Client, m.Zone = name, address, client, zone
 		t.put(m)
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -109,7 +110,11 @@ func (r *Replica) applyRegister(c *command.Command) {
 		_, err = r.mu.table.Register(c.Origin)
 	}
 	if err != nil {
-		if own {
+		switch {
+		case !own:
+		case errors.Is(err, session.ErrDismissed), errors.Is(err, session.ErrRetired):
+			r.node.Dismissed(err)
+		default:
 			r.node.Fail(fmt.Errorf("the ensemble refuses this member: %w", err))
 		}
 		return

@@ -39,6 +39,8 @@ type Node interface {
 	// Reconcile is called before a received state replaces a shard's state. registered says whether
 	// the received state has the node's Register.
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
+	// Dismissed is called when the ensemble refuses this member for good, because it is out.
+	Dismissed(why error)
 	// MembersChanged is called when Members returns something else than before. It must not block.
 	MembersChanged()
 }

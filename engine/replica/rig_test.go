@@ -73,5 +73,6 @@ func (n quietNode) Expired(tree.SessionID)                                      
 func (n quietNode) Left(tree.SessionID)                                                         {}
 func (n quietNode) Adopt(*session.Table)                                                        {}
 func (n quietNode) Raised(replication.ShardID, uint32, []session.MemberID)                      {}
+func (n quietNode) Dismissed(why error)                                                         { n.disk.Fail(why) }
 func (n quietNode) MembersChanged()                                                             {}
 func (n quietNode) Reconcile(replication.ShardID, *tree.Tree, *tree.Tree, *session.Table, bool) {}

@@ -59,7 +59,7 @@ func member(id session.MemberID, wish session.Part, parts ...session.Part) sessi
 
 // named gives a member a name.
 func named(m session.Member) session.Member {
-	m.Name = "pod"
+	m.Name, m.Since = "pod", 1
 	return m
 }
 

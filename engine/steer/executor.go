@@ -152,9 +152,37 @@ func (s *Shard) removeVoter() (step Step) {
 	return step
 }
 
-// fits reports whether the other voters that answer are a quorum without a voter.
+// fits reports whether the other voters that answer are a quorum without a voter. A member that is
+// out of one shard is over on all of them, so for one that answers all shards have to fit.
 func (s *Shard) fits(id session.MemberID) bool {
-	return len(s.Voters) > 1 && Margin(len(s.Voters)-1, s.answering(id)) >= 0
+	if len(s.Voters) < 2 || Margin(len(s.Voters)-1, s.answering(id)) < 0 {
+		return false
+	}
+	return !s.answers(id) || s.fitsElsewhere(id)
+}
+
+// fitsElsewhere is fits for the other shards, as far as the table and this leader know them.
+func (s *Shard) fitsElsewhere(id session.MemberID) bool {
+	for shard := uint32(1); shard <= s.Table.Ensemble.Shards; shard++ {
+		voters, answering, votes := 0, 0, false
+		for i := range s.Table.List {
+			m := &s.Table.List[i]
+			switch {
+			case shard == s.ID || !m.Votes(shard):
+			case m.ID == id:
+				votes = true
+			default:
+				voters++
+				if s.answers(m.ID) {
+					answering++
+				}
+			}
+		}
+		if votes && Margin(voters, answering) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // waits reports whether a voter that is to go, and still answers, should stay a little.

@@ -21,9 +21,9 @@ import (
 // That is why Options.Accept has to refuse a member with another directory.
 type gate struct {
 	self       uint64
-	deployment uint64                   // set before the first message
-	learner    func(member uint64) bool // nil: nobody is a learner
-	running    []atomic.Bool            // by shard: its replica here runs, because it has sent something
+	deployment uint64                              // set before the first message
+	learner    func(member uint64, shard int) bool // nil: nobody is a learner
+	running    []atomic.Bool                       // by shard: its replica here runs, because it has sent something
 }
 
 func newGate(self, shards uint64) gate {
@@ -142,7 +142,7 @@ func (g *gate) message(peer uint64, m *pb.Message) error {
 	}
 	switch m.Type {
 	case pb.RateLimit:
-		if g.learner != nil && g.learner(peer) {
+		if g.learner != nil && g.learner(peer, int(m.ShardID)) {
 			return errLearner
 		}
 	case pb.LeaderTransfer:

@@ -84,10 +84,10 @@ type Options struct {
 	// elsewhere. Nil means that everybody is known.
 	Knows func(member uint64) *Refusal
 
-	// Learner reports whether a member has no vote on any shard, as far as this one knows.
+	// Learner reports whether a member has no vote on a shard, from 1, as far as this one knows.
 	// RateLimit messages of a learner are dropped: a learner that cannot keep up must not stop all
 	// writers. It must not block. Nil means that nobody is a learner.
-	Learner func(member uint64) bool
+	Learner func(member uint64, shard int) bool
 
 	// Met is called after each handshake of either direction, with the address at which the peer
 	// says that it is reached. It is not called without an address. It must not block. Nil means

@@ -413,7 +413,7 @@ func TestAddressInHello(t *testing.T) {
 func TestLearnersDoNotLimit(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	o := meshOptions(t, mesh, identity(2))
-	o.Learner = func(m uint64) bool { return m == 3 }
+	o.Learner = func(m uint64, _ int) bool { return m == 3 }
 	b := newPeer(t, o)
 	for _, from := range []uint64{1, 3} {
 		limit := pb.Message{Type: pb.RateLimit, From: from, To: 2, ShardID: 1, Term: 1, Hint: 1 << 30}
