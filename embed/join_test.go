@@ -276,3 +276,58 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		})
 	}
 }
+
+// An ephemeral member that was removed cannot leave any more. Its Shutdown gives everything back.
+func TestLeave_AfterTheRemoval(t *testing.T) {
+	growing(t, 3, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		must(t, e.Node(3).RemoveMember(bounded(t), 2))
+		n := e.Node(2)
+		<-n.Done()
+		if err := n.Shutdown(bounded(t)); !errors.Is(err, embed.ErrFailed) {
+			t.Errorf("Shutdown says %v", err)
+		}
+	})
+}
+
+// M52: founders that have one Name by mistake do not pass for replacements of one another. A node
+// that wants to join under it is refused.
+func TestJoin_OneNameForAll(t *testing.T) {
+	growing(t, 3, func(c *embed.Config) {
+		if c.ID != 0 {
+			c.Name = "service"
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		joined(e, 1)
+		<-time.After(time.Minute)
+		e.Kill(1)
+		<-time.After(time.Minute)
+		if m := e.Node(2).Members()[0]; m.Leaving != "" || m.Role != embed.Voter {
+			t.Errorf("after a minute of silence member 1 is %+v", m)
+		}
+		e.Restart(1)
+	})
+}
+
+// Status can be asked while a node joins. The race detector watches.
+func TestJoin_StatusMeanwhile(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		two := e.Join()
+		n, stop, ended := e.Node(two), make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+					n.Status()
+				}
+			}
+		}()
+		e.Ready(two)
+		close(stop)
+		<-ended
+	})
+}

@@ -155,3 +155,28 @@ func TestQuorum(t *testing.T) {
 		}
 	}
 }
+
+// A member that is out of one shard is over on all. So one that answers stays until it is not needed on
+// any shard: here 4 votes on the first shard in place of the dead 3, and is still a learner on the
+// second.
+func TestExecute_ARemovalLooksAtAllShards(t *testing.T) {
+	on := func(id session.MemberID, second session.Part) session.Member {
+		return member(id, asVoter, asVoter, second)
+	}
+	situation := func(second session.Part) Shard {
+		gone := on(2, asVoter)
+		gone.Wish, gone.Reason = asOut, session.Removed
+		return Shard{ID: 1, Self: 1, Voters: []session.MemberID{1, 2, 3, 4}, Table: table(2, on(1, asVoter), gone, on(3, asVoter), on(4, second)),
+			Health: func(id session.MemberID) Health {
+				return map[session.MemberID]Health{1: well, 2: leaving(well, time.Hour), 3: dead, 4: well}[id]
+			},
+			Connected: func(session.MemberID) bool { return true }, Sessions: func(session.MemberID) bool { return false },
+			Retired: func(session.MemberID) bool { return false }, Rules: rules}
+	}
+	if s := Execute(situation(asLearner)); s.Kind == Remove {
+		t.Errorf("the second shard needs it: %v", s)
+	}
+	if s := Execute(situation(asVoter)); s != (Step{Kind: Remove, Member: 2}) {
+		t.Errorf("nobody needs it: %v", s)
+	}
+}
