@@ -100,17 +100,20 @@ func TestGuarantee_Joins(t *testing.T) {
 // A voter that dies, loses its disk or comes back as a new process is replaced, and nobody helps.
 // Then the ensemble survives as many failures as before.
 func TestGuarantee_Replaces(t *testing.T) {
-	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	const deadAfter = 20 * time.Second
+	growing(t, 3, func(c *embed.Config) {
+		c.MaxSessionTimeout, c.DeadAfter = deadAfter/2, deadAfter
+	}, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
 		w := scribble(t, e, 1, "w", time.Second)
 		spare := joined(e, 1)[0]
 		e.Kill(3)
-		<-time.After(embed.DefaultDeadAfter)
+		<-time.After(deadAfter)
 		voting(e, 1, 1, 2, 4)
 		e.Wipe(3)
 		e.Restart(3) // as member 5
 		e.Kill(2)
-		<-time.After(embed.DefaultDeadAfter)
+		<-time.After(deadAfter)
 		voting(e, 1, 1, 4, 5)
 		e.Kill(spare)
 		e.Wipe(spare)
