@@ -135,13 +135,24 @@ func TestGuarantee_SafeChange(t *testing.T) {
 		for _, at := range []embed.MemberID{1, 2} {
 			for _, m := range []embed.MemberID{1, 2} {
 				n := e.Node(at)
-				all.Go(func() { _ = n.RemoveMember(t.Context(), m) })
+				all.Go(func() {
+					if err := n.RemoveMember(t.Context(), m); !errors.Is(err, embed.ErrUnsafe) {
+						t.Errorf("removing member %d, of two that answer of three: %v", m, err)
+					}
+				})
 			}
 			if err := e.Node(at).Leave(bounded(t)); !errors.Is(err, embed.ErrUnsafe) {
 				t.Errorf("member %d leaves, of two that answer of three: %v", at, err)
 			}
 		}
 		all.Wait()
+		for _, m := range e.Node(leader).Members() {
+			if m.Leaving != "" {
+				t.Errorf("member %d is to go: %s", m.ID, m.Leaving)
+			}
+		}
+		_, err := e.Session(1, embed.SessionOptions{}).Create(bounded(t), "/goes-on", nil, embed.Persistent)
+		must(t, err)
 		w.end(t, e, 1, 2)
 	})
 }

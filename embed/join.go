@@ -32,16 +32,10 @@ func (c Config) completeJoin(e *engine.Config, p *problems) {
 	if e.Voters < 1 || e.Voters > votersMax || e.Voters%2 == 0 {
 		p.add("Voters is %d: want 1, 3, 5, 7 or 9, because an even number survives no more failures than one less", c.Voters)
 	}
-	if len(e.Name) > nameMax || len(e.Zone) > nameMax || len(e.Advertise) > addressMax {
-		p.add("Name and Zone may have %d bytes, Advertise %d", nameMax, addressMax)
+	if len(e.Name) > engine.NameMax || len(e.Zone) > engine.NameMax || len(e.Advertise) > engine.AddressMax {
+		p.add("Name and Zone may have %d bytes, Advertise %d", engine.NameMax, engine.AddressMax)
 	}
 }
-
-// Bounds of what each member says of itself, which every member keeps.
-const (
-	nameMax    = 256
-	addressMax = 300
-)
 
 // completeDeadAfter completes DeadAfter, which depends on the session timeouts.
 func (c Config) completeDeadAfter(e *engine.Config, p *problems) {

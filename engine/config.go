@@ -39,6 +39,12 @@ const (
 	MaxDataSizeMax                = 8 << 20 // one log entry still fits a transaction with a few of these
 )
 
+// Bounds of what each member says of itself, in bytes. Every member keeps it.
+const (
+	NameMax    = 256 // of a name and of a zone
+	AddressMax = 300
+)
+
 // PathMax bounds the bytes of a path.
 const PathMax = keeper.PathMax
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,18 +96,11 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 	case err != nil:
 		return me, err
 	case found != nil:
-		me.Member, me.Founders = or(e.cfg.Member, 1), found
+		me.Member, me.Founders = cmp.Or(e.cfg.Member, 1), found
 		me.Digest = replication.Founding(me.Ensemble, found, me.Shards)
 		return me, nil
 	}
 	return e.join(ctx, me, answers)
-}
-
-func or[T comparable](v, def T) T {
-	if v == *new(T) {
-		return def
-	}
-	return v
 }
 
 // ask asks one question at one place.
@@ -204,7 +198,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)
 		case yes:
-			return []MemberID{or(e.cfg.Member, 1)}, nil
+			return []MemberID{cmp.Or(e.cfg.Member, 1)}, nil
 		}
 		return nil, nil
 	}

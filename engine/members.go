@@ -188,8 +188,8 @@ func (e *Engine) Leave(ctx context.Context) error {
 	if e.self() == 0 {
 		return e.Close() // nobody knows it
 	}
-	if err := e.atLeader(ctx, question{Leave: e.self()}); errors.Is(err, ErrUnsafe) {
-		return err // any other error shows in the next step too
+	if err := e.mayLeave(ctx); err != nil {
+		return err
 	}
 	if err := e.sayLeave(ctx); err != nil {
 		return err
@@ -203,6 +203,8 @@ func (e *Engine) Leave(ctx context.Context) error {
 	case <-e.done:
 		if errors.Is(e.Err(), ErrRemoved) {
 			err = nil // all that it held has ended with it
+		} else {
+			err = errors.Join(err, e.over())
 		}
 	case <-ctx.Done():
 		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
@@ -219,6 +221,23 @@ func (e *Engine) mayChange() error {
 		return errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
 	}
 	return nil
+}
+
+// mayLeave waits for the leader to say whether this member may leave. No answer is no consent.
+func (e *Engine) mayLeave(ctx context.Context) error {
+	for {
+		answered, err := e.atLeader(ctx, question{Leave: e.self()})
+		if answered {
+			return err
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return e.notReady(unavailable(ctx, ctx.Err()))
+		}
+	}
 }
 
 // sayLeave records in the log that this member is to be out.
@@ -260,7 +279,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			recorded = true
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			if err := e.atLeader(ctx, question{Remove: m}); err != nil {
+			if _, err := e.atLeader(ctx, question{Remove: m}); err != nil {
 				return err
 			}
 		}
@@ -278,26 +297,26 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 }
 
 // atLeader has the leader of the home shard do what a question asks: record a removal, or say whether
-// a member may leave. It returns nil if that may have happened, or if it is worth another try.
-func (e *Engine) atLeader(ctx context.Context, q question) error {
+// a member may leave. It returns false if no leader has answered, which is worth another try.
+func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
 		return e.change(ctx, &q)
 	}
 	address := e.book.newest(leader)
 	if leader == 0 || address == "" {
-		return nil
+		return false, nil
 	}
 	a, err := e.ask(ctx, transport.Target{Member: uint64(leader), Address: address}, q)
 	switch {
 	case err != nil:
-		return nil // the leader may be another one by now
+		return false, nil // the leader may be another one by now
 	case a.Unsafe:
-		return fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
+		return true, fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
 	case a.Refused != "":
-		return errors.New(a.Refused)
+		return true, errors.New(a.Refused)
 	}
-	return nil
+	return a.Done, nil
 }
 
 // settled waits until this node has led the home shard for so long that it knows who answers. It
@@ -321,19 +340,19 @@ func (e *Engine) settled(ctx context.Context) bool {
 	}
 }
 
-// change does what a member asks where the home shard is led. It returns nil if that is worth another
-// try.
-func (e *Engine) change(ctx context.Context, q *question) error {
+// change does what a member asks where the home shard is led. It returns false if this node does not
+// lead it, or not for long enough.
+func (e *Engine) change(ctx context.Context, q *question) (answered bool, err error) {
 	if !e.settled(ctx) {
-		return nil
+		return false, nil
 	}
 	if q.Remove != 0 {
-		return e.recordRemoval(q.Remove)
+		return true, e.recordRemoval(q.Remove)
 	}
 	if why := e.unsafeWithout(q.Leave); why != "" {
-		return fmt.Errorf("%w: %s", ErrUnsafe, why)
+		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
-	return nil
+	return true, nil
 }
 
 // recordRemoval proposes that a member be out, on a person's word. It is called where the home shard

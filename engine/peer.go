@@ -104,10 +104,16 @@ func (e *Engine) remember(m MemberID, directory [16]byte) error {
 
 // refused handles the refusal of this node by a peer. A refusal of its directory is final. Another
 // founding digest or tick may be the peer's mistake, so Ready reports that.
+//
+// A refusal fails the node once Start has opened everything. So Start fails only for reasons of its
+// own machine, and a refusal always shows in Done and Err.
 func (e *Engine) refused(peer uint64, reason error) {
 	no := (*transport.Refusal)(nil)
+	if !errors.As(reason, &no) || !no.Final() {
+		return
+	}
+	<-e.opened
 	switch {
-	case !errors.As(reason, &no) || !no.Final():
 	case no.Kind == transport.ErrRemoved:
 		e.failAsRemoved(fmt.Sprintf("member %d says: %v", peer, reason))
 	default:

@@ -61,6 +61,7 @@ type answer struct {
 	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
 	Unsafe   bool     // of a removal or a leave: it was refused as ErrUnsafe
+	Done     bool     // of a removal or a leave: the leader has done or judged what was asked
 }
 
 // admitTime bounds how long a member waits for an admission to be applied.
@@ -101,7 +102,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
 	case q.Remove != 0, q.Leave != 0:
-		err = e.change(ctx, q)
+		a.Done, err = e.change(ctx, q)
 	}
 	if err != nil {
 		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)
@@ -184,6 +185,9 @@ func (e *Engine) unfit(q *question) error {
 	}
 	if level := e.highestLevel(); q.Levels.Max < level {
 		bad("the ensemble is at level %d, the build reads %v: start a build that reads level %d, without a lower Config.HoldLevel", level, q.Levels, level)
+	}
+	if len(q.Name) > NameMax || len(q.Zone) > NameMax || len(q.Address) > AddressMax {
+		bad("Name, Zone or Advertise is too long: Name and Zone may have %d bytes, Advertise %d", NameMax, AddressMax)
 	}
 	for _, name := range e.home().SchemesInForce() {
 		if !slices.Contains(q.Schemes, name) {

@@ -43,14 +43,16 @@ func Start(cfg Config) (*Engine, error) {
 	cfg.Schemes = schemes
 	e := &Engine{
 		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock,
-		stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
+		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), departed: make(chan struct{}),
 	}
 	e.log = e.memberLog(cfg.Logger)
 	if !cfg.open() {
 		e.member.Store(uint64(cfg.Member))
 	}
-	if err := e.open(); err != nil {
+	err := e.open()
+	close(e.opened)
+	if err != nil {
 		e.undoOpen()
 		return nil, err
 	}
