@@ -5,10 +5,10 @@
 // This package is the hub: it starts and stops the node, finds the shard of a path, and reads for
 // sessions. The rooms below do the rest. A room imports only rooms below it:
 //
-//	       engine              start, config, routing, reads, leaderships, reports
-//	      ╱      ╲
-//	 keeper      replica       this node's sessions; one shard's replicated state
-//	      ╲      ╱
+//	       engine              start, config, routing, reads, leaderships, members, reports
+//	      ╱   │   ╲
+//	 keeper   │   replica      this node's sessions; one shard's replicated state
+//	      ╲ steer ╱            who is to be a member and to vote; pure
 //	       outbox              this node's batches to one shard
 //	      ╱      ╲
 //	command      clock         the formats of log and image; time
@@ -79,12 +79,27 @@
 // on its first write there. The root and a few other znodes are on every shard; readers put them
 // together (span.go). Each member asks for the leaderships that are its share (spread.go).
 //
+// # Members
+//
+// With Config.Join, members come and go. The table of members on the home shard has a wish for each
+// of them: learner, voter or out. Package steer decides; this package looks and acts:
+//
+//	enter.go, question.go   a node without an id asks the seeds, and joins or founds
+//	members.go              what a member says of itself, leaves, and removes
+//	steering.go             where this node leads a shard: ask steer, and carry out its next step
+//	place.go, book.go       who votes, and where members may be
+//
+// The leader of the home shard plans wishes. The leader of each shard changes the members of its own
+// Raft group until they follow the wishes.
+//
 // # Order of start
 //
 // Start binds the port and locks the directory. It checks the identity file, images and logs
 // through a view that changes nothing. Then it loads the images, counts the start, and only then
 // starts Raft. It returns when this node has applied what its logs know to be committed, which
-// needs no quorum. See start.go. Check looks at the directory of a stopped member in the same way,
+// needs no quorum. See start.go. A node that has yet to join loads nothing and starts Raft later, on
+// enterLoop, once it knows its id. A refusal by a peer fails the node only when Start has opened
+// everything. Check looks at the directory of a stopped member in the same way,
 // and reads more of it. See check.go.
 //
 // # Locks
@@ -154,13 +169,14 @@
 //
 // # Goroutines
 //
-//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop
-//	for the node     Keeper.Loop, Purger.Loop, failureLoop, schemesLoop, reportLoop
+//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop; with Join, steering.loop
+//	for the node     Keeper.Loop, Purger.Loop, failureLoop, schemesLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
-//	at the start     whenReady, until this member has registered
+//	at the start     whenReady, until this member has registered; with Join, enterLoop
+//	until it is done raiseLoop, lineageLoop
 //
-// Purger.Loop starts one goroutine for each shard but the home shard. Engine.run starts all of
-// them, and they end with Close. Replica.Apply runs on Raft's goroutines. While a session is
+// Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
+// Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's goroutines. While a session is
 // introduced to a shard, a goroutine of its own runs, which ends with the session. Reattach runs
 // one for each shard that the session uses. Close does not wait for them.
 package engine
