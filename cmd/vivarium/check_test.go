@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // A specimen holds all files that a member left.
@@ -271,10 +272,17 @@ func TestCheck_NoMember(t *testing.T) {
 	file := filepath.Join(base, "file")
 	must(t, os.WriteFile(file, nil, 0o644))
 	must(t, os.MkdirAll(filepath.Join(base, "other", "lost+found"), 0o755))
+	joining := filepath.Join(base, "joining")
+	addrs, err := child.FreeAddrs(1)
+	must(t, err)
+	n, err := embed.Start(embed.Config{Dir: joining, Join: []string{"127.0.0.1:1"}, Listen: addrs[0], Advertise: addrs[0], Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	must(t, n.Close())
 	for dir, want := range map[string]string{
 		filepath.Join(base, "missing"): "no such file or directory",
 		file:                           "not a directory",
 		filepath.Join(base, "other"):   "it holds no member's data",
+		joining:                        "it has yet to join an ensemble",
 	} {
 		code, stdout, stderr := vivarium("check", dir)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, dir) {
