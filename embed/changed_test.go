@@ -23,8 +23,8 @@ import (
 )
 
 // One byte of a version, a format or a level is another in the directory of a stopped member: by
-// damage, or because another build wrote it, which would also have made the checksum fit. The member
-// does not start, says why and what to do, and changes nothing.
+// damage, or because another build wrote it, which would also have made the checksum fit. The
+// member does not start, says why and what to do, and changes nothing.
 //
 // Package transport does this to the handshake, and package storage to the snapshot stream.
 func TestStart_ChangesNothingAfterAChangedVersion(t *testing.T) {
@@ -101,8 +101,8 @@ func newLone(t *testing.T, dir string) *embedtest.Ensemble {
 	return embedtest.New(t, 1, embedtest.Options{Dir: dir, Stopped: err == nil, Config: func(c *embed.Config) { c.Shards = 1 }})
 }
 
-// changeIn changes one of the last bytes of a text in a file, and then seals the file. In a log, the
-// text is the beginning of the batch with the needle.
+// changeIn changes one of the last bytes of a text in a file, and then seals the file. In a log,
+// the text is the beginning of the batch with the needle.
 func changeIn(suffix, text string, last int, seal func(file []byte, at int)) func(*testing.T, *rand.Rand, string) {
 	return func(t *testing.T, rng *rand.Rand, member string) {
 		var at int

@@ -66,13 +66,14 @@ type Config struct {
 	// Needs Join.
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
-	// joins under the name of one that has gone, it takes that one's place at once. The first name that
-	// a directory has stays its name. Empty means Advertise. Needs Join.
+	// joins under the name of one that has gone, it takes that one's place at once. The first name
+	// that a directory has stays its name. Empty means Advertise. Needs Join.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest. Needs Join.
 	Zone string `yaml:"zone"`
-	// Observer keeps the member a learner: it never votes. It counts when the member joins. Needs Join.
+	// Observer keeps the member a learner: it never votes. It counts when the member joins. Needs
+	// Join.
 	Observer bool `yaml:"observer"`
 	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
 	// Leave does. Needs Join.

@@ -22,8 +22,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// setsDir has a folder for each build whose formats differ from those before. Its README.md says what
-// is in these sets, and how to add one.
+// setsDir has a folder for each build whose formats differ from those before. Its README.md says
+// what is in these sets, and how to add one.
 const setsDir = "testdata/dirs"
 
 var writeSet = flag.String("write", "", "write the golden directories of this build, as a set of this name")

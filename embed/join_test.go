@@ -57,8 +57,8 @@ func joined(e *embedtest.Ensemble, n int) (places []embed.MemberID) {
 	return places
 }
 
-// M2: a node that knows the address of one member becomes a learner that serves, and a third one makes
-// voters of all three: with two, either failure would stop both. What was there stays there.
+// M2: a node that knows the address of one member becomes a learner that serves, and a third one
+// makes voters of all three: with two, either failure would stop both. What was there stays there.
 func TestJoin_OneBecomesThree(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -110,8 +110,8 @@ func TestJoin_RestartOfAMemberThatJoined(t *testing.T) {
 	})
 }
 
-// M40: a member that leaves frees its locks at once, and a learner takes its place, also that of the
-// leader and founder.
+// M40: a member that leaves frees its locks at once, and a learner takes its place, also that of
+// the leader and founder.
 func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -196,7 +196,8 @@ func TestRemoveMember_Unsafe(t *testing.T) {
 	})
 }
 
-// M6: a dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new member.
+// M6: a dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new
+// member.
 func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
@@ -220,7 +221,8 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	})
 }
 
-// M18: all members come back at other addresses at once. Only the name of the seeds still leads to them.
+// M18: all members come back at other addresses at once. Only the name of the seeds still leads to
+// them.
 func TestJoin_AllAddressesChange(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		joined(e, 2)

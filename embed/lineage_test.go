@@ -25,8 +25,9 @@ func withLineage(t *testing.T, e *embedtest.Ensemble) {
 }
 
 // M7, M17: somebody starts a member of another ensemble at a member's address. Both ensembles were
-// founded with the same config, so they have the same digest. Both sides say that they do not belong
-// together, and no member fails. Otherwise the stranger's word would end those who belong here.
+// founded with the same config, so they have the same digest. Both sides say that they do not
+// belong together, and no member fails. Otherwise the stranger's word would end those who belong
+// here.
 func TestLineage_AMemberOfAnotherEnsembleOfTheSameConfig(t *testing.T) {
 	synctest.Test(t, strangerAmongMembers)
 }

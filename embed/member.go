@@ -79,9 +79,10 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 	return opError("remove member", "", n.in().Engine.RemoveMember(ctx, id))
 }
 
-// Leave takes this member out of the ensemble for good, and closes the node: it closes the sessions,
-// transfers the leaderships, and waits until no shard has the member any more. With Config.Ephemeral,
-// Shutdown does the same. A later Start on the directory joins as a new member, with Config.Join.
+// Leave takes this member out of the ensemble for good, and closes the node: it closes the
+// sessions, transfers the leaderships, and waits until no shard has the member any more. With
+// Config.Ephemeral, Shutdown does the same. A later Start on the directory joins as a new member,
+// with Config.Join.
 //
 // Once the wish is recorded, the ensemble carries it out without this node. If ctx ends before that
 // is done, Leave closes the node and returns ctx's error. Without a deadline in ctx,

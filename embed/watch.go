@@ -10,8 +10,8 @@ import (
 // A Watch delivers the changes that it matches. It is armed when Session.Watch returns. From then
 // on it delivers every matching change after Zxid once, in zxid order. A change is in the channel
 // before a read of this node shows it, and whoever has received it reads at least that state of the
-// znode on this node. If a watch cannot keep this promise it ends, and Err says why. It costs little
-// at rest.
+// znode on this node. If a watch cannot keep this promise it ends, and Err says why. It costs
+// little at rest.
 type Watch struct{ w *engine.Watch }
 
 // Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch. The

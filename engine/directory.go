@@ -45,8 +45,8 @@ func (e *Engine) checkIdentity() error {
 	return nil
 }
 
-// newIdentity returns the identity of an empty directory. With Config.Join, the ensemble decides who
-// it is to be.
+// newIdentity returns the identity of an empty directory. With Config.Join, the ensemble decides
+// who it is to be.
 func (e *Engine) newIdentity() (replication.Identity, error) {
 	id := replication.Identity{Shards: e.cfg.Shards, Ensemble: e.cfg.Ensemble, Peers: make(map[MemberID][16]byte)}
 	if !e.cfg.open() {

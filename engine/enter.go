@@ -32,8 +32,8 @@ const (
 	hopsMax = 4
 )
 
-// enterLoop finds the ensemble, or founds it with others, and makes this node a member of it. It asks
-// until that is done, or the node is over.
+// enterLoop finds the ensemble, or founds it with others, and makes this node a member of it. It
+// asks until that is done, or the node is over.
 func (e *Engine) enterLoop() {
 	defer close(e.entering)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,8 +130,8 @@ func (e *Engine) ownQuestion() question {
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
 }
 
-// askAll asks all seeds and founders, at the same time, who they are. It leaves out this node itself.
-// silent says who gave no answer, and why.
+// askAll asks all seeds and founders, at the same time, who they are. It leaves out this node
+// itself. silent says who gave no answer, and why.
 func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -179,11 +179,12 @@ func (e *Engine) seeds(ctx context.Context) (targets []transport.Target, silent 
 	return targets, silent
 }
 
-// mayFound returns the founders if this node is to found the ensemble with them, or goes on with what
-// they have founded. It returns nil if this node is to join. The error says what is missing to decide.
+// mayFound returns the founders if this node is to found the ensemble with them, or goes on with
+// what they have founded. It returns nil if this node is to join. The error says what is missing to
+// decide.
 //
-// Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh. So
-// those who come first cannot found beside others that come later.
+// Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
+// So those who come first cannot found beside others that come later.
 func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string) ([]MemberID, error) {
 	if e.cfg.Found == nil && e.cfg.Member == 0 {
 		return nil, nil

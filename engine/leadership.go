@@ -24,9 +24,9 @@ func (e *Engine) Leader(id ShardID) Leader {
 	return l
 }
 
-// hears reports whether this node may believe that a member leads a shard. A learner never loses its
-// leader: Raft has it name the last one for ever, and pass commands to it. So it must have heard from
-// that leader lately. A voter stands for election when its leader is silent.
+// hears reports whether this node may believe that a member leads a shard. A learner never loses
+// its leader: Raft has it name the last one for ever, and pass commands to it. So it must have
+// heard from that leader lately. A voter stands for election when its leader is silent.
 func (e *Engine) hears(id ShardID, leader MemberID) bool {
 	if leader == 0 || leader == e.self() || !e.learner[id-1].Load() {
 		return true
@@ -120,8 +120,8 @@ func (e *Engine) others(id ShardID) []MemberID {
 	return slices.DeleteFunc(e.voters(id), func(m MemberID) bool { return m == e.self() })
 }
 
-// other returns another voter of a shard. Successive values of nth go through all of them. It returns
-// zero if there is none.
+// other returns another voter of a shard. Successive values of nth go through all of them. It
+// returns zero if there is none.
 func (e *Engine) other(id ShardID, nth int) MemberID {
 	if all := e.others(id); len(all) > 0 {
 		return all[nth%len(all)]

@@ -138,8 +138,8 @@ func (e *Engine) seek() {
 	}
 }
 
-// removedFrom is called when this member has applied its own removal from a shard. Nothing behind the
-// removal is applied before it returns.
+// removedFrom is called when this member has applied its own removal from a shard. Nothing behind
+// the removal is applied before it returns.
 func (e *Engine) removedFrom(id ShardID) {
 	if e.leaving.Load() {
 		if int(e.leftShards.Add(1)) == len(e.shards) {
@@ -177,8 +177,8 @@ func (e *Engine) recordOut(reason string) {
 
 // Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
 // calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
-// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the node
-// goes on.
+// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the
+// node goes on.
 func (e *Engine) Leave(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
@@ -296,8 +296,9 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	}
 }
 
-// atLeader has the leader of the home shard do what a question asks: record a removal, or say whether
-// a member may leave. It returns false if no leader has answered, which is worth another try.
+// atLeader has the leader of the home shard do what a question asks: record a removal, or say
+// whether a member may leave. It returns false if no leader has answered, which is worth another
+// try.
 func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
@@ -340,8 +341,8 @@ func (e *Engine) settled(ctx context.Context) bool {
 	}
 }
 
-// change does what a member asks where the home shard is led. It returns false if this node does not
-// lead it, or not for long enough.
+// change does what a member asks where the home shard is led. It returns false if this node does
+// not lead it, or not for long enough.
 func (e *Engine) change(ctx context.Context, q *question) (answered bool, err error) {
 	if !e.settled(ctx) {
 		return false, nil
@@ -355,8 +356,8 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	return true, nil
 }
 
-// recordRemoval proposes that a member be out, on a person's word. It is called where the home shard
-// is led.
+// recordRemoval proposes that a member be out, on a person's word. It is called where the home
+// shard is led.
 func (e *Engine) recordRemoval(m MemberID) error {
 	table := e.table()
 	rec, found := table.Find(session.MemberID(m))
@@ -375,8 +376,9 @@ func (e *Engine) recordRemoval(m MemberID) error {
 	return nil
 }
 
-// unsafeWithout says why the voters that answer now would be no quorum without a member, on any shard.
-// It is empty if they are one on each. A member that is out of one shard is over on all of them.
+// unsafeWithout says why the voters that answer now would be no quorum without a member, on any
+// shard. It is empty if they are one on each. A member that is out of one shard is over on all of
+// them.
 func (e *Engine) unsafeWithout(m MemberID) string {
 	for _, r := range e.shards {
 		if why := e.unsafeOn(r.Shard, m); why != "" {

@@ -79,8 +79,8 @@ func (e *Engine) memberIDs() (ids []MemberID) {
 	return ids
 }
 
-// voters returns the members that vote on a shard, sorted, as far as the table knows. Those that are
-// to go do not count.
+// voters returns the members that vote on a shard, sorted, as far as the table knows. Those that
+// are to go do not count.
 func (e *Engine) voters(id ShardID) (ids []MemberID) {
 	table := e.table()
 	if table.Ensemble.Next == 0 {
@@ -105,8 +105,8 @@ func (e *Engine) peerIDs() (ids []uint64) {
 }
 
 // knows returns why nobody with this id may talk to this member, or nil. An id that the table does
-// not have yet is let in: elsewhere the table may have it already, and a leader that has just become
-// a voter needs the vote of a member that lags.
+// not have yet is let in: elsewhere the table may have it already, and a leader that has just
+// become a voter needs the vote of a member that lags.
 func (e *Engine) knows(member uint64) *transport.Refusal {
 	m := session.MemberID(member)
 	table := e.table()

@@ -97,9 +97,9 @@ func (s *share) asked(pauseMin time.Duration, now time.Time) {
 	s.since, s.pause = now, min(2*s.pause, max(pauseMin, sharePauseMax))
 }
 
-// askFor asks for a shard's leadership, and reports whether it did. It first waits until this node has
-// applied what was committed. Otherwise the present leader would stand still until this node has
-// caught up.
+// askFor asks for a shard's leadership, and reports whether it did. It first waits until this node
+// has applied what was committed. Otherwise the present leader would stand still until this node
+// has caught up.
 func (e *Engine) askFor(id ShardID) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
 	defer cancel()

@@ -150,8 +150,8 @@ func (s *steering) begin(term uint64) {
 	s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
 }
 
-// read reads the members of the shard, and waits until this node knows all wishes that were recorded
-// before. It reports whether that worked.
+// read reads the members of the shard, and waits until this node knows all wishes that were
+// recorded before. It reports whether that worked.
 func (s *steering) read(ctx context.Context) bool {
 	s.known = nil
 	host := s.engine.host.Load()

@@ -99,9 +99,9 @@ func (s *logStore) contradiction(m *raftpb.Message) error {
 	return nil
 }
 
-// overwritten returns an error if a leader's message has different entries in place of some that this
-// node knows to be committed. The rules are those of Contradicts. dragonboat would answer that it
-// has all these entries, and the leader would believe that they are its own.
+// overwritten returns an error if a leader's message has different entries in place of some that
+// this node knows to be committed. The rules are those of Contradicts. dragonboat would answer that
+// it has all these entries, and the leader would believe that they are its own.
 func (s *logStore) overwritten(m *raftpb.Message) error {
 	if len(m.Entries) == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 )
 
 // Identity says which member a directory belongs to. Its fields are decided at the founding or when
-// the member is admitted, or counted at every start. dragonboat keeps records of the same, which are
-// not used.
+// the member is admitted, or counted at every start. dragonboat keeps records of the same, which
+// are not used.
 //
 // The file is text in two parts:
 //

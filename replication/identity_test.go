@@ -47,8 +47,8 @@ func TestIdentity_RoundTrip(t *testing.T) {
 	}
 }
 
-// The file's formats are fixed, because a newer version must read them. A file without a lineage has
-// the first format, which an older version reads too.
+// The file's formats are fixed, because a newer version must read them. A file without a lineage
+// has the first format, which an older version reads too.
 func TestIdentity_Golden(t *testing.T) {
 	first := testIdentity()
 	first.Format, first.Lineage = 1, [16]byte{}

@@ -123,9 +123,9 @@ func ids[V any](of map[uint64]V) (list []MemberID) {
 const changeTime = time.Second
 
 // Change proposes a change of a shard's members, if this member leads the shard. It does not wait.
-// The change may be lost, and it does nothing if it does not fit: only Membership tells the outcome.
-// Errors mean that it was not proposed: ErrNotLeader, ErrSelf, ErrBusy if the result of an earlier
-// change is open, ErrClosed, ErrFailed.
+// The change may be lost, and it does nothing if it does not fit: only Membership tells the
+// outcome. Errors mean that it was not proposed: ErrNotLeader, ErrSelf, ErrBusy if the result of an
+// earlier change is open, ErrClosed, ErrFailed.
 func (h *Host) Change(id ShardID, c Change) error {
 	s, err := h.running(id)
 	if err != nil {

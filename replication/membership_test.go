@@ -60,9 +60,9 @@ func (e *ensemble) change(shard ShardID, kind ChangeKind, of MemberID) {
 	})
 }
 
-// M8: a newcomer learns, then votes, then leads, and the founder that began alone is removed. Each can be
-// stopped and started again at every step. What was written is on all of them. No leader removes
-// itself.
+// M8: a newcomer learns, then votes, then leads, and the founder that began alone is removed. Each
+// can be stopped and started again at every step. What was written is on all of them. No leader
+// removes itself.
 func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
 	const shards = 2
 	e := found(t, 1, shards)
@@ -130,7 +130,8 @@ func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
 	e.same(t)
 }
 
-// M9: a change that names another one than the newest does nothing, and nobody but the leader proposes.
+// M9: a change that names another one than the newest does nothing, and nobody but the leader
+// proposes.
 func TestMembership_ChangesAreOrdered(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()

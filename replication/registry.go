@@ -9,10 +9,10 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 )
 
-// Names maps members to the UUIDs under which dragonboat knows them, and back. It knows the UUIDs of
-// all members there can be, because they follow from the founding and the member's id. Nothing that
-// arrives by message or is found in the log can change them. Its methods may be called from any
-// goroutine.
+// Names maps members to the UUIDs under which dragonboat knows them, and back. It knows the UUIDs
+// of all members there can be, because they follow from the founding and the member's id. Nothing
+// that arrives by message or is found in the log can change them. Its methods may be called from
+// any goroutine.
 type Names struct {
 	digest  [32]byte
 	uuids   sync.Map // string by member: a digest for each message would cost

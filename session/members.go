@@ -337,8 +337,8 @@ func (t *Members) Forget(table *Table) {
 	}
 }
 
-// Announce enters where a member and its clients' gateway are, its zone, and what it is called if it
-// has no name yet. Who joins under the name of another replaces it, so a name does not change.
+// Announce enters where a member and its clients' gateway are, its zone, and what it is called if
+// it has no name yet. Who joins under the name of another replaces it, so a name does not change.
 func (t *Members) Announce(id MemberID, name, address, client, zone string) {
 	m, ok := t.members[id]
 	name = cmp.Or(m.Name, name)

@@ -76,8 +76,8 @@ type Request struct {
 	Announce   Announce        // announce
 }
 
-// An Announce is what a member says of itself: its name, where members and clients reach it, and its
-// zone.
+// An Announce is what a member says of itself: its name, where members and clients reach it, and
+// its zone.
 type Announce struct{ Name, Address, Client, Zone string }
 
 // A Command is one decoded entry of the log. The comments say which kinds use a field.

@@ -156,9 +156,9 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A member that is out of one shard is over on all. So one that answers stays until it is not needed on
-// any shard: here 4 votes on the first shard in place of the dead 3, and is still a learner on the
-// second.
+// A member that is out of one shard is over on all. So one that answers stays until it is not
+// needed on any shard: here 4 votes on the first shard in place of the dead 3, and is still a
+// learner on the second.
 func TestExecute_ARemovalLooksAtAllShards(t *testing.T) {
 	on := func(id session.MemberID, second session.Part) session.Member {
 		return member(id, asVoter, asVoter, second)

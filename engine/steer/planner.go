@@ -69,9 +69,9 @@ func (p *plan) isDead(m *session.Member) bool {
 	return after > 0 && silent >= after || silent > 0 && p.hasNamesake(m)
 }
 
-// hasNamesake reports whether a later member was admitted under the name of this one. That was while
-// this one was silent: the engine refuses the name of a member that answers. Founders were not
-// admitted, and may have one name by mistake.
+// hasNamesake reports whether a later member was admitted under the name of this one. That was
+// while this one was silent: the engine refuses the name of a member that answers. Founders were
+// not admitted, and may have one name by mistake.
 func (p *plan) hasNamesake(m *session.Member) bool {
 	return m.Name != "" && slices.ContainsFunc(p.Table.List, func(other session.Member) bool {
 		return other.Name == m.Name && other.ID > m.ID && other.Wish < session.Out && other.Since != 0

@@ -13,7 +13,8 @@ const (
 	asOut     = session.Out
 )
 
-// M2: a second member does not vote, and two more do. The names of the cases have the other hazards.
+// M2: a second member does not vote, and two more do. The names of the cases have the other
+// hazards.
 func TestPlan(t *testing.T) {
 	type of = map[session.MemberID]Health
 	observer := learner(9)

@@ -478,7 +478,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// withChecksum returns the bytes with the checksum that makes them a hello, if they are long enough.
+// withChecksum returns the bytes with the checksum that makes them a hello, if they are long
+// enough.
 func withChecksum(b []byte) []byte {
 	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= helloHead(binary.BigEndian.Uint16(b[4:])) && len(b) >= helloSize(b) {
 		end := helloSize(b) - 4

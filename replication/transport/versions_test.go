@@ -147,7 +147,8 @@ func (c *offering) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// speaker starts a member that speaks the versions up to highest. It returns what the member offers.
+// speaker starts a member that speaks the versions up to highest. It returns what the member
+// offers.
 func speaker(t *testing.T, m networks, id Identity, highest uint16) (*peer, *offers) {
 	t.Helper()
 	o := meshOptions(t, m, id)
@@ -366,8 +367,8 @@ func TestLevelIsAskedEachTime(t *testing.T) {
 	}
 }
 
-// M7: members of two ensembles with the same config do not talk, whichever side dials. Neither makes
-// the other fail. A member that does not know its lineage yet talks to everybody.
+// M7: members of two ensembles with the same config do not talk, whichever side dials. Neither
+// makes the other fail. A member that does not know its lineage yet talks to everybody.
 func TestLineages(t *testing.T) {
 	a, b := [16]byte{0xaa}, [16]byte{0xbb}
 	for _, c := range []struct {
