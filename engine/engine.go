@@ -68,7 +68,7 @@ type Engine struct {
 	leaders leaders
 	news    news
 	started time.Time
-	opened  chan struct{} // closed when Start has opened everything, or could not
+	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
 	loops   sync.WaitGroup
 	done    chan struct{} // closed when the node has failed or was closed

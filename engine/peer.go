@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -107,12 +108,16 @@ func (e *Engine) remember(m MemberID, directory [16]byte) error {
 //
 // A refusal fails the node once Start has opened everything. So Start fails only for reasons of its
 // own machine, and a refusal always shows in Done and Err.
-func (e *Engine) refused(peer uint64, reason error) {
+func (e *Engine) refused(ctx context.Context, peer uint64, reason error) {
 	no := (*transport.Refusal)(nil)
 	if !errors.As(reason, &no) || !no.Final() {
 		return
 	}
-	<-e.opened
+	select {
+	case <-e.opened:
+	case <-ctx.Done():
+		return // Start fails, or the disk has failed
+	}
 	switch {
 	case no.Kind == transport.ErrRemoved:
 		e.failAsRemoved(fmt.Sprintf("member %d says: %v", peer, reason))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -19,11 +20,14 @@ func TestRefused_WaitsForStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := &Engine{disk: d, opened: make(chan struct{})}
-		go e.refused(1, &transport.Refusal{Kind: transport.ErrForgot, Text: "no"})
+		go e.refused(t.Context(), 1, &transport.Refusal{Kind: transport.ErrForgot, Text: "no"})
 		synctest.Wait()
 		if err := d.Err(); err != nil {
 			t.Errorf("failed during Start: %v", err)
 		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		e.refused(over, 1, &transport.Refusal{Kind: transport.ErrForgot, Text: "no"}) // Start fails otherwise: it returns
 		close(e.opened)
 		synctest.Wait()
 		if d.Err() == nil {

@@ -50,12 +50,11 @@ func Start(cfg Config) (*Engine, error) {
 	if !cfg.open() {
 		e.member.Store(uint64(cfg.Member))
 	}
-	err := e.open()
-	close(e.opened)
-	if err != nil {
+	if err := e.open(); err != nil {
 		e.undoOpen()
 		return nil, err
 	}
+	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
 	if e.self() == 0 {

@@ -124,9 +124,10 @@ type Options struct {
 	Lineage func() [16]byte
 
 	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
-	// many times for the same refusal. It must not block and must not call Close, but may call
-	// Shut. Nil means that nothing is called.
-	Refused func(peer uint64, reason error)
+	// many times for the same refusal. It may block until ctx ends, which Shut brings about; only
+	// that peer's connection waits meanwhile. It must not call Close, but may call Shut. Nil means
+	// that nothing is called.
+	Refused func(ctx context.Context, peer uint64, reason error)
 
 	// Target returns the member that dragonboat knows under a name.
 	Target func(uuid string) (member uint64, ok bool)

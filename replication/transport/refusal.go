@@ -105,7 +105,7 @@ func (t *Transport) refusedBy(peer uint64, err error) error {
 		return err
 	}
 	if t.o.Refused != nil {
-		t.o.Refused(peer, no)
+		t.o.Refused(t.ctx, peer, no)
 	}
 	return &refusedError{peer: peer, reason: no}
 }

@@ -92,7 +92,7 @@ func newPeer(t *testing.T, o Options) *peer {
 		o.Target = targetOf
 	}
 	if o.Refused == nil {
-		o.Refused = func(_ uint64, reason error) { p.refused <- reason }
+		o.Refused = func(_ context.Context, _ uint64, reason error) { p.refused <- reason }
 	}
 	o.Logger = slog.New(p.log)
 	p.Transport = New(o)
