@@ -325,6 +325,7 @@ func (c *chaos) checkOutcome(path string, told error, times int) {
 // truth. (dragonboat#264: a proposal that was lost on its way to the leader ended by a timeout,
 // which says nothing.)
 func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
+	applied := 0
 	for _, seed := range enginetest.Seeds(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -334,10 +335,11 @@ func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
 				}
 				c.deliverAll()
 				c.check()
-				if len(c.truth.applied) == 0 {
-					t.Error("nothing was applied")
-				}
+				applied += len(c.truth.applied) // a single seed may lose everything
 			})
 		})
+	}
+	if applied == 0 {
+		t.Error("nothing was applied")
 	}
 }
