@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -67,19 +68,21 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 // it was told to.
 func TestShutdown_TransfersTheLeadership(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		c.Tick, c.RequestTimeout, c.MaxSessionTimeout = time.Second, time.Minute, time.Hour
-	}})
-	leader := ens.Leader()
-	begin := time.Now()
-	ens.Stop(leader)
-	next := ens.Leader()
-	took := time.Since(begin)
-	t.Logf("member %d led, member %d leads after %v", leader, next, took)
-	if took > 9*time.Second {
-		t.Error("nobody leads before there could be an election")
-	}
-	write(t, ens.Node(next), "/after")
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			c.Tick, c.RequestTimeout, c.MaxSessionTimeout = time.Second, time.Minute, time.Hour
+		}})
+		leader := ens.Leader()
+		begin := time.Now()
+		ens.Stop(leader)
+		next := ens.Leader()
+		took := time.Since(begin)
+		t.Logf("member %d led, member %d leads after %v", leader, next, took)
+		if took > 9*time.Second {
+			t.Error("nobody leads before there could be an election")
+		}
+		write(t, ens.Node(next), "/after")
+	})
 }
 
 // Without a quorum, nobody can be told anything. Shutdown tries no longer than allowed, and closes.
