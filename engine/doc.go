@@ -89,18 +89,17 @@
 //	steering.go             where this node leads a shard: ask steer, and carry out its next step
 //	place.go, book.go       who votes, and where members may be
 //
-// The leader of the home shard plans wishes. The leader of each shard changes the members of its own
-// Raft group until they follow the wishes.
+// The leader of the home shard plans wishes. The leader of each shard changes the members of its
+// own Raft group until they follow the wishes.
 //
 // # Order of start
 //
 // Start binds the port and locks the directory. It checks the identity file, images and logs
 // through a view that changes nothing. Then it loads the images, counts the start, and only then
 // starts Raft. It returns when this node has applied what its logs know to be committed, which
-// needs no quorum. See start.go. A node that has yet to join loads nothing and starts Raft later, on
-// enterLoop, once it knows its id. A refusal by a peer fails the node only when Start has opened
-// everything. Check looks at the directory of a stopped member in the same way,
-// and reads more of it. See check.go.
+// needs no quorum. A node that has yet to join starts Raft later, on enterLoop, once it knows its
+// id. A refusal by a peer fails the node only when Start has opened everything. See start.go. Check
+// looks at the directory of a stopped member in the same way, and reads more of it. See check.go.
 //
 // # Locks
 //
@@ -176,7 +175,8 @@
 //	until it is done raiseLoop, lineageLoop
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
-// Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's goroutines. While a session is
-// introduced to a shard, a goroutine of its own runs, which ends with the session. Reattach runs
-// one for each shard that the session uses. Close does not wait for them.
+// Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's
+// goroutines. While a session is introduced to a shard, a goroutine of its own runs, which ends
+// with the session. Reattach runs one for each shard that the session uses. Close does not wait for
+// them.
 package engine
