@@ -30,3 +30,15 @@ func TestOtherMembersInTurn(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for the founders or the voters may change the list that it gets.
+func TestFounders_AreCopied(t *testing.T) {
+	n := newNode(t)
+	n.member.Store(2)
+	founders := []MemberID{1, 2, 3}
+	n.place.Store(&place{founders: slices.Clone(founders)})
+	n.others(1)
+	if got := n.founders(); !slices.Equal(got, founders) {
+		t.Errorf("the founders were %v, and are %v", founders, got)
+	}
+}

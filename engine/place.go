@@ -56,10 +56,11 @@ type place struct {
 	joined   bool       // it is none of them
 }
 
-// founders returns who founded the ensemble, as far as this node knows. It waits for nobody.
+// founders returns who founded the ensemble, as far as this node knows. It waits for nobody. The
+// list is the caller's.
 func (e *Engine) founders() []MemberID {
 	if p := e.place.Load(); p != nil {
-		return p.founders
+		return slices.Clone(p.founders)
 	}
 	return e.cfg.memberIDs()
 }
