@@ -18,16 +18,17 @@ import (
 // a slow machine needs, so a wait that reaches it has found a call that hangs.
 const patience = time.Minute
 
-// An ensemble is the members of one round, each in a process. Its methods may be called
-// concurrently.
+// An ensemble is the members of one round, each in a process. It knows them by their places, as its
+// Host does. Its methods may be called concurrently.
 type ensemble struct {
 	// Immutable after newEnsemble.
-	dir     string
-	report  *report
-	history *history
-	host    Host
-	ids     []embed.MemberID
-	shards  int
+	dir      string
+	report   *report
+	history  *history
+	host     Host
+	ids      []embed.MemberID // all places
+	founders int
+	shards   int
 
 	mu struct {
 		sync.Mutex
@@ -38,8 +39,13 @@ type ensemble struct {
 		broken  map[embed.MemberID]bool   // its disk fails
 		taken   map[embed.MemberID]string // a directory that was moved away
 		builds  map[embed.MemberID]build  // of the next start
-		away    embed.MemberID            // is dead and stays so; zero: none
+		away    map[embed.MemberID]bool   // nobody runs there, and nobody is to be started
+		evicted map[embed.MemberID]eviction
+		left    map[embed.MemberID]bool // it was asked to leave, and nobody knows whether it has left
+		lost    map[embed.MemberID]bool // ids of members whose directories are gone
 	}
+
+	changing sync.Mutex // held by the change of the members that is under way
 }
 
 // A run is one life of a member's node. It begins with the start of a process, or with the start of
@@ -52,20 +58,25 @@ type run struct {
 	ready   chan struct{} // closed when the node is ready
 }
 
-// newEnsemble returns members that do not run yet.
-func newEnsemble(g Ground, dir string, size, shards, portion int, h *history, rep *report) (*ensemble, error) {
-	e := &ensemble{dir: dir, shards: shards, report: rep, history: h}
+// newEnsemble returns members that do not run yet. Spares are places for members that come and go.
+func newEnsemble(g Ground, dir string, size, spares, shards, portion int, h *history, rep *report) (*ensemble, error) {
+	e := &ensemble{dir: dir, founders: size, shards: shards, report: rep, history: h}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)
 	e.mu.broken = make(map[embed.MemberID]bool)
 	e.mu.taken = make(map[embed.MemberID]string)
 	e.mu.builds = make(map[embed.MemberID]build)
-	for i := range size {
+	e.mu.away = make(map[embed.MemberID]bool)
+	e.mu.evicted = make(map[embed.MemberID]eviction)
+	e.mu.left = make(map[embed.MemberID]bool)
+	e.mu.lost = make(map[embed.MemberID]bool)
+	for i := range size + spares {
 		e.ids = append(e.ids, embed.MemberID(i+1))
+		e.mu.away[embed.MemberID(i+1)] = i >= size
 	}
 	var err error
-	e.host, err = g.Found(dir, size, portion)
+	e.host, err = g.Found(dir, size, spares, portion)
 	return e, err
 }
 
@@ -82,7 +93,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Links: make(map[embed.MemberID]link)}
+	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Voters: e.founders, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
@@ -136,7 +147,7 @@ func (e *ensemble) awaitReady(r *run) {
 	}
 }
 
-// run returns a member's newest run. It is nil before the first run.
+// run returns the newest run in a place. It is nil before the first run.
 func (e *ensemble) run(id embed.MemberID) *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,13 +157,14 @@ func (e *ensemble) run(id embed.MemberID) *run {
 // running returns the newest run of a member once it is ready. It returns nil when ctx ends.
 func (e *ensemble) running(ctx context.Context, id embed.MemberID) *run {
 	for {
-		r := e.run(id)
-		select {
-		case <-r.ready:
-			if !r.gone() {
-				return r
+		if r := e.run(id); r != nil {
+			select {
+			case <-r.ready:
+				if !r.gone() {
+					return r
+				}
+			default:
 			}
-		default:
 		}
 		if pause(ctx, tick); ctx.Err() != nil {
 			return nil
@@ -197,34 +209,67 @@ func (e *ensemble) call(ctx context.Context, id embed.MemberID, q Request) (Repl
 	}
 }
 
-// leader returns the member that a majority follows on a shard in one term, or zero.
+// leader returns the place of the member that a majority follows on a shard in one term, or zero.
 func (e *ensemble) leader(shard int) embed.MemberID {
-	ctx, cancel := limit(context.Background(), 10*tick)
-	defer cancel()
 	type vote struct {
 		leader embed.MemberID
 		term   uint64
 	}
-	votes := make(chan vote, len(e.ids))
-	for _, id := range e.ids {
-		go func() {
-			a, err := e.call(ctx, id, Request{Call: callStatus})
-			if err != nil {
-				votes <- vote{}
-				return
-			}
-			on := a.Status.Shards[shard-1]
-			votes <- vote{on.Leader, on.Term}
-		}()
-	}
 	count := make(map[vote]int)
-	for range e.ids {
-		v := <-votes
-		if count[v]++; v.leader != 0 && count[v] > len(e.ids)/2 {
-			return v.leader
+	here := e.here()
+	all := e.statuses(here)
+	for _, s := range all {
+		if len(s.Shards) < shard {
+			continue // it has yet to join
+		}
+		on := s.Shards[shard-1]
+		v := vote{on.Leader, on.Term}
+		if count[v]++; v.leader != 0 && count[v] > len(here)/2 {
+			return placeOfMember(all, v.leader)
 		}
 	}
 	return 0
+}
+
+// statuses asks the members in some places for their status. Those that do not answer are missing.
+func (e *ensemble) statuses(places []embed.MemberID) map[embed.MemberID]embed.Status {
+	ctx, cancel := limit(context.Background(), 10*tick)
+	defer cancel()
+	type answer struct {
+		Reply
+		place embed.MemberID
+		err   error
+	}
+	answers := make(chan answer, len(places))
+	for _, id := range places {
+		go func() {
+			a, err := e.call(ctx, id, Request{Call: callStatus})
+			answers <- answer{a, id, err}
+		}()
+	}
+	all := make(map[embed.MemberID]embed.Status)
+	for range places {
+		if a := <-answers; a.err == nil {
+			all[a.place] = a.Status
+		}
+	}
+	return all
+}
+
+// placeOfMember returns the place of the member with an id, or zero.
+func placeOfMember(all map[embed.MemberID]embed.Status, id embed.MemberID) embed.MemberID {
+	for place, s := range all {
+		if s.Member == id {
+			return place
+		}
+	}
+	return 0
+}
+
+// idOf returns the id of the member in a place. It is zero if that has yet to join, or does not
+// answer.
+func (e *ensemble) idOf(place embed.MemberID) embed.MemberID {
+	return e.statuses([]embed.MemberID{place})[place].Member
 }
 
 // applied returns the index up to which a member has applied the log of each shard. It returns nil
@@ -233,7 +278,7 @@ func (e *ensemble) applied(id embed.MemberID) (at []uint64) {
 	ctx, cancel := limit(context.Background(), settleMax)
 	defer cancel()
 	a, err := e.call(ctx, id, Request{Call: callStatus})
-	if err != nil {
+	if err != nil || len(a.Status.Shards) < e.shards {
 		return nil
 	}
 	for _, s := range a.Status.Shards {
@@ -275,7 +320,7 @@ func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 	e.mu.links[key] = l
 	r := e.mu.runs[from]
 	e.mu.Unlock()
-	if old != l {
+	if old != l && r != nil {
 		r.Send(Request{Call: callLink, To: to, Link: l}, nil)
 	}
 }
@@ -366,7 +411,7 @@ func (e *ensemble) mend(ctx context.Context, id embed.MemberID) (failed string) 
 		return "" // it may still fail, because of what its disk did before
 	}
 	e.mu.Lock()
-	broken := e.mu.broken[id]
+	broken := e.mu.broken[id] || e.mu.left[id] && strings.Contains(a.Failed, outText)
 	e.mu.broken[id] = false
 	e.mu.Unlock()
 	switch {
@@ -392,7 +437,7 @@ func (e *ensemble) stacks() {
 	ctx, cancel := limit(context.Background(), settleMax)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		all.Go(func() { _, _ = e.call(ctx, id, Request{Call: callStacks}) })
 	}
 	all.Wait()
@@ -417,9 +462,9 @@ func (e *ensemble) end() {
 	}
 }
 
-// others returns all members except the given ones.
+// others returns the members that are not away, except the given ones.
 func (e *ensemble) others(not ...embed.MemberID) []embed.MemberID {
-	return slices.DeleteFunc(slices.Clone(e.ids), func(id embed.MemberID) bool { return slices.Contains(not, id) })
+	return slices.DeleteFunc(e.here(), func(id embed.MemberID) bool { return slices.Contains(not, id) })
 }
 
 // pause waits for d, or until ctx ends.

@@ -21,8 +21,8 @@ type fault struct {
 // powerFaults need a PowerCutter.
 var powerFaults = []fault{
 	{"power cut at one", moment, long, func(s *strike) string { return s.cutPower(s.anyone()) }},
-	{"power cut at a majority", moment, long, func(s *strike) string { return s.cutPower(s.some(len(s.e.ids)/2 + 1)...) }},
-	{"power cut at all", moment, long / 2, func(s *strike) string { return s.cutPower(s.e.ids...) }},
+	{"power cut at a majority", moment, long, func(s *strike) string { return s.cutPower(s.most()...) }},
+	{"power cut at all", moment, long / 2, func(s *strike) string { return s.cutPower(s.e.here()...) }},
 }
 
 const (
@@ -33,20 +33,20 @@ const (
 var faultKinds = []fault{
 	{"kill one", moment, long, func(s *strike) string { return s.kill(s.anyone()) }},
 	{"kill the leader", moment, long, func(s *strike) string { return s.kill(s.leader()) }},
-	{"kill a majority", moment, long, func(s *strike) string { return s.kill(s.some(len(s.e.ids)/2 + 1)...) }},
-	{"kill all", moment, long / 2, func(s *strike) string { return s.kill(s.e.ids...) }},
+	{"kill a majority", moment, long, func(s *strike) string { return s.kill(s.most()...) }},
+	{"kill all", moment, long / 2, func(s *strike) string { return s.kill(s.e.here()...) }},
 	{"kill until sessions expire", 7 * time.Second, 8 * time.Second, bury},
 	{"kill who leads the home shard as sessions close", 7 * time.Second, 8 * time.Second, farewell},
 	{"shut down one", moment, long, shutDown},
 	{"stop the leader", moment, long, func(s *strike) string { return s.stop(s.leader()) }},
 	{"stop a follower", moment, long, func(s *strike) string { return s.stop(s.follower()) }},
-	{"stop a majority", moment, long, func(s *strike) string { return s.stop(s.some(len(s.e.ids)/2 + 1)...) }},
+	{"stop a majority", moment, long, func(s *strike) string { return s.stop(s.most()...) }},
 	{"cut one way", moment, long, cutOneWay},
 	{"cut the leader's ears", moment, long, cutEars},
 	{"isolate the leader", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.leader()) }},
 	{"isolate one", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.anyone()) }},
 	{"part one from the home shard's leader, late to others", 5 * sessionTimeoutMin / 4, 2 * sessionTimeoutMin, estrange},
-	{"split", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.some(len(s.e.ids)/2)...) }},
+	{"split", moment, long, func(s *strike) string { return s.split(link{Cut: true}, s.some(len(s.e.here())/2)...) }},
 	{"delay", moment, long, func(s *strike) string {
 		return s.each(link{Delay: between(s.rng, 5*time.Millisecond, 400*time.Millisecond)})
 	}},
@@ -116,7 +116,7 @@ func (s *strike) split(l link, some ...embed.MemberID) string {
 
 // each breaks every link in the same way.
 func (s *strike) each(l link) string {
-	for _, a := range s.e.ids {
+	for _, a := range s.e.here() {
 		for _, b := range s.e.others(a) {
 			s.e.setLink(a, b, l)
 		}
@@ -155,7 +155,7 @@ func (s *strike) disk(d diskFault) string {
 
 // disks breaks the disks of all members at the same moment.
 func (s *strike) disks(d diskFault) string {
-	for _, id := range s.e.ids {
+	for _, id := range s.e.here() {
 		s.e.breakDisk(id, d)
 	}
 	return fmt.Sprintf("all members: %+v", d)
@@ -257,7 +257,7 @@ func churn(s *strike) string {
 	for s.ctx.Err() == nil {
 		shard := s.anyShard()
 		from, to := s.leaderOf(shard), s.anyone()
-		s.e.run(from).Send(Request{Call: callTransfer, Shard: shard, To: to}, nil)
+		s.e.run(from).Send(Request{Call: callTransfer, Shard: shard, To: s.e.idOf(to)}, nil)
 		n++
 		pause(s.ctx, between(s.rng, 50*time.Millisecond, 700*time.Millisecond))
 	}

@@ -20,12 +20,15 @@ type Ground interface {
 	Now() time.Duration
 	// Round runs a round and returns when it is over.
 	Round(play func())
-	// Found prepares the machines of a new ensemble. The files of its members will be in dir. If
-	// portion is not zero, it is the members' embedtest.Options.EndPortion.
-	Found(dir string, size, portion int) (Host, error)
+	// Found prepares the machines of a new ensemble of so many founders. With spares its members
+	// come and go, and so many of the places are vacant at first. The files of its members will be
+	// in dir. If portion is not zero, it is the members' embedtest.Options.EndPortion.
+	Found(dir string, size, spares, portion int) (Host, error)
 }
 
-// A Host is where the members of one ensemble live. Its methods may be called concurrently.
+// A Host is where the members of one ensemble live. Its methods may be called concurrently. It knows
+// a member by its place, which keeps its directory, its links and its gateway. The places of the
+// founders are their ids. A member that joins gets its id from the ensemble.
 type Host interface {
 	// Home returns what a member's process has to know to start.
 	Home(id embed.MemberID) Home
@@ -35,6 +38,10 @@ type Host interface {
 	Dial(ctx context.Context, id embed.MemberID) (net.Conn, error)
 	// Rename moves a file or directory of a member to another name.
 	Rename(id embed.MemberID, from, to string) error
+	// Wipe empties the directory of a member that does not run.
+	Wipe(id embed.MemberID) error
+	// Readdress gives a member that does not run another address. Nobody listens at the old one.
+	Readdress(id embed.MemberID)
 }
 
 // A PowerCutter is a Host with power that can fail.
@@ -49,6 +56,10 @@ type Home struct {
 	Dir     string
 	Members map[embed.MemberID]string
 	Door    string // address of its gateway
+	// Of members that come and go: Config.Join and Config.Advertise, and the places by address.
+	Join      []string                  `json:",omitempty"`
+	Advertise string                    `json:",omitempty"`
+	Places    map[string]embed.MemberID `json:",omitempty"`
 }
 
 // A Process is one run of a member's program. Its methods may be called concurrently.

@@ -42,7 +42,7 @@ func (e *ensemble) weigh() sizes {
 	all := sizes{"goroutines": int64(runtime.NumGoroutine()), "heap, bytes": int64(m.HeapAlloc)}
 	ctx, cancel := limit(context.Background(), 10*tick)
 	defer cancel()
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		one := make(sizes)
 		figures, _ := e.figures(ctx, id)
 		for key, name := range figureNames {

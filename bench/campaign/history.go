@@ -154,6 +154,14 @@ type history struct {
 // A jump is a moment at which a clock was set ahead.
 type jump struct{ At, By time.Duration }
 
+// An abandonment is the end of a run whose directory is gone. Its sessions are over for their
+// callers, but nobody closes them: they end by their timeouts.
+type abandonment struct {
+	Member embed.MemberID
+	Run    int
+	At     time.Duration
+}
+
 // A past is a history at one moment.
 type past struct {
 	Ops       []op
@@ -166,6 +174,7 @@ type past struct {
 	Expiries  []expiry
 	Jumps     []jump
 	Calms     []calm
+	Abandoned []abandonment
 	Taken     time.Duration // the moment
 	Portions  bool          // sessions that expired together ended in several transactions
 }
@@ -196,13 +205,17 @@ func (h *history) end(at int, r Reply) {
 	}
 }
 
-// over returns the names of the sessions whose callers know that they ended.
+// over returns the names of the sessions that the ensemble must know to be over: their callers know
+// that they ended, and if their member's directory was lost, they have had the time to expire.
 func (h *history) over() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := make(map[string]bool)
 	for _, l := range h.mu.Lives {
-		if l.Ended != never {
+		lost := slices.ContainsFunc(h.mu.Abandoned, func(o abandonment) bool {
+			return o.Member == l.Member && o.Run == l.Run && h.now() < o.At+l.Timeout+expiryRoom
+		})
+		if l.Ended != never && !lost {
 			names[l.Name] = true
 		}
 	}
@@ -245,6 +258,7 @@ func removals(p *past) *[]removal      { return &p.Removals }
 func expiries(p *past) *[]expiry       { return &p.Expiries }
 func jumps(p *past) *[]jump            { return &p.Jumps }
 func calms(p *past) *[]calm            { return &p.Calms }
+func abandoned(p *past) *[]abandonment { return &p.Abandoned }
 
 // snapshot returns the history as it is now. In it, calls that are under way have an unknown
 // outcome.

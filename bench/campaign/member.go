@@ -163,6 +163,8 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		return n.Shutdown(ctx)
 	case callOpen:
 		return m.open(ctx, n, q, r)
+	case callMembers, callRemove, callLeave:
+		return changeMembers(ctx, n, q, r)
 	}
 	s := m.session(q.Session)
 	if s == nil {
@@ -183,6 +185,9 @@ func (m *Member) startFirst(s *start) error {
 	}
 	if err := setHold(&cfg, s.HoldLevel); err != nil {
 		return err
+	}
+	if len(s.Join) > 0 {
+		letGrow(&cfg, s, m.Faults)
 	}
 	return m.run(s.Run, cfg)
 }

@@ -40,7 +40,7 @@ func newNemesis(w *workload, s *Settings, round int) (*nemesis, error) {
 	if s.List != nil {
 		n.list = s.List
 	}
-	n.plan = plan{round: round, kinds: s.kinds(), rest: s.pace(500 * time.Millisecond), rng: rand.New(rand.NewPCG(w.seed, 0))}
+	n.plan = plan{round: round, kinds: s.kindsOf(round), rest: s.pace(500 * time.Millisecond), rng: rand.New(rand.NewPCG(w.seed, 0))}
 	return n, nil
 }
 
@@ -90,8 +90,10 @@ func (n *nemesis) cycle(ctx context.Context, c *cycle) {
 		settled, cancel := limit(ctx, settleMax)
 		defer cancel()
 		if len(n.e.allReady(settled)) == 0 {
-			from := n.w.h.now()
-			defer func() { add(n.w.h, calms, calm{from, n.w.h.now()}) }()
+			if n.e.unrest(settled) == "" { // otherwise who leads may yet go
+				from := n.w.h.now()
+				defer func() { add(n.w.h, calms, calm{from, n.w.h.now()}) }()
+			}
 			here := n.e.here()
 			n.sweep(ctx, here[c.sweeper%len(here)])
 		}
@@ -134,7 +136,8 @@ func (n *nemesis) heal() {
 	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	n.e.heal()
-	for _, id := range n.e.ids {
+	n.judgeEvicted(ctx)
+	for _, id := range n.e.here() {
 		if failed := n.e.mend(ctx, id); failed != "" {
 			n.report.count(sectionSeen, "node failed and was started again in its process", 1)
 			n.note("member %d had failed: %s", id, failed)
@@ -166,7 +169,10 @@ func (n *nemesis) note(format string, args ...any) {
 }
 
 // anyone returns a random member.
-func (s *strike) anyone() embed.MemberID { return s.e.ids[s.rng.IntN(len(s.e.ids))] }
+func (s *strike) anyone() embed.MemberID { return s.anyOf(s.e.here()) }
+
+// anyOf returns a random one of some members.
+func (s *strike) anyOf(ids []embed.MemberID) embed.MemberID { return ids[s.rng.IntN(len(ids))] }
 
 // anyShard returns a random shard.
 func (s *strike) anyShard() int { return 1 + s.rng.IntN(s.e.shards) }
@@ -184,13 +190,15 @@ func (s *strike) leaderOf(shard int) embed.MemberID {
 
 // follower returns a member that does not lead a random shard.
 func (s *strike) follower() embed.MemberID {
-	others := s.e.others(s.leader())
-	return others[s.rng.IntN(len(others))]
+	return s.anyOf(s.e.others(s.leader()))
 }
 
 // some returns n random members.
 func (s *strike) some(n int) []embed.MemberID {
-	ids := slices.Clone(s.e.ids)
+	ids := s.e.here()
 	s.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	return ids[:n]
 }
+
+// most returns a random majority of the members.
+func (s *strike) most() []embed.MemberID { return s.some(len(s.e.here())/2 + 1) }

@@ -49,6 +49,7 @@ type start struct {
 	ID        embed.MemberID
 	Shards    int
 	HoldLevel int64 `json:",omitempty"`
+	Voters    int   `json:",omitempty"`
 	Links     map[embed.MemberID]link
 }
 
@@ -76,16 +77,19 @@ const (
 	callStatus   call = "status"   // who leads
 	callShutdown call = "shutdown" // close the node in an orderly way
 	callTransfer call = "transfer leadership"
-	callRest     call = "rest"   // bring every long call to its end
-	callStacks   call = "stacks" // write the stacks of all goroutines to the log
-	callLink     call = "link"   // break or mend the connection from this member to another
-	callDisk     call = "disk"   // break the disk
-	callMend     call = "mend"   // mend the disk, and start the node again if it has failed
-	callWall     call = "wall"   // set the wall clock off by Length
-	callSleep    call = "sleep"  // pretend that the machine slept for Length
-	callFreeze   call = "freeze" // stop the clock of durations, or let it go on if Count is zero
-	callOpen     call = "open"   // open a session
-	callClose    call = "close"  // close a session
+	callRest     call = "rest"    // bring every long call to its end
+	callStacks   call = "stacks"  // write the stacks of all goroutines to the log
+	callLink     call = "link"    // break or mend the connection from this member to another
+	callDisk     call = "disk"    // break the disk
+	callMend     call = "mend"    // mend the disk, and start the node again if it has failed
+	callWall     call = "wall"    // set the wall clock off by Length
+	callSleep    call = "sleep"   // pretend that the machine slept for Length
+	callFreeze   call = "freeze"  // stop the clock of durations, or let it go on if Count is zero
+	callOpen     call = "open"    // open a session
+	callClose    call = "close"   // close a session
+	callMembers  call = "members" // list the members
+	callRemove   call = "remove member"
+	callLeave    call = "leave" // leave the ensemble
 	callCreate   call = "create"
 	callSet      call = "set"
 	callGet      call = "get"
@@ -133,6 +137,16 @@ type Reply struct {
 	Hold  *holding     `json:",omitempty"` // section, lead: what the holder has seen so far
 	Sets  []stormSet   `json:",omitempty"` // storm
 	Tapes []tape       `json:",omitempty"` // storm
+	// members: all that the node knows
+	Members []fellow `json:",omitempty"`
+}
+
+// A fellow is embed.Member as JSON.
+type fellow struct {
+	ID         embed.MemberID
+	Name       string
+	Votes, Out bool
+	Leaving    string `json:",omitempty"`
 }
 
 // An event is embed.Event as JSON.

@@ -27,13 +27,14 @@ type report struct {
 		sync.Mutex
 		counts     map[string]map[string]int // by section of the report and kind
 		violations []string
-		upon       func() // called at the first violation; nil means nothing is
+		upon       func()                     // called at the first violation; nil means nothing is
+		stood      map[string][]time.Duration // how long no write was acknowledged, by kind of change
 	}
 }
 
 func newReport(out io.Writer, now func() time.Duration) *report {
 	r := &report{out: out, now: now, begun: now()}
-	r.mu.counts = make(map[string]map[string]int)
+	r.mu.counts, r.mu.stood = make(map[string]map[string]int), make(map[string][]time.Duration)
 	return r
 }
 
@@ -52,6 +53,32 @@ func (r *report) count(section, kind string, n int) {
 		r.mu.counts[section] = make(map[string]int)
 	}
 	r.mu.counts[section][kind] += n
+}
+
+// stood records how long no write was acknowledged on some shard during a change of the members.
+func (r *report) stood(change string, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.stood[change] = append(r.mu.stood[change], d)
+}
+
+// printStoodLocked writes how long writes stood still during changes of the members.
+func (r *report) printStoodLocked() {
+	var all []time.Duration
+	line := func(change string, list []time.Duration) {
+		slices.Sort(list)
+		fmt.Fprintf(r.out, "  %-12s %3d  p50 %4d ms, worst %4d ms\n", change, len(list), list[len(list)/2].Milliseconds(), list[len(list)-1].Milliseconds())
+	}
+	for _, change := range slices.Sorted(maps.Keys(r.mu.stood)) {
+		if all == nil {
+			fmt.Fprintln(r.out, "the longest time without an acknowledged write in a change of the members, and nothing else broken:")
+		}
+		all = append(all, r.mu.stood[change]...)
+		line(change, r.mu.stood[change])
+	}
+	if all != nil {
+		line("all", all)
+	}
 }
 
 func (r *report) total(section string) (n int) {
@@ -132,6 +159,7 @@ func (r *report) print() {
 			fmt.Fprintf(r.out, "  %8d  %s\n", r.mu.counts[section][kind], kind)
 		}
 	}
+	r.printStoodLocked()
 	fmt.Fprintf(r.out, "violations: %d\n", len(r.mu.violations))
 }
 

@@ -83,8 +83,9 @@ func (c *campaign) round(n, size int, length time.Duration, dir string) error {
 	}
 	checkAll(past, tree, dir, c.report)
 	defer c.report.showFaults(filepath.Join(dir, faultsFile))
-	for i := range size {
-		checkLog(logFile(dir, embed.MemberID(i+1)), c.report)
+	logs, _ := filepath.Glob(filepath.Join(dir, "member-*.log"))
+	for _, name := range logs {
+		checkLog(name, c.report)
 	}
 	c.progress(past)
 	if !c.report.failed() {
@@ -114,13 +115,17 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	seed := c.Seed + uint64(n)
 	portion := c.portion(seed)
 	h := &history{now: c.ground.Now, portions: portion > 0}
-	e, err := newEnsemble(c.ground, dir, size, c.Shards, portion, h, c.report)
+	spares := 0
+	if c.grows(n) {
+		spares = 1
+	}
+	e, err := newEnsemble(c.ground, dir, size, spares, c.Shards, portion, h, c.report)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer e.end()
 	c.chooseBuilds(e)
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		if err := e.start(id); err != nil {
 			return nil, nil, err
 		}
@@ -140,11 +145,18 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	if err := w.plant(ready); err != nil {
 		return nil, nil, err
 	}
+	kind := ""
+	if spares > 0 {
+		kind = " that come and go"
+		if why := e.rest(ready); why != "" {
+			return nil, nil, fmt.Errorf("the members of a new ensemble are not at rest in %v: %s", patience, why)
+		}
+	}
 	ends := ""
 	if portion > 0 {
 		ends = fmt.Sprintf(", sessions end %d by %d", portion, portion)
 	}
-	c.report.say("round %d: %d members, shards: %d, %v%s", n, size, c.Shards, length.Round(time.Second), ends)
+	c.report.say("round %d: %d members%s, shards: %d, %v%s", n, size, kind, c.Shards, length.Round(time.Second), ends)
 	var weights []weight
 	weigh := func() weight { return weight{n, size, h.now(), e.weigh()} }
 	c.disturb(w, nemesis, length, func() { weights = append(weights, weigh()) })
@@ -204,12 +216,12 @@ func (c *campaign) progress(p *past) {
 // take longer than patience over what it missed, but it must make progress.
 func (c *campaign) catchUp(e *ensemble) bool {
 	goal := make([]uint64, c.Shards)
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		for i, at := range e.applied(id) {
 			goal[i] = max(goal[i], at)
 		}
 	}
-	for _, id := range e.ids {
+	for _, id := range e.here() {
 		last, moved := e.applied(id), e.history.now()
 		for at := last; !reached(at, goal); at = e.applied(id) {
 			if !slices.Equal(at, last) {
@@ -244,7 +256,7 @@ func (c *campaign) inspect(w *workload) []entry {
 	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	var walkers []*client
-	for _, id := range w.e.ids {
+	for _, id := range w.e.here() {
 		walker := w.newClient(id, "walker")
 		for tries := 1; !walker.open(ctx); tries++ {
 			if ctx.Err() != nil {
@@ -257,6 +269,7 @@ func (c *campaign) inspect(w *workload) []entry {
 		walkers = append(walkers, walker)
 	}
 	acquireEverything(walkers)
+	c.expectMembers(w)
 	if c.Virtual { // in real time it would take too long
 		c.expectTables(w)
 	}

@@ -164,7 +164,7 @@ func (v *rudeClient) hoard() (err error) {
 // still sessions are lost too.
 func rush(s *strike) string {
 	var watched []*client
-	for _, id := range s.e.ids {
+	for _, id := range s.e.here() {
 		if c := s.visitor(id, "leaver"); c != nil {
 			watched = append(watched, c)
 		}

@@ -58,7 +58,28 @@ func (s *Settings) kinds() []fault {
 	if s.Power {
 		all = slices.Concat(faultKinds, powerFaults)
 	}
+	if s.Upgrade == nil { // the older build has fixed members
+		all = slices.Concat(all, memberFaults)
+	}
 	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !chosen(f.name, s.Only) })
+}
+
+// kindsOf returns the faults of a round.
+func (s *Settings) kindsOf(round int) []fault {
+	if s.grows(round) {
+		return s.kinds()
+	}
+	return slices.DeleteFunc(s.kinds(), fault.changes)
+}
+
+// grows reports whether the members of a round's ensemble come and go. They do in every second pair
+// of rounds, so that ensembles of each size are of both kinds.
+func (s *Settings) grows(round int) bool {
+	kinds := s.kinds()
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(f fault) bool { return !f.changes() }) {
+		return true
+	}
+	return s.Upgrade == nil && round/2%2 == 1
 }
 
 // chosen reports whether a name contains one of the words, or there are no words.

@@ -51,7 +51,7 @@ func (c *campaign) expectTables(w *workload) {
 			markers += int64(len(l.Markers) + l.Perhaps)
 		}
 	}
-	for _, id := range w.e.ids {
+	for _, id := range w.e.here() {
 		for why := "?"; why != ""; pause(ctx, 10*tick) {
 			f, err := w.e.figures(ctx, id)
 			switch sessions, ephemerals := f["zk_global_sessions"], f["zk_ephemerals_count"]; {

@@ -71,22 +71,24 @@ func (e *ensemble) build(id embed.MemberID) build {
 	return e.mu.builds[id]
 }
 
-// setAway leaves a dead member out of all healing. Zero brings it back.
-func (e *ensemble) setAway(id embed.MemberID) {
+// setAway leaves a place out of all faults and of all healing, or takes it in again.
+func (e *ensemble) setAway(id embed.MemberID, away bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.mu.away = id
+	e.mu.away[id] = away
 }
 
-func (e *ensemble) away() embed.MemberID {
+func (e *ensemble) isAway(id embed.MemberID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mu.away
+	return e.mu.away[id]
 }
 
 // here returns the members that are not away.
 func (e *ensemble) here() []embed.MemberID {
-	return e.others(e.away())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(e.ids), func(id embed.MemberID) bool { return e.mu.away[id] })
 }
 
 func (e *ensemble) spawn(id embed.MemberID, b build) (Process, error) {
@@ -137,7 +139,7 @@ func (n *nemesis) roll(ctx context.Context, u *Upgrade) {
 	if base < u.Level {
 		n.expectRefusal(ctx, ids[0], u.Level)
 	}
-	n.e.setAway(0)
+	n.e.setAway(ids[0], false)
 	n.finish()
 	n.awaitLevel(ctx, u.Level)
 	if base < u.Level {
@@ -209,7 +211,7 @@ func (n *nemesis) leave(ctx context.Context, id embed.MemberID) {
 	if ctx.Err() != nil {
 		return
 	}
-	n.e.setAway(id)
+	n.e.setAway(id, true)
 	s := &strike{nemesis: n, ctx: ctx, rng: n.rolls}
 	n.note("member %d leaves: %s", id, s.shutDown(id))
 }
@@ -272,7 +274,7 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 	}()
 	p.Send(Request{Call: callExpired}, nil)
 	says := []string{fmt.Sprintf("level %d", level)}
-	if n.e.away() != id {
+	if !n.e.isAway(id) {
 		// Its own directory tells it. A build without levels says what it cannot read: a record, or
 		// the identity file of an ensemble with a lineage.
 		says = append(says, "malformed", "format 2")

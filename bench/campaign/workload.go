@@ -131,7 +131,7 @@ func (w *workload) run(ctx context.Context) {
 
 // end waits until all clients have ended. Nothing is broken any more.
 func (w *workload) end() {
-	for _, id := range w.e.ids {
+	for _, id := range w.e.here() {
 		w.e.run(id).Send(Request{Call: callRest}, nil)
 	}
 	done := make(chan struct{})

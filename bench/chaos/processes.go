@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,30 +27,62 @@ func (processes) Now() time.Duration { return now() }
 func (processes) Round(play func()) { play() }
 
 // Found finds addresses for an ensemble. Its processes always have the usual portion.
-func (p processes) Found(dir string, size, _ int) (campaign.Host, error) {
-	addrs, err := child.FreeAddrs(2 * size)
+func (p processes) Found(dir string, size, spares, _ int) (campaign.Host, error) {
+	addrs, err := child.FreeAddrs(3 * (size + spares))
 	if err != nil {
 		return nil, err
 	}
 	m := &machines{dir: dir, old: p.old, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
-	for i := range size {
+	m.moves = make(map[embed.MemberID]int)
+	for i := range size + spares {
 		id := embed.MemberID(i + 1)
-		m.members[id], m.doors[id] = addrs[i], addrs[size+i]
+		m.doors[id] = addrs[3*i]
+		if i < size {
+			m.members[id] = addrs[3*i+1]
+		}
+		if spares > 0 {
+			m.addrs = append(m.addrs, [2]string{addrs[3*i+1], addrs[3*i+2]})
+		}
 	}
 	return m, nil
 }
 
-// machines are the places of an ensemble's processes. Immutable.
+// machines are the places of an ensemble's processes.
 type machines struct {
+	// Immutable after Found.
 	dir     string
-	old     string // as in processes
-	members map[embed.MemberID]string
+	old     string                    // as in processes
+	members map[embed.MemberID]string // the founders
 	doors   map[embed.MemberID]string // addresses of the members' gateways
+	addrs   [][2]string               // those that each place has in turn, if members come and go
+
+	mu    sync.Mutex
+	moves map[embed.MemberID]int // how many times a place has changed its address
 }
 
 func (m *machines) Home(id embed.MemberID) campaign.Home {
-	return campaign.Home{Dir: filepath.Join(m.dir, fmt.Sprintf("member-%d", id)), Members: m.members, Door: m.doors[id]}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := campaign.Home{Dir: filepath.Join(m.dir, fmt.Sprintf("member-%d", id)), Members: m.members, Door: m.doors[id], Places: make(map[string]embed.MemberID)}
+	for i, both := range m.addrs {
+		for n, addr := range both {
+			place := embed.MemberID(i + 1)
+			h.Join, h.Places[addr] = append(h.Join, addr), place
+			if place == id && n == m.moves[id]%2 {
+				h.Advertise = addr
+			}
+		}
+	}
+	return h
 }
+
+func (m *machines) Readdress(id embed.MemberID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moves[id]++
+}
+
+func (m *machines) Wipe(id embed.MemberID) error { return os.RemoveAll(m.Home(id).Dir) }
 
 func (m *machines) Spawn(_ embed.MemberID, log string) (campaign.Process, error) {
 	p, err := child.Spawn[campaign.Request, campaign.Reply](memberVariable, log)

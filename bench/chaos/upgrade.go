@@ -42,6 +42,9 @@ func buildOld(from, dir string) (program string, level int64, err error) {
 	if _, err := output("git", "-C", root, "cat-file", "-e", from+":engine/level.go"); err != nil {
 		tags += ",nolevels"
 	}
+	if _, err := output("git", "-C", root, "cat-file", "-e", from+":embed/join.go"); err != nil {
+		tags += ",nomembers"
+	}
 	tree, archive := filepath.Join(dir, "old"), filepath.Join(dir, "old.tar")
 	mod := filepath.Join(dir, "go.mod")
 	program = filepath.Join(dir, "member")

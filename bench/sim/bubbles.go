@@ -198,9 +198,12 @@ func (g *bubbles) aside(do func()) {
 }
 
 // Found makes an ensemble whose members do not run yet.
-func (g *bubbles) Found(_ string, size, portion int) (campaign.Host, error) {
-	h := &host{ground: g, configs: make(map[embed.MemberID]embed.Config), processes: make(map[embed.MemberID]*process)}
-	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
+func (g *bubbles) Found(_ string, size, spares, portion int) (campaign.Host, error) {
+	h := &host{ground: g, grows: spares > 0, configs: make(map[string]embed.Config), processes: make(map[embed.MemberID]*process)}
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Join: h.grows, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
+	for range spares {
+		h.ens.AddPlace()
+	}
 	return h, nil
 }
 
@@ -208,10 +211,11 @@ func (g *bubbles) Found(_ string, size, portion int) (campaign.Host, error) {
 type host struct {
 	ground *bubbles
 	ens    *embedtest.Ensemble
+	grows  bool // members come and go
 
 	mu        sync.Mutex
-	configs   map[embed.MemberID]embed.Config // of the next start
-	processes map[embed.MemberID]*process     // the newest
+	configs   map[string]embed.Config     // of the next start, by directory
+	processes map[embed.MemberID]*process // the newest
 	spawns    int
 }
 
@@ -219,13 +223,24 @@ type host struct {
 func (h *host) configure(c *embed.Config) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	members := c.Members
-	*c = h.configs[c.ID]
-	c.Members = members
+	place := *c
+	*c = h.configs[c.Dir]
+	c.ID, c.Members, c.Join, c.Advertise = place.ID, place.Members, place.Join, place.Advertise
 }
 
 func (h *host) Home(id embed.MemberID) campaign.Home {
-	return campaign.Home{Dir: h.ens.Dir(id), Door: "members-in-a-bubble-listen-on-no-port:0"}
+	home := campaign.Home{Dir: h.ens.Dir(id), Door: "members-in-a-bubble-listen-on-no-port:0"}
+	if h.grows {
+		home.Join = []string{"configure sets it"}
+	}
+	return home
+}
+
+func (h *host) Readdress(id embed.MemberID) { h.ens.Readdress(id) }
+
+func (h *host) Wipe(id embed.MemberID) error {
+	h.ground.aside(func() { h.ens.Wipe(id) })
+	return nil
 }
 
 func (h *host) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {
@@ -326,7 +341,7 @@ func (p *process) start(cfg embed.Config) (*embed.Node, error) {
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	p.host.mu.Lock()
-	p.host.configs[p.id] = cfg
+	p.host.configs[cfg.Dir] = cfg
 	p.host.mu.Unlock()
 	n, err := p.host.ens.TryStart(p.id)
 	p.node <- err == nil

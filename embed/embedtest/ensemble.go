@@ -110,7 +110,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		e.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	for range n {
-		e.addPlace()
+		e.AddPlace()
 	}
 	e.found = slices.Clone(e.ids)
 	t.Cleanup(e.close)
@@ -126,8 +126,8 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	return e
 }
 
-// addPlace adds the place of a member that does not run yet.
-func (e *Ensemble) addPlace() embed.MemberID {
+// AddPlace adds the place of a new member that does not run yet: Start starts it, and Join does both.
+func (e *Ensemble) AddPlace() embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id := embed.MemberID(len(e.ids) + 1)

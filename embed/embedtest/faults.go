@@ -103,6 +103,12 @@ type Link struct {
 // does not change: it belongs to the other member's Faults.
 func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transporttest.Fault(l)) }
 
+// SetPlace makes the links to a place count for an address, whatever the id of the member there.
+// For members with [embed.Config].Join and processes of their own: their ids are not known before.
+func (f *Faults) SetPlace(address string, place embed.MemberID) {
+	f.links.Place(address, uint64(place))
+}
+
 // Patience is how long a member waits for room on its disk or for a file descriptor. Then the lack
 // fails the member. Outside tests this is a minute.
 const Patience = 500 * time.Millisecond

@@ -41,7 +41,7 @@ func (e *Ensemble) address(id embed.MemberID) string {
 // member is ready. The ensemble needs Options.Join.
 func (e *Ensemble) Join() embed.MemberID {
 	e.t.Helper()
-	id := e.addPlace()
+	id := e.AddPlace()
 	e.Start(id)
 	return id
 }

@@ -37,14 +37,16 @@ type Fault struct {
 // Loss affects only batches of messages, which Raft sends again. It affects no snapshots: the
 // network below repeats what it lost, so half a snapshot does not vanish.
 //
-// If the address of a dial has the name of a member in a mesh, such as member-2.test:1, the faults
-// to that member count. If not, those to the member that is expected count.
+// If the address of a dial is a place, or has the name of a member in a mesh, such as
+// member-2.test:1, the faults to that member count. If not, those to the member that is expected
+// count.
 //
 // The methods may be called by several goroutines at once.
 type Faults struct {
 	mu struct {
 		rank.Mutex[rank.Faults]
-		links map[uint64]*link
+		links  map[uint64]*link
+		places map[string]uint64 // by address
 	}
 }
 
@@ -68,8 +70,26 @@ const QueueMax = 16 << 20
 // NewFaults returns Faults that break nothing yet.
 func NewFaults() *Faults {
 	f := &Faults{}
-	f.mu.links = make(map[uint64]*link)
+	f.mu.links, f.mu.places = make(map[uint64]*link), make(map[string]uint64)
 	return f
+}
+
+// Place makes the faults to a member count for an address, whoever is there. Where members come and
+// go, a test knows where they are before it knows who they are.
+func (f *Faults) Place(address string, member uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.places[address] = member
+}
+
+// memberOf returns whose faults count for a dial.
+func (f *Faults) memberOf(to Target) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.mu.places[to.Address]; m != 0 {
+		return m
+	}
+	return memberOf(to)
 }
 
 // Set replaces the fault of the link to a member.
@@ -122,7 +142,7 @@ type faultyNetwork struct {
 
 // Dial connects to a member unless the link there is cut.
 func (n faultyNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
-	member := memberOf(to)
+	member := n.faults.memberOf(to)
 	if n.faults.isCut(member) {
 		return nil, ErrCut
 	}

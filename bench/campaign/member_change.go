@@ -1,0 +1,41 @@
+//go:build !nomembers
+
+package campaign
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+// outText is the error of a member that is out of the ensemble for good.
+var outText = embed.ErrRemoved.Error()
+
+// letGrow lets the members of an ensemble come and go. The name of a place stays, so a new member there
+// replaces the one that was there before.
+func letGrow(cfg *embed.Config, s *start, f *embedtest.Faults) {
+	for address, place := range s.Places {
+		f.SetPlace(address, place)
+	}
+	cfg.Join, cfg.Advertise, cfg.Listen = s.Join, s.Advertise, s.Advertise
+	cfg.Name, cfg.Voters = fmt.Sprintf("place-%d", s.ID), s.Voters
+	if _, founder := cfg.Members[cfg.ID]; !founder {
+		cfg.ID, cfg.Members = 0, nil
+	}
+}
+
+// changeMembers lists the members, or changes them.
+func changeMembers(ctx context.Context, n *embed.Node, q *Request, r *Reply) error {
+	switch q.Call {
+	case callRemove:
+		return n.RemoveMember(ctx, q.To)
+	case callLeave:
+		return n.Leave(ctx)
+	}
+	for _, m := range n.Members() {
+		r.Members = append(r.Members, fellow{m.ID, m.Name, m.Role == embed.Voter, m.Role == embed.Out, m.Leaving})
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// vacant returns a place where nobody is and nobody is to come back, or zero.
+func (e *ensemble) vacant() embed.MemberID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range e.ids {
+		if _, evicted := e.mu.evicted[id]; e.mu.away[id] && !evicted {
+			return id
+		}
+	}
+	return 0
+}
+
+// appear starts a member in a place where nobody runs, on what is in its directory.
+func (e *ensemble) appear(id embed.MemberID) {
+	e.mu.Lock()
+	delete(e.mu.evicted, id)
+	e.mu.Unlock()
+	if err := e.start(id); err != nil {
+		e.report.violate("harness", "member %d: %v", id, err)
+	}
+	e.setAway(id, false)
+}
+
+// renew starts a new member, with an empty directory, in a place where nobody runs.
+func (e *ensemble) renew(id embed.MemberID) {
+	if err := e.host.Wipe(id); err != nil {
+		e.report.violate("harness", "member %d: %v", id, err)
+	}
+	e.setLeft(id, false)
+	e.appear(id)
+}
+
+// abandon kills a member whose directory perhaps nobody will use again.
+func (e *ensemble) abandon(id embed.MemberID) {
+	r := e.run(id)
+	e.kill(id)
+	add(e.history, abandoned, abandonment{id, r.number, e.history.now()})
+}
+
+func (e *ensemble) setLeft(id embed.MemberID, left bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.left[id] = left
+}
+
+func (e *ensemble) setEvicted(id embed.MemberID, ev eviction) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.evicted[id] = ev
+}
+
+func (e *ensemble) allEvicted() map[embed.MemberID]eviction {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.mu.evicted)
+}
+
+func (e *ensemble) isTaken(id embed.MemberID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.taken[id] != ""
+}
+
+// setLost notes that a directory is lost whose member may still have a vote.
+func (e *ensemble) setLost(member embed.MemberID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.lost[member] = true
+}
+
+// lose reports whether the ensemble can do without the directory in a place. Of the voters at most
+// one may have none: a majority that has lost its directories is lost for good.
+func (e *ensemble) lose(ctx context.Context, id, member embed.MemberID) bool {
+	if member == 0 || e.isTaken(id) || !e.whole(ctx) {
+		return false
+	}
+	e.setLost(member)
+	return true
+}
+
+// whole reports whether no member whose directory is lost can have a vote.
+func (e *ensemble) whole(ctx context.Context) bool {
+	e.mu.Lock()
+	lost := slices.Collect(maps.Keys(e.mu.lost))
+	e.mu.Unlock()
+	if len(lost) == 0 {
+		return true
+	}
+	for _, id := range e.here() {
+		known, err := e.members(ctx, id)
+		if err != nil {
+			continue
+		}
+		for _, member := range lost {
+			switch at := slices.IndexFunc(known, func(f fellow) bool { return f.ID == member }); {
+			case at < 0:
+			case known[at].Leaving != "removed": // the record goes once no shard has the member
+				return false
+			default:
+				if _, err := e.call(ctx, id, Request{Call: callRemove, To: member, Within: requestTimeout}); err != nil {
+					return false
+				}
+			}
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		clear(e.mu.lost)
+		return true
+	}
+	return false
+}
+
+// members returns the members as one of them knows them, and not older than now.
+func (e *ensemble) members(ctx context.Context, id embed.MemberID) ([]fellow, error) {
+	if _, err := e.call(ctx, id, Request{Call: callReady, Within: requestTimeout}); err != nil {
+		return nil, err
+	}
+	a, err := e.call(ctx, id, Request{Call: callMembers})
+	return a.Members, err
+}
+
+// rest waits until the members are at rest. why says what is not if ctx ends first.
+func (e *ensemble) rest(ctx context.Context) (why string) {
+	for {
+		if now := e.unrest(ctx); now == "" || ctx.Err() == nil {
+			why = now // what was seen last is more of a reason than ctx
+		}
+		if why == "" || ctx.Err() != nil {
+			return why
+		}
+		pause(ctx, tick)
+	}
+}
+
+// unrest says why members that come and go are not at rest. They are if all agree that just those
+// in the present places are the members, and that as many of them vote as shall.
+func (e *ensemble) unrest(ctx context.Context) string {
+	if len(e.ids) == e.founders {
+		return ""
+	}
+	here := e.here()
+	var first []fellow
+	for i, id := range here {
+		known, err := e.members(ctx, id)
+		switch {
+		case err != nil:
+			return err.Error()
+		case i == 0:
+			first = known
+		case !slices.Equal(known, first):
+			return fmt.Sprintf("member %d knows %v, and member %d knows %v", here[0], first, id, known)
+		}
+	}
+	all := e.statuses(here)
+	voters, present := 0, 0
+	for _, f := range first {
+		if f.Out {
+			continue
+		}
+		if placeOfMember(all, f.ID) == 0 || f.Leaving != "" || f.Name == "" {
+			return fmt.Sprintf("one of the members is %+v", f)
+		}
+		present++
+		if f.Votes {
+			voters++
+		}
+	}
+	if voters != e.founders || present != len(here) {
+		return fmt.Sprintf("%d members vote and shall be %d; %d of %d are members", voters, e.founders, present, len(here))
+	}
+	return ""
+}
+
+// expectMembers waits until members that come and go are at rest, and the znode with the list of
+// voters says the same.
+func (c *campaign) expectMembers(w *workload) {
+	ctx, cancel := limit(context.Background(), patience)
+	defer cancel()
+	if why := w.e.rest(ctx); why != "" {
+		c.report.violate("members", "%v after everything was healed: %s", patience, why)
+	} else if len(w.e.ids) > w.e.founders {
+		c.report.count(sectionChecks, "voters as all members see them", 1)
+	}
+}
