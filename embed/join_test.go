@@ -131,6 +131,32 @@ func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 	})
 }
 
+// M61: a member that is to go crashes before it is out, while its vote still counts. It comes back as
+// a replica, and the ensemble has the quorum that it needs to take it out.
+func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		joined(e, 1) // its heir, for which it waits
+		ctx, leaving := bounded(t), e.Node(2)
+		left := make(chan error)
+		go func() { left <- leaving.Leave(ctx) }()
+		e.Until("the wish to leave", func() bool { return e.Node(1).Members()[1].Leaving != "" })
+		e.Kill(2)
+		if err := <-left; err == nil {
+			t.Fatal("it was out before it crashed")
+		}
+		e.Kill(3)
+		back := e.Start(2)
+		_, err := e.Session(1, embed.SessionOptions{}).Create(ctx, "/goes-on", nil, embed.Persistent)
+		must(t, err)
+		voting(e, 1, 1, 3, 4)
+		<-back.Done()
+		if err := back.Err(); !errors.Is(err, embed.ErrRemoved) {
+			t.Errorf("the member that is out says %v", err)
+		}
+	})
+}
+
 // The last member that votes cannot leave.
 func TestLeave_TheLast(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {

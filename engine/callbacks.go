@@ -88,8 +88,16 @@ func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session
 	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
-func (c callbacks) Dismissed(why error) { c.engine.failAsRemoved(why.Error()) }
-func (c callbacks) MembersChanged()     { c.engine.wakeOnMembers() }
+// Dismissed fails the node, unless the member is only to go: until it is out of a shard, it has a
+// vote there, without which it may never get out. Then it goes on as a replica, and serves nobody.
+func (c callbacks) Dismissed(why error) {
+	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() == 0 {
+		return
+	}
+	c.engine.failAsRemoved(why.Error())
+}
+
+func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
 	c.engine.keeper.Reconcile(at, old, next, table, registered)
