@@ -204,6 +204,33 @@ func TestRemoveMember(t *testing.T) {
 	})
 }
 
+// M62: with several shards, who is out of one is over on all. So a removal must not need the vote of
+// the member on the others.
+func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
+	growing(t, 3, func(c *embed.Config) { c.Shards = 4 }, func(t *testing.T, e *embedtest.Ensemble) {
+		ctx := bounded(t)
+		founded(e)
+		removed := make(chan error)
+		go func() { removed <- e.Node(1).RemoveMember(ctx, 3) }()
+		e.Until("the first removal", func() bool { return e.Node(1).Members()[2].Leaving != "" })
+		if err := e.Node(1).RemoveMember(ctx, 2); !errors.Is(err, embed.ErrUnsafe) {
+			t.Errorf("removing one of two: %v", err)
+		}
+		must(t, <-removed)
+		s := e.Session(1, embed.SessionOptions{})
+		for _, path := range onShard {
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+		}
+		must(t, e.Node(2).Leave(ctx))
+		voting(e, 1, 1)
+		for _, path := range onShard {
+			_, err := s.Set(ctx, path, nil, embed.AnyVersion)
+			must(t, err)
+		}
+	})
+}
+
 // M1: without the members that answer there would be no quorum: nothing is changed.
 func TestRemoveMember_Unsafe(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {

@@ -350,7 +350,7 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	if q.Remove != 0 {
 		return true, e.recordRemoval(q.Remove)
 	}
-	if why := e.unsafeWithout(q.Leave); why != "" {
+	if why := e.unsafeWithout(q.Leave, true); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	return true, nil
@@ -367,7 +367,7 @@ func (e *Engine) recordRemoval(m MemberID) error {
 	case rec.Wish == session.Out:
 		return nil
 	}
-	if why := e.unsafeWithout(m); why != "" {
+	if why := e.unsafeWithout(m, false); why != "" {
 		return fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	now := time.Now()
@@ -377,29 +377,36 @@ func (e *Engine) recordRemoval(m MemberID) error {
 }
 
 // unsafeWithout says why the voters that answer now would be no quorum without a member, on any
-// shard. It is empty if they are one on each. A member that is out of one shard is over on all of
-// them.
-func (e *Engine) unsafeWithout(m MemberID) string {
+// shard. It is empty if they are one on each. A member that leaves stays until it is out of all
+// shards. Any other is over once it is out of one: on the others they must be a quorum beside it.
+func (e *Engine) unsafeWithout(m MemberID, leaves bool) string {
 	for _, r := range e.shards {
-		if why := e.unsafeOn(r.Shard, m); why != "" {
+		if why := e.unsafeOn(r.Shard, m, leaves || len(e.shards) == 1); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-func (e *Engine) unsafeOn(id ShardID, m MemberID) string {
+func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool) string {
 	voters := e.voters(id)
 	if !slices.Contains(voters, m) {
 		return ""
 	}
 	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
 	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !e.answers(v) })
+	goes := func(v MemberID) bool {
+		rec, _ := e.table().Find(session.MemberID(v))
+		return rec.Wish == session.Out
+	}
+	staying, left := slices.DeleteFunc(slices.Clone(rest), goes), slices.DeleteFunc(slices.Clone(answering), goes)
 	switch {
 	case len(rest) == 0:
 		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
 	case len(answering) < len(rest)/2+1:
 		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, listed(rest), listed(answering))
+	case !helps && len(left) < (len(staying)+1)/2+1:
+		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, listed(left), listed(staying))
 	}
 	return ""
 }
