@@ -51,11 +51,12 @@ var imports = map[string][]string{
 	"internal/timers":       {},
 
 	// What only tests link, embedtest's users included.
-	"internal/testkit":            {},
-	"internal/testkit/child":      {},
-	"internal/testkit/golden":     {"internal/testkit"},
-	"internal/testkit/shardsflag": {},
-	"internal/testkit/zookeeper":  {"internal/testkit", "internal/testkit/child"},
+	"internal/testkit":             {},
+	"internal/testkit/child":       {},
+	"internal/testkit/golden":      {"internal/testkit"},
+	"internal/testkit/membersflag": {},
+	"internal/testkit/shardsflag":  {},
+	"internal/testkit/zookeeper":   {"internal/testkit", "internal/testkit/child"},
 
 	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
@@ -64,7 +65,7 @@ var imports = map[string][]string{
 	"embed/internal/queue": {"embed", "embed/claim"},
 	"embed/lock":           {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
 	"embed/election":       {"embed", "embed/claim", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},

@@ -17,10 +17,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	membersflag.Define()
+}
 
 // onShard are paths; the n-th is on shard n of four. The shard of a name can never change.
 var onShard = []string{"/jobs", "/orders", "/stock", "/users"}

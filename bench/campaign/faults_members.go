@@ -37,15 +37,15 @@ func (f fault) changes() bool {
 }
 
 // changing lets no other change of the members happen meanwhile, and measures how long no write is
-// acknowledged. Half of the changes wait until the change before is complete. The others may meet a
-// vote that is lost already.
+// acknowledged. Three of four wait until the change before is complete. The others may meet a vote
+// that is lost already.
 func changing(name string, change func(s *strike) (said string, changed bool)) func(*strike) string {
 	return func(s *strike) string {
 		if !s.e.changing.TryLock() {
 			return "another change is under way"
 		}
 		defer s.e.changing.Unlock()
-		rested := s.rng.IntN(2) == 0 && s.awaitRest()
+		rested := s.rng.IntN(4) > 0 && s.awaitRest()
 		measured := s.measure()
 		said, changed := change(s)
 		<-s.ctx.Done()

@@ -22,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -78,6 +79,7 @@ type Ensemble struct {
 	dir    string
 	mesh   *transporttest.Mesh
 	found  []embed.MemberID // the places of the founders
+	churn  *churn           // nil: nobody comes and goes by itself
 
 	mu      sync.Mutex
 	ids     []embed.MemberID // all places
@@ -113,6 +115,9 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		e.AddPlace()
 	}
 	e.found = slices.Clone(e.ids)
+	if membersflag.Churn && !o.Join && !o.Stopped && n > 1 && n%2 == 1 {
+		e.o.Join, e.churn = true, &churn{e: e}
+	}
 	t.Cleanup(e.close)
 	if o.Stopped {
 		return e
@@ -122,6 +127,9 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	}
 	for _, id := range e.ids {
 		e.Ready(id)
+	}
+	if e.churn != nil {
+		e.churn.begin()
 	}
 	return e
 }
@@ -141,7 +149,10 @@ func (e *Ensemble) AddPlace() embed.MemberID {
 }
 
 func (e *Ensemble) close() {
-	for _, id := range e.Members() {
+	if e.churn != nil {
+		e.churn.end()
+	}
+	for _, id := range e.places() {
 		e.Resume(id)
 		if n := e.remove(id); n != nil {
 			if err := n.Close(); err != nil {
@@ -160,8 +171,16 @@ func inTheWay(err error) []byte {
 	return stacks[:1+runtime.Stack(stacks[1:], true)]
 }
 
-// Members returns the places of all members.
+// Members returns the places of all members, but for those that come and go by themselves: see
+// package membersflag.
 func (e *Ensemble) Members() []embed.MemberID {
+	if e.churn != nil {
+		return slices.Clone(e.found)
+	}
+	return e.places()
+}
+
+func (e *Ensemble) places() []embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.ids)
@@ -495,7 +514,7 @@ func (e *Ensemble) setLinks(a, b embed.MemberID, l Link) {
 // Isolate cuts a member off from all others.
 func (e *Ensemble) Isolate(id embed.MemberID) {
 	e.t.Helper()
-	for _, other := range e.Members() {
+	for _, other := range e.places() {
 		if other != id {
 			e.Cut(id, other)
 		}
@@ -504,8 +523,8 @@ func (e *Ensemble) Isolate(id embed.MemberID) {
 
 // HealAll makes all links whole.
 func (e *Ensemble) HealAll() {
-	for _, a := range e.Members() {
-		for _, b := range e.Members() {
+	for _, a := range e.places() {
+		for _, b := range e.places() {
 			e.Faults(a).SetLink(b, Link{})
 		}
 	}

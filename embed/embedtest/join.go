@@ -21,6 +21,9 @@ func (e *Ensemble) place(c *embed.Config, id embed.MemberID) {
 	if e.o.Join {
 		c.Join, c.Advertise = []string{seeds}, e.address(id)
 	}
+	if e.churn != nil {
+		c.Voters = len(e.found) + newcomers
+	}
 	if int(id) > len(e.found) {
 		return
 	}
@@ -104,7 +107,7 @@ func (n placed) Resolve(ctx context.Context, address string) (list []transport.T
 
 // addresses returns the present addresses of all places.
 func (e *Ensemble) addresses() (list []string) {
-	for _, id := range e.Members() {
+	for _, id := range e.places() {
 		list = append(list, e.address(id))
 	}
 	return list
