@@ -44,7 +44,7 @@ func lastHeld(holds func() bool) <-chan time.Time {
 // cutOff cuts the links between a member and the others: those on which it sends, those on which it
 // receives, or both.
 func cutOff(ens *embedtest.Ensemble, victim embed.MemberID, out, in bool) {
-	for _, id := range ens.Members() {
+	for _, id := range ens.Places() {
 		if id == victim {
 			continue
 		}

@@ -224,7 +224,8 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 	b.check(ctx, t)
 }
 
-// leaderOf waits until most members agree on a leader of a shard, and returns it.
+// leaderOf waits until most members agree on a leader of a shard, and returns it. A leader that comes
+// and goes by itself has to hand over to one that stays.
 func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
 	ens.Until("a leader", func() bool {
 		votes := make(map[embed.ShardStatus]int)
@@ -233,7 +234,10 @@ func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
 			vote := embed.ShardStatus{Leader: s.Leader, Term: s.Term}
 			if votes[vote]++; s.Leader != 0 && votes[vote] > len(ens.Members())/2 {
 				leader = s.Leader
-				return true
+				if !slices.Contains(ens.Members(), leader) {
+					_ = ens.Node(id).TransferLeadership(shard, id) // or another one is under way
+				}
+				return slices.Contains(ens.Members(), leader)
 			}
 		}
 		return false

@@ -287,7 +287,8 @@ const (
 )
 
 // haunt starts a process on a directory of a member that may be out, and ends it when it is known
-// whether it is, or when ctx ends. If it is surely out, it must not serve.
+// whether it is, or when ctx ends. If it is surely out, it must not serve: it fails, or asks to join
+// anew and is refused, because somebody removed it.
 func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) string {
 	p, err := n.e.host.Spawn(id, logFile(n.e.dir, id))
 	if err != nil {
@@ -300,9 +301,10 @@ func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) str
 	}()
 	p.Send(Request{Call: callExpired}, nil)
 	a := <-p.Send(Request{Call: callStart, Start: &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards, Voters: n.e.founders}}, nil)
+	var joining string
 	for failed := a.Error; ; pause(ctx, tick) {
 		switch {
-		case strings.Contains(failed, outText):
+		case strings.Contains(failed, outText), strings.Contains(joining, dismissedText):
 			n.report.count(sectionChecks, "removed directory refused", 1)
 			return refuses
 		case failed != "":
@@ -316,7 +318,8 @@ func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) str
 		case ctx.Err() != nil:
 			return waits
 		}
-		failed = (<-p.Send(Request{Call: callStatus}, nil)).Failed
+		a = <-p.Send(Request{Call: callStatus}, nil)
+		failed, joining = a.Failed, a.Joining
 	}
 }
 

@@ -155,7 +155,7 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		return n.Ready(ctx)
 	case callStatus:
 		r.Status = n.Status()
-		r.Failed = text(n.Err())
+		r.Failed, r.Joining = text(n.Err()), joining(n)
 		return nil
 	case callTransfer:
 		return n.TransferLeadership(q.Shard, q.To)

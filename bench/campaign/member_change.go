@@ -8,10 +8,15 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/session"
 )
 
-// outText is the error of a member that is out of the ensemble for good.
-var outText = embed.ErrRemoved.Error()
+// outText is the error of a member that is out of the ensemble for good, and dismissedText that of
+// one that asks to join on a directory that somebody has removed.
+var outText, dismissedText = embed.ErrRemoved.Error(), session.ErrDismissed.Error()
+
+// joining returns what a node waits for that has yet to join.
+func joining(n *embed.Node) string { return n.Status().Joining }
 
 // letGrow lets the members of an ensemble come and go. The name of a place stays, so a new member there
 // replaces the one that was there before.

@@ -12,7 +12,9 @@ import (
 
 // The members of a build from before Config.Join stay as they are.
 
-const outText = "never out"
+const outText, dismissedText = "never out", "never dismissed"
+
+func joining(*embed.Node) string { return "" }
 
 func letGrow(*embed.Config, *start, *embedtest.Faults) {}
 

@@ -123,6 +123,7 @@ type Reply struct {
 	Session embed.SessionID `json:",omitempty"`
 	Status  embed.Status    `json:",omitzero"`
 	Failed  string          `json:",omitempty"` // status, mend: why the node had failed
+	Joining string          `json:",omitempty"` // status: what a node waits for that has yet to join
 	Token   lock.Token      `json:",omitzero"`
 	// when it happened, on the clock that all processes share
 	At      time.Duration `json:",omitempty"`

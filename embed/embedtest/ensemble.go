@@ -152,7 +152,7 @@ func (e *Ensemble) close() {
 	if e.churn != nil {
 		e.churn.end()
 	}
-	for _, id := range e.places() {
+	for _, id := range e.Places() {
 		e.Resume(id)
 		if n := e.remove(id); n != nil {
 			if err := n.Close(); err != nil {
@@ -171,16 +171,17 @@ func inTheWay(err error) []byte {
 	return stacks[:1+runtime.Stack(stacks[1:], true)]
 }
 
-// Members returns the places of all members, but for those that come and go by themselves: see
-// package membersflag.
+// Members returns the places of all members that are there for the test to use. See Places.
 func (e *Ensemble) Members() []embed.MemberID {
 	if e.churn != nil {
 		return slices.Clone(e.found)
 	}
-	return e.places()
+	return e.Places()
 }
 
-func (e *Ensemble) places() []embed.MemberID {
+// Places returns the places of all members. With this module's flag -members some come and go by
+// themselves, and Members leaves these out: they are there only to be cut off.
+func (e *Ensemble) Places() []embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.ids)
@@ -514,7 +515,7 @@ func (e *Ensemble) setLinks(a, b embed.MemberID, l Link) {
 // Isolate cuts a member off from all others.
 func (e *Ensemble) Isolate(id embed.MemberID) {
 	e.t.Helper()
-	for _, other := range e.places() {
+	for _, other := range e.Places() {
 		if other != id {
 			e.Cut(id, other)
 		}
@@ -523,8 +524,8 @@ func (e *Ensemble) Isolate(id embed.MemberID) {
 
 // HealAll makes all links whole.
 func (e *Ensemble) HealAll() {
-	for _, a := range e.places() {
-		for _, b := range e.places() {
+	for _, a := range e.Places() {
+		for _, b := range e.Places() {
 			e.Faults(a).SetLink(b, Link{})
 		}
 	}

@@ -107,7 +107,7 @@ func (n placed) Resolve(ctx context.Context, address string) (list []transport.T
 
 // addresses returns the present addresses of all places.
 func (e *Ensemble) addresses() (list []string) {
-	for _, id := range e.places() {
+	for _, id := range e.Places() {
 		list = append(list, e.address(id))
 	}
 	return list
