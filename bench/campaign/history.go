@@ -205,8 +205,8 @@ func (h *history) end(at int, r Reply) {
 	}
 }
 
-// over returns the names of the sessions that the ensemble must know to be over: their callers know
-// that they ended, and if their member's directory was lost, they have had the time to expire.
+// over returns the names of the sessions that the ensemble must know to be over. Their callers know
+// that they ended. If their member was abandoned, they have had the time to expire.
 func (h *history) over() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// outText is the error of a member that is out of the ensemble for good, and dismissedText that of
-// one that asks to join on a directory that somebody has removed.
+// outText is the error of a member that is out of the ensemble for good. dismissedText is that of one
+// that asks to join on a directory which somebody has removed.
 var outText, dismissedText = embed.ErrRemoved.Error(), session.ErrDismissed.Error()
 
 // joining returns what a node waits for that has yet to join.
