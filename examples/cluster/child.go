@@ -22,20 +22,26 @@ import (
 // allows at its default tick.
 const sessionTimeout = 3600 * time.Millisecond
 
-// stopTimeout limits a member's shutdown.
-const stopTimeout = 3 * time.Second
+const (
+	stopTimeout  = 3 * time.Second  // limits a member's shutdown
+	leaveTimeout = 30 * time.Second // limits its leave, for which another member takes its place
+)
 
 // A memberConfig is what the parent tells a member, as one line of JSON on its standard input. The
 // member lives as long as its standard input is open, so it cannot outlive its parent, however that
 // ends.
 type memberConfig struct {
-	ID       embed.MemberID
-	Dir      string
-	Ensemble string
-	Shards   int
-	Members  map[embed.MemberID]string
-	Desk     string        // address of the parent's desk
-	Work     time.Duration // how long the business of one order takes
+	Process   int // its number in the pool, which stays when a new member runs in its place
+	ID        embed.MemberID
+	Dir       string
+	Ensemble  string
+	Shards    int
+	Members   map[embed.MemberID]string
+	Join      []string
+	Advertise string
+	Name      string
+	Desk      string        // address of the parent's desk
+	Work      time.Duration // how long the business of one order takes
 }
 
 // A hello is the member's one line on its standard output: where its control listens, or why it did
@@ -76,12 +82,15 @@ func member(stdin io.Reader, stdout, stderr io.Writer) int {
 func runMember(ctx context.Context, cfg memberConfig, stdout io.Writer, log *slog.Logger) error {
 	say := json.NewEncoder(stdout)
 	node, err := embed.Start(embed.Config{
-		Dir: cfg.Dir, ID: cfg.ID, Members: cfg.Members, Ensemble: cfg.Ensemble, Shards: cfg.Shards, Logger: log,
+		Dir: cfg.Dir, ID: cfg.ID, Members: cfg.Members, Join: cfg.Join, Advertise: cfg.Advertise, Name: cfg.Name,
+		Ensemble: cfg.Ensemble, Shards: cfg.Shards, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, say.Encode(hello{Error: err.Error(), InUse: errors.Is(err, syscall.EADDRINUSE)}))
 	}
-	c := &child{cfg: cfg, node: node, desk: deskClient{newClient(cfg.Desk)}, brake: &brake{}, log: log}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &child{cfg: cfg, node: node, desk: deskClient{newClient(cfg.Desk)}, brake: &brake{}, log: log, end: cancel}
 	defer c.desk.close()
 	control, err := serve(c.routes())
 	if err != nil {
@@ -100,15 +109,26 @@ func runMember(ctx context.Context, cfg memberConfig, stdout io.Writer, log *slo
 	case <-ctx.Done():
 	case <-node.Done():
 	}
-	failed := node.Err()
-	bound, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := node.Shutdown(bound); err != nil {
-		log.Warn("shutdown", "err", err) // the last member has no quorum left to close its sessions
-	}
+	failed := errors.Join(node.Err(), c.goAway())
 	<-lives
 	// it is closed in any case; the error says whether all went well
 	return errors.Join(failed, node.Close())
+}
+
+// goAway leaves the ensemble if the parent asked for that, and otherwise stops as a member that
+// will come back.
+func (c *child) goAway() error {
+	if c.leaves.Load() {
+		bound, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		defer cancel()
+		return c.node.Leave(bound)
+	}
+	bound, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := c.node.Shutdown(bound); err != nil {
+		c.log.Warn("shutdown", "err", err) // the last member has no quorum left to close its sessions
+	}
+	return nil
 }
 
 // A child is one process of the ensemble: a node, and the workers and the dispatcher on its
@@ -120,12 +140,14 @@ type child struct {
 	desk  deskClient
 	brake *brake
 	log   *slog.Logger
+	end   context.CancelFunc
 
+	leaves     atomic.Bool // it is to leave the ensemble when it ends
 	dispatches atomic.Bool
 	session    atomic.Pointer[embed.Session] // the session in use; nil while there is none
 }
 
-func (c *child) process() int { return int(c.cfg.ID) }
+func (c *child) process() int { return c.cfg.Process }
 
 // liveLoop lives from session to session until ctx or the node ends.
 func (c *child) liveLoop(ctx context.Context) {

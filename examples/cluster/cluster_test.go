@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // The members are this test's own binary.
@@ -65,6 +67,50 @@ func testCluster(t *testing.T, shards int) {
 		t.Errorf("of %d shards these were used: %q", shards, used)
 	}
 	checkEmpty(t, temp)
+}
+
+// Processes join, lose their directory and leave while orders are settled.
+func TestCluster_Scale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes most of a minute")
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	var out bytes.Buffer
+	err := run(t.Context(), options{input: writeInput(t, 120), shards: 2, scale: true, target: 5 * time.Second}, &out)
+	t.Log("\n" + out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"the ensemble has 3 members, of which 3 vote", "the ensemble has 7 members, of which 3 vote", "is back as member 8",
+		"member 1 is out, and 3 of 5 vote", "120 settled, 0 lost, 0 twice, one voter killed and wiped, members that left: 2", "verdict: right",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q", want)
+		}
+	}
+	checkEmpty(t, temp)
+}
+
+// The report believes nobody who says that the ensemble has changed as it should.
+func TestReport_ChecksTheChanges(t *testing.T) {
+	member := func(id embed.MemberID, role embed.Role) embed.Member { return embed.Member{ID: id, Role: role} }
+	for want, c := range map[string]*changes{
+		"2 members vote at the end, not 3":           {members: []embed.Member{member(2, embed.Voter), member(3, embed.Voter), member(4, embed.Learner)}},
+		"the founder votes at the end":               {members: []embed.Member{member(1, embed.Voter)}},
+		"member 9 votes at the end and does not run": {members: []embed.Member{member(9, embed.Voter)}},
+		"member 8 () is still listed":                {members: []embed.Member{member(8, embed.Learner)}},
+		"no voter killed, members that left: 0":      {},
+		"nobody asked again about order x":           {killed: 2, left: 2, lostID: "x"},
+	} {
+		c.running = map[embed.MemberID]int{1: 1, 2: 2, 3: 3, 4: 4}
+		r := &report{changes: c}
+		r.checkChanges(nil)
+		if !strings.Contains(strings.Join(r.faults, "\n"), want) {
+			t.Errorf("want %q in %q", want, r.faults)
+		}
+	}
 }
 
 func TestCluster_TooFewOrders(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 // A status is what a member reports about itself.
 type status struct {
+	Member     embed.MemberID      `json:"member"`
+	Members    []embed.Member      `json:"members"`
 	Shards     []embed.ShardStatus `json:"shards"`
 	Works      bool                `json:"works"` // it has joined the pool
 	Dispatches bool                `json:"dispatches"`
@@ -27,11 +29,13 @@ func (c *child) routes() http.Handler {
 	mux.HandleFunc("POST /contend", answer(c.contend))
 	mux.HandleFunc("POST /stop", answer(func(ctx context.Context, _ bool) (held, error) { return c.brake.stop(ctx) }))
 	mux.HandleFunc("POST /release", answer(func(context.Context, bool) (bool, error) { c.brake.release(); return true, nil }))
+	mux.HandleFunc("POST /leave", answer(func(context.Context, bool) (bool, error) { c.leaves.Store(true); c.end(); return true, nil }))
 	return mux
 }
 
 func (c *child) status(ctx context.Context, _ bool) (status, error) {
-	st := status{Shards: c.node.Status().Shards, Dispatches: c.dispatches.Load()}
+	node := c.node.Status()
+	st := status{Member: node.Member, Members: c.node.Members(), Shards: node.Shards, Dispatches: c.dispatches.Load()}
 	s := c.session.Load()
 	if s == nil {
 		return st, nil

@@ -126,7 +126,7 @@ func (d *dispatcher) look(ctx context.Context) (pool, error) {
 		return pool{}, err
 	}
 	p := pool{lists: make(map[int][]string), orphans: make(map[int][]string)}
-	for process := 1; process <= processes; process++ {
+	for process := 1; process <= processesMax; process++ {
 		names, _, err := d.session.Children(ctx, todoOf(process))
 		if err != nil {
 			return pool{}, err
@@ -142,7 +142,7 @@ func (d *dispatcher) look(ctx context.Context) (pool, error) {
 
 // pick returns the process with the shortest list. ok is false if no process has room.
 func (p pool) pick(room int) (process int, ok bool) {
-	for candidate := 1; candidate <= processes; candidate++ {
+	for candidate := 1; candidate <= processesMax; candidate++ {
 		list, in := p.lists[candidate]
 		if in && len(list) < room {
 			process, room, ok = candidate, len(list), true

@@ -10,30 +10,34 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // lookPause is the time between looks at the members.
 const lookPause = 50 * time.Millisecond
 
-// An ensemble is the three processes, as the parent sees them.
+// An ensemble is the processes, as the parent sees them.
 type ensemble struct {
 	// Immutable after startEnsemble.
 	dir    string
 	common memberConfig
-	fail   context.CancelCauseFunc // called when a process ends that should not
+	grows  bool                      // it begins with one process, and others join and leave
+	addrs  map[embed.MemberID]string // of the processes, by number
+	fail   context.CancelCauseFunc   // called when a process ends that should not
 
 	mu struct {
 		sync.Mutex
-		running [processes + 1]*process // by id; nil while it is not meant to run
+		running [processesMax + 1]*process // by id; nil while it is not meant to run
 	}
 }
 
-// startEnsemble starts all processes. If another program takes a port before the member binds it,
+// startEnsemble starts all processes, or the first one of an ensemble that grows. If another program takes a port before the member binds it,
 // startEnsemble tries again with other ports.
-func startEnsemble(dir string, common memberConfig, fail context.CancelCauseFunc) (*ensemble, error) {
+func startEnsemble(dir string, common memberConfig, grows bool, fail context.CancelCauseFunc) (*ensemble, error) {
 	var err error
 	for try := range startTries {
-		e := &ensemble{dir: filepath.Join(dir, "try-"+strconv.Itoa(try)), common: common, fail: fail}
+		e := &ensemble{dir: filepath.Join(dir, "try-"+strconv.Itoa(try)), common: common, grows: grows, fail: fail}
 		if err = e.start(); err == nil {
 			return e, nil
 		}
@@ -49,10 +53,14 @@ func (e *ensemble) start() (err error) {
 	if err := os.Mkdir(e.dir, 0o755); err != nil {
 		return err
 	}
-	if e.common.Members, err = freePorts(processes); err != nil {
+	n, first := processes, processes
+	if e.grows {
+		n, first = processesMax, 1
+	}
+	if e.addrs, err = freePorts(n); err != nil {
 		return err
 	}
-	for id := 1; id <= processes; id++ {
+	for id := 1; id <= first; id++ {
 		if err := e.startOne(id); err != nil {
 			return err
 		}
@@ -101,7 +109,7 @@ func (e *ensemble) process(id int) *process {
 // processes returns the processes that run.
 func (e *ensemble) processes() []*process {
 	var out []*process
-	for id := 1; id <= processes; id++ {
+	for id := 1; id <= processesMax; id++ {
 		if p := e.process(id); p != nil {
 			out = append(out, p)
 		}
@@ -129,8 +137,8 @@ func (e *ensemble) retire(id int) *process {
 // stop ends all processes. The errors name those that did not end in an orderly way.
 func (e *ensemble) stop() []error {
 	var running sync.WaitGroup
-	errs := make([]error, processes+1)
-	for id := 1; id <= processes; id++ {
+	errs := make([]error, processesMax+1)
+	for id := 1; id <= processesMax; id++ {
 		if p := e.retire(id); p != nil {
 			running.Go(func() { errs[id] = p.stop() })
 		}
@@ -160,20 +168,23 @@ func (e *ensemble) statuses(ctx context.Context) map[int]status {
 }
 
 // leads returns the process that leads a shard, counted from 1, if the process says so itself and
-// most processes agree. Otherwise it returns 0.
-func leads(all map[int]status, shard int) (id int, term uint64) {
+// most processes that run agree. Otherwise it returns 0.
+func (e *ensemble) leads(all map[int]status, shard int) (id int, term uint64) {
 	for id, st := range all {
-		own := st.Shards[shard-1]
-		if int(own.Leader) != id {
-			continue
+		if len(st.Shards) < shard || st.Member == 0 || st.Shards[shard-1].Leader != st.Member {
+			continue // also a process that has yet to join
 		}
+		own := st.Shards[shard-1]
 		agree := 0
 		for _, other := range all {
+			if len(other.Shards) < shard {
+				continue
+			}
 			if theirs := other.Shards[shard-1]; theirs.Leader == own.Leader && theirs.Term == own.Term {
 				agree++
 			}
 		}
-		if agree > processes/2 {
+		if agree > len(e.processes())/2 {
 			return id, own.Term
 		}
 	}
@@ -181,10 +192,10 @@ func leads(all map[int]status, shard int) (id int, term uint64) {
 }
 
 // leaders returns the processes that lead the shards, as leads does.
-func leaders(all map[int]status, shards int) []int {
+func (e *ensemble) leaders(all map[int]status) []int {
 	var ids []int
-	for shard := 1; shard <= shards; shard++ {
-		id, _ := leads(all, shard)
+	for shard := 1; shard <= e.common.Shards; shard++ {
+		id, _ := e.leads(all, shard)
 		ids = append(ids, id)
 	}
 	return ids

@@ -61,7 +61,7 @@ func key(n int) string { return fmt.Sprintf("%06d", n) }
 // layOut creates the znodes that are always there. Every process does it; the first one succeeds.
 func layOut(ctx context.Context, s *embed.Session) error {
 	paths := []string{poolPath, workersPath, todoPath, nextPath}
-	for p := 1; p <= processes; p++ {
+	for p := 1; p <= processesMax; p++ {
 		paths = append(paths, todoOf(p))
 	}
 	for b := range branches {

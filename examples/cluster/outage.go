@@ -73,7 +73,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 	for part := inAtKill; ; part = min(part+inAgain, inMost) {
 		var o outage
 		err := r.ensemble.until(ctx, func(all map[int]status) bool {
-			o.id, o.term = leads(all, 1)
+			o.id, o.term = r.ensemble.leads(all, 1)
 			return o.id != 0 && all[o.id].Works
 		})
 		if err != nil {
@@ -86,7 +86,7 @@ func (r *runner) corner(ctx context.Context) (*outage, error) {
 		}
 		if err == nil {
 			// Another process may have become the leader while the worker waited for the lock.
-			if id, term := leads(r.ensemble.statuses(ctx), 1); id == o.id && term == o.term {
+			if id, term := r.ensemble.leads(r.ensemble.statuses(ctx), 1); id == o.id && term == o.term {
 				return &o, nil
 			}
 			err = errors.New("it no longer leads")

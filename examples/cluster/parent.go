@@ -41,6 +41,7 @@ type options struct {
 	input  string
 	shards int
 	keep   bool
+	scale  bool          // processes come and go
 	target time.Duration // how long the business of all orders takes, if nobody waits for a lock
 }
 
@@ -60,7 +61,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	r := &runner{orders: orders, ledger: newLedger(), begun: time.Now(), out: out}
-	err = r.run(ctx, dir, workTime(orders, o.target), o.shards)
+	err = r.run(ctx, dir, workTime(orders, o.target), o)
 	if o.keep {
 		fmt.Fprintln(out, "kept", dir)
 		return err
@@ -110,8 +111,12 @@ type runner struct {
 }
 
 // run starts everything, has the orders settled, stops everything, and gives the verdict.
-func (r *runner) run(outer context.Context, dir string, work time.Duration, shards int) (err error) {
-	ctx, cancel := context.WithTimeoutCause(outer, limitBase+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
+func (r *runner) run(outer context.Context, dir string, work time.Duration, o options) (err error) {
+	limit, first, settle := limitBase, processes, r.settleAll
+	if o.scale {
+		limit, first, settle = scaleLimit, 1, r.scaleAll
+	}
+	ctx, cancel := context.WithTimeoutCause(outer, limit+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -120,20 +125,20 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, shar
 	}
 	defer r.desk.server.close()
 	r.say("orders: %d, accounts: %d, processes: %d with %d workers each, shards: %d, business of an order: %v",
-		len(r.orders), len(balances(r.orders)), processes, workersPer, shards, work.Round(time.Millisecond))
+		len(r.orders), len(balances(r.orders)), first, workersPer, o.shards, work.Round(time.Millisecond))
 	common := memberConfig{
 		// Members of another run that gets one of these ports must not talk to these.
 		Ensemble: "cluster-" + strconv.Itoa(os.Getpid()) + "-" + r.begun.Format("150405.000"),
-		Shards:   shards,
+		Shards:   o.shards,
 		Desk:     r.desk.server.addr,
 		Work:     work,
 	}
-	if r.ensemble, err = startEnsemble(dir, common, fail); err != nil {
+	if r.ensemble, err = startEnsemble(dir, common, o.scale, fail); err != nil {
 		return err
 	}
 	defer r.ensemble.stop() // a second stop does nothing
 	rep := &report{orders: r.orders}
-	runErr := r.settleAll(ctx, rep)
+	runErr := settle(ctx, rep)
 	took := time.Since(r.begun)
 	for _, err := range r.ensemble.stop() {
 		rep.fault("%v", err)
@@ -155,7 +160,7 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, shar
 // recorded.
 func (r *runner) settleAll(ctx context.Context, rep *report) error {
 	err := r.ensemble.until(ctx, func(all map[int]status) bool {
-		led := !slices.Contains(leaders(all, r.ensemble.common.Shards), 0)
+		led := !slices.Contains(r.ensemble.leaders(all), 0)
 		return led && all[1].Works && all[2].Works && all[3].Works
 	})
 	if err != nil {
@@ -186,10 +191,7 @@ func (r *runner) settleAll(ctx context.Context, rep *report) error {
 		r.desk.letIn(n)
 	}
 	return r.ensemble.until(ctx, func(all map[int]status) bool {
-		for _, st := range all {
-			rep.recorded = max(rep.recorded, st.Done)
-		}
-		rep.shards = shardsLine(all, r.ensemble.common.Shards)
+		rep.look(r.ensemble, all)
 		return rep.recorded >= n
 	})
 }
@@ -233,7 +235,7 @@ func (r *runner) progress(ctx context.Context) {
 	all := r.ensemble.statuses(ctx)
 	c := r.ledger.counts()
 	var leading []string
-	for _, id := range leaders(all, r.ensemble.common.Shards) {
+	for _, id := range r.ensemble.leaders(all) {
 		leading = append(leading, orNone(id))
 	}
 	dispatcher := 0

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 // Starting.
 const (
 	processes    = 3
+	processesMax = 7                // with -scale
 	startTimeout = 30 * time.Second // for the hello of a process
 	startTries   = 10               // with other ports, when one is in use
 	// The ports are below the ranges that systems use for outgoing connections. Such a connection
@@ -51,7 +54,7 @@ func startProcess(cfg memberConfig) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{id: int(cfg.ID), logFile: cfg.Dir + ".log", exited: make(chan struct{})}
+	p := &process{id: cfg.Process, logFile: cfg.Dir + ".log", exited: make(chan struct{})}
 	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -161,8 +164,18 @@ func (p *process) status(ctx context.Context) (st status, err error) {
 // config returns what the parent tells a member.
 func (e *ensemble) config(id int) memberConfig {
 	cfg := e.common
-	cfg.ID = embed.MemberID(id)
+	cfg.Process, cfg.ID, cfg.Members = id, embed.MemberID(id), e.addrs
 	cfg.Dir = filepath.Join(e.dir, "member-"+strconv.Itoa(id))
+	if !e.grows {
+		return cfg
+	}
+	cfg.Name = "process-" + strconv.Itoa(id)
+	cfg.Join = slices.Sorted(maps.Values(e.addrs))
+	if id == founder {
+		cfg.Members = map[embed.MemberID]string{founder: e.addrs[founder]}
+		return cfg
+	}
+	cfg.ID, cfg.Members, cfg.Advertise = 0, nil, e.addrs[embed.MemberID(id)]
 	return cfg
 }
 

@@ -21,9 +21,10 @@ const grantedMax = 2 * (sessionTimeout + time.Second + 24*embed.DefaultTick)
 type report struct {
 	orders     []order
 	killWanted bool
-	outage     *outage // nil if nobody was killed
-	recorded   int     // orders that are marked as done in the tree
-	shards     string  // who led each shard at the end, and how many transactions it had
+	outage     *outage  // nil if no leader was killed
+	changes    *changes // with -scale
+	recorded   int      // orders that are marked as done in the tree
+	shards     string   // who led each shard at the end, and how many transactions it had
 
 	// Set by fill.
 	took   time.Duration
@@ -48,6 +49,7 @@ func (r *report) fill(l *ledger, took time.Duration, err error) {
 		r.fault("%d orders are recorded as done in the tree, not %d", r.recorded, len(r.orders))
 	}
 	r.checkOutage(repeated)
+	r.checkChanges(repeated)
 	r.faults = append(r.faults, l.lockFaults()...)
 }
 
@@ -121,7 +123,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "process\tsettled\tlocks acquired\t")
-	for id := 1; id <= processes; id++ {
+	for id := 1; id <= processesMax && (id <= processes || r.changes != nil); id++ {
 		fmt.Fprintf(w, "%d\t%d\t%d\t\n", id, r.counts.By[id], r.counts.Entered[id])
 	}
 	_ = w.Flush() // an output that fails cannot show an error either
@@ -133,6 +135,9 @@ func (r *report) print(out io.Writer) {
 	killed := "no leader killed"
 	if r.outage != nil {
 		killed = "one leader killed"
+	}
+	if r.changes != nil {
+		killed = r.changes.String()
 	}
 	fmt.Fprintf(out, "%d settled, %d lost, %d twice, %s\n", r.counts.Settled, r.lost, r.twice, killed)
 	if o := r.outage; o != nil {
@@ -154,15 +159,19 @@ func (r *report) print(out io.Writer) {
 	}
 }
 
-// shardsLine describes who leads each shard and how many transactions the shard has had.
-func shardsLine(all map[int]status, shards int) string {
+// look notes what the processes say at the end: how many orders are recorded, who leads each shard,
+// and how many transactions the shard has had.
+func (r *report) look(e *ensemble, all map[int]status) {
 	var each []string
-	for i, id := range leaders(all, shards) {
+	for i, id := range e.leaders(all) {
 		var zxid embed.Zxid
 		for _, st := range all {
-			zxid = max(zxid, st.Shards[i].Zxid)
+			r.recorded = max(r.recorded, st.Done)
+			if i < len(st.Shards) {
+				zxid = max(zxid, st.Shards[i].Zxid)
+			}
 		}
 		each = append(each, fmt.Sprintf("%d led by %s at zxid %d", i+1, orNone(id), zxid))
 	}
-	return strings.Join(each, ", ")
+	r.shards = strings.Join(each, ", ")
 }
