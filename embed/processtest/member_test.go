@@ -85,7 +85,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 	case callReady:
 		return node.Ready(ctx)
 	case callStatus:
-		r.Status = node.Status()
+		r.Status, r.Members = node.Status(), node.Members()
 		r.Armed, r.Ticks = int(m.armed.Load()), m.ticks.Load()
 		return nil
 	case callFailed:
@@ -118,7 +118,8 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 }
 
 func (m *member) start(c *config) error {
-	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick}
+	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick,
+		Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ephemeral: c.Ephemeral, Voters: c.Voters}
 	m.mu.Lock()
 	before := m.node
 	m.mu.Unlock()

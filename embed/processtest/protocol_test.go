@@ -39,6 +39,12 @@ type config struct {
 	Shards  int
 	Tick    time.Duration
 	Faults  bool // its disk may fail; then callSnapshot does nothing
+
+	// Members that come and go.
+	Join            []string
+	Advertise, Name string
+	Ephemeral       bool
+	Voters          int
 }
 
 type call string
@@ -48,7 +54,7 @@ const (
 	callReady    call = "ready"    // wait until the node is ready
 	callFailed   call = "failed"   // wait until the node has failed, and say why
 	callDisk     call = "disk"     // replace the state of the disk of a member with faults
-	callStatus   call = "status"   // who leads
+	callStatus   call = "status"   // who leads, and who is a member
 	callSnapshot call = "snapshot" // ask for a snapshot of the shard
 	callShutdown call = "shutdown" // shut the node down
 	callStacks   call = "stacks"   // write the stacks of all goroutines to the log
@@ -85,6 +91,7 @@ type reply struct {
 	Stat    embed.Stat      `json:",omitzero"`
 	Names   []string        `json:",omitempty"`
 	Status  embed.Status    `json:",omitzero"`
+	Members []embed.Member  `json:",omitempty"` // status
 	Each    []outcome       `json:",omitempty"` // burst, sets, write on
 	Version []int32         `json:",omitempty"` // sets, write on: the znode's version after each
 	Tree    []entry         `json:",omitempty"` // walk

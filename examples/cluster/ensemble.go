@@ -32,8 +32,8 @@ type ensemble struct {
 	}
 }
 
-// startEnsemble starts all processes, or the first one of an ensemble that grows. If another program takes a port before the member binds it,
-// startEnsemble tries again with other ports.
+// startEnsemble starts all processes, or the first one of an ensemble that grows. If another
+// program takes a port before the member binds it, startEnsemble tries again with other ports.
 func startEnsemble(dir string, common memberConfig, grows bool, fail context.CancelCauseFunc) (*ensemble, error) {
 	var err error
 	for try := range startTries {

@@ -126,8 +126,8 @@ func (r *runner) grow(ctx context.Context, first, last int) error {
 	return nil
 }
 
-// settled waits until the processes take orders, and every process that runs knows the same members:
-// as many as there are processes, and as many voters as that allows.
+// settled waits until the processes take orders, and every process that runs knows the same
+// members: as many as there are processes, and as many voters as that allows.
 func (r *runner) settled(ctx context.Context, otherwise string, members int, processes ...int) error {
 	var last map[int]status
 	err := r.ensemble.until(ctx, func(all map[int]status) bool {
@@ -203,8 +203,8 @@ func (r *runner) killAndWipe(ctx context.Context, c *changes) error {
 	return nil
 }
 
-// catch stops a worker of a process that has booked an order and not recorded it. Each try lets more
-// orders in, because the process may have none.
+// catch stops a worker of a process that has booked an order and not recorded it. Each try lets
+// more orders in, because the process may have none.
 func (r *runner) catch(ctx context.Context, id int) (h held, err error) {
 	for range catchTries {
 		bound, cancel := context.WithTimeout(ctx, stopWait)
