@@ -59,7 +59,8 @@ type Config struct {
 	// data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has examples.
 	//
 	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds it,
-	// together with all others there. Later the ensemble knows its members by itself. Then a process
+	// together with all others there. If ID is zero, it is that of the member at Advertise, or else this
+	// node is no founder: so one Config serves all. Later the ensemble knows its members by itself. Then a process
 	// whose directory was emptied, founders too, joins as a new member, with a new id.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
@@ -226,6 +227,7 @@ func (c Config) Validate() error {
 
 // complete fills in the defaults and checks the result.
 func (c Config) complete() (engine.Config, error) {
+	c = c.whichFounder()
 	p := &problems{}
 	e := engine.Config{
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,

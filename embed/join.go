@@ -37,6 +37,22 @@ func (c Config) completeJoin(e *engine.Config, p *problems) {
 	}
 }
 
+// whichFounder sets the ID of a founder that says only where it is reached. Who is none of the
+// founders needs them for nothing. So one config file serves all replicas.
+func (c Config) whichFounder() Config {
+	if len(c.Join) == 0 || c.ID != 0 || c.Advertise == "" {
+		return c
+	}
+	for id, addr := range c.Members {
+		if addr == c.Advertise {
+			c.ID = id
+			return c
+		}
+	}
+	c.Members = nil
+	return c
+}
+
 // completeDeadAfter completes DeadAfter, which depends on the session timeouts.
 func (c Config) completeDeadAfter(e *engine.Config, p *problems) {
 	if len(c.Join) == 0 || c.DeadAfter < 0 {

@@ -2,6 +2,8 @@ package embed
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
@@ -24,8 +26,8 @@ type Member struct {
 	Name    string // Config.Name; empty for founders that did not say it
 	Zone    string // Config.Zone
 	Address string // where the others reach it, as it said last
-	// Role is what the member is on the first shard, which has the sessions. On further shards it may
-	// be one step behind for a moment.
+	// Role is what the member is on the first shard, which has the sessions. On further shards it
+	// may be one step behind for a moment.
 	Role     Role
 	Observer bool // it never votes
 	// Leaving says why the member is to go, or has gone: "left", "removed", "replaced", "silent",
@@ -40,8 +42,10 @@ type Member struct {
 
 // Members returns the members of the ensemble as this node knows them, sorted by id. Without a
 // quorum the list may be old. It works at any time.
-func (n *Node) Members() (list []Member) {
-	for _, m := range n.in().Engine.Members() {
+func (n *Node) Members() []Member { return membersOf(n.in().Engine.Members()) }
+
+func membersOf(known []engine.Member) (list []Member) {
+	for _, m := range known {
 		d := Member{ID: MemberID(m.ID), Name: m.Name, Zone: m.Zone, Address: m.Address, Role: roleOf(m), Observer: m.Observer,
 			Answers: m.Answers, Behind: m.Behind}
 		if m.Reason != 0 {
@@ -53,6 +57,47 @@ func (n *Node) Members() (list []Member) {
 		list = append(list, d)
 	}
 	return list
+}
+
+// AskMembers asks an ensemble for its members, from a process that is none of them. It asks at the
+// addresses in cfg.Join and cfg.Members, with cfg.TLS, and goes on to the leader, which knows who
+// answers. Nothing else of cfg counts.
+//
+// Errors: ErrUnavailable if no leader answers in time. Then the list is what some member knows, and
+// Answers and Behind are zero; without a member that answers it is empty.
+func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
+	c, err := cfg.visit()
+	if err != nil {
+		return nil, opError("ask members", "", err)
+	}
+	list, err := engine.AskMembers(ctx, c)
+	return membersOf(list), opError("ask members", "", err)
+}
+
+// AskRemoval does what Node.RemoveMember does, from a process that is no member. It asks as
+// AskMembers does. Its errors are those of RemoveMember.
+//
+// Whoever can join an ensemble can remove members from it. With TLS that takes a member's
+// certificate. Without TLS it takes the way to a member's port.
+func AskRemoval(ctx context.Context, cfg Config, id MemberID) error {
+	c, err := cfg.visit()
+	if err == nil {
+		err = engine.AskRemoval(ctx, c, id)
+	}
+	return opError("ask removal", "", err)
+}
+
+// visit completes and checks what AskMembers and AskRemoval need.
+func (c Config) visit() (engine.Config, error) {
+	p := &problems{}
+	e := engine.Config{Join: c.Join, Members: c.Members, Tick: or(c.Tick, DefaultTick), Logger: or(c.Logger, slog.Default())}
+	if len(c.Join)+len(c.Members) == 0 {
+		p.add("Join and Members are empty: name a member that can be asked")
+	}
+	if c.TLS != nil {
+		e.TLS = c.TLS.load(p)
+	}
+	return e, errors.Join(p.list...)
 }
 
 func roleOf(m engine.Member) Role {

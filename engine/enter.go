@@ -105,12 +105,16 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 
 // ask asks one question at one place.
 func (e *Engine) ask(ctx context.Context, to transport.Target, q question) (answer, error) {
+	return ask(ctx, e.transport, to, q)
+}
+
+func ask(ctx context.Context, t *transport.Transport, to transport.Target, q question) (answer, error) {
 	var a answer
 	text, err := json.Marshal(q)
 	if err != nil {
 		return a, err
 	}
-	got, err := e.transport.Ask(ctx, to, text)
+	got, err := t.Ask(ctx, to, text)
 	if err != nil {
 		return a, err
 	}

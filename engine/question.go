@@ -19,6 +19,7 @@ import (
 // later build can add to it.
 type question struct {
 	Join      bool     // the node wants to be a member
+	List      bool     // somebody wants to see the members
 	Remove    MemberID // not zero: a member wants this one to be removed
 	Leave     MemberID // not zero: this member asks whether it may leave
 	Directory [16]byte // of the node
@@ -57,6 +58,8 @@ type answer struct {
 	Members map[MemberID]string // where the members may be, itself included
 	Leader  MemberID            // of the home shard; zero: it knows of none
 
+	List []Member // of a question for the members
+
 	// Of a question to join.
 	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
@@ -93,6 +96,9 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		if address := e.book.newest(m); address != "" {
 			a.Members[m] = address
 		}
+	}
+	if q.List {
+		a.List = e.Members()
 	}
 	if a.Leader != a.Member {
 		return // only the leader admits and removes: it knows who answers

@@ -19,23 +19,31 @@ type config struct {
 	Gateway      gateway.Config `yaml:"gateway"`
 }
 
-// readConfig reads a config and validates it. An id other than zero replaces the file's. The error
-// has a line for each problem.
-func readConfig(name string, id embed.MemberID) (c config, err error) {
+// readConfig reads a config and validates it. An id other than zero and an address replace the
+// file's. The error has a line for each problem.
+func readConfig(name string, id embed.MemberID, advertise string) (c config, err error) {
+	if c, err = parseConfig(name); err != nil {
+		return c, err
+	}
+	if id != 0 {
+		c.ID = id
+	}
+	if advertise != "" {
+		c.Advertise = advertise
+	}
+	return c, errors.Join(
+		eachLine(name+": ", inKeys(c.Config.Validate())),
+		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())))
+}
+
+// parseConfig reads a config and does not validate it.
+func parseConfig(name string) (c config, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return c, err
 	}
 	defer file.Close()
-	if err := configfile.Read(file, &c); err != nil {
-		return c, eachLine(name+": ", err)
-	}
-	if id != 0 {
-		c.ID = id
-	}
-	return c, errors.Join(
-		eachLine(name+": ", inKeys(c.Config.Validate())),
-		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())))
+	return c, eachLine(name+": ", configfile.Read(file, &c))
 }
 
 // eachLine puts a prefix before each line of an error.

@@ -4,6 +4,7 @@
 //
 //	vivarium serve -config node.yaml    run a member, with a port for ZooKeeper's clients
 //	vivarium shell -server host:port    talk to a server, Vivarium's or ZooKeeper's, like zkCli
+//	vivarium members -config node.yaml  show the members of an ensemble, or remove one
 //	vivarium check DIR                  verify the data directory of a stopped member
 //	vivarium version
 //	vivarium help [command]
@@ -74,8 +75,9 @@
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
-// serve -config node.yaml -id 2. In Kubernetes, docs/kubernetes.md of the repository shows the
-// Service and how to compute the id from a pod's ordinal.
+// serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
+// node.yaml -advertise pod-2.pods:7400. docs/kubernetes.md of the repository has the manifests for
+// Kubernetes.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //
@@ -85,8 +87,8 @@
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
-// leaderships. A second signal ends the process at once, like a crash. That is safe, but recovery
-// takes longer.
+// leaderships. With ephemeral it also leaves the ensemble, for which it takes up to 30 seconds. A
+// second signal ends the process at once, like a crash. That is safe, but recovery takes longer.
 //
 // # shell
 //
@@ -94,6 +96,26 @@
 // terminal it offers editing, history and completion. From a pipe it reads one command a line. It
 // can also run a single command: vivarium shell -server host:port get /a. The command help lists
 // the commands. The documentation of package shell lists the differences.
+//
+// # members
+//
+// members asks a member for the list, at the addresses in join and members of the config, and
+// prints a line for each:
+//
+//	ID  ROLE     ANSWERS  BEHIND  ADDRESS        NAME   ZONE  LEAVING
+//	2   voter    yes      0       10.0.0.2:7400  pod-b  east  -
+//	4   voter    no       ?       10.0.0.4:7400  pod-d  west  silent
+//	7   learner  yes      12      10.0.0.7:7400  pod-g  west  -
+//
+// BEHIND counts the log entries that the member lacks. LEAVING says why it is to go. Only the
+// leader knows who answers: without one, the columns show a question mark, and the exit code is 1.
+//
+// With -remove N it takes member N out for good. If the voters that answer would be no quorum
+// without it, the command says so and changes nothing. A member that runs leaves by itself with
+// ephemeral: then SIGTERM is enough.
+//
+// The command speaks as a member does, so it needs what a member needs: with tls a certificate of
+// the members' authority, without tls the way to a member's port. Anyone with that could join, too.
 //
 // # check
 //
@@ -109,6 +131,8 @@
 // start from it fails.
 //
 // # Exit codes
+//
+// members ends with 1 if the ensemble refuses or does not answer in 30 seconds. The others:
 //
 //	     serve                       shell                        check
 //	0    a signal stopped it         the last command succeeded   the directory is sound

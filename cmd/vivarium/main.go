@@ -29,6 +29,7 @@ type command struct {
 var commands = []command{
 	{"serve", "run a member, with a port for ZooKeeper's clients", serve},
 	{"shell", "talk to a server, Vivarium's or ZooKeeper's, like zkCli", shell.Run},
+	{"members", "show the members of an ensemble, or remove one", askMembers},
 	{"check", "verify the data directory of a stopped member", check},
 	{"version", "print the version", printVersion},
 }

@@ -19,7 +19,7 @@ import (
 )
 
 func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("serve", "-config node.yaml [-id N] [-check] [-log text|json] [-v]", stderr)
+	flags := newFlags("serve", "-config node.yaml [-id N] [-advertise host:port] [-check] [-log text|json] [-v]", stderr)
 	file := flags.String("config", "", "YAML `file` with dir, gateway and more; see the documentation of the command. A relative dir starts at\nthe directory that the command is started in")
 	var id embed.MemberID
 	flags.Func("id", "this member, instead of the file's id, so that one file serves all members; `N` begins at 1", func(s string) error {
@@ -30,6 +30,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		id = embed.MemberID(n)
 		return err
 	})
+	advertise := flags.String("advertise", "", "where the others reach this member, instead of the file's advertise, so that one file serves all members")
 	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
 	verbose := flags.Bool("v", false, "also log lines for debugging")
 	only := flags.Bool("check", false, "check the config and start nothing")
@@ -40,7 +41,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		flags.Usage()
 		return exitUsage
 	}
-	c, err := readConfig(*file, id)
+	c, err := readConfig(*file, id, *advertise)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage
@@ -90,12 +91,21 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	case <-node.Done():
 		return fmt.Errorf("the node failed: %w", node.Err())
 	}
-	if err := errors.Join(door.Close(), node.Shutdown(context.Background())); err != nil { // Shutdown limits its time itself
+	ctx, cancel := context.Background(), func() {} // Shutdown limits its time itself
+	if c.Ephemeral {
+		ctx, cancel = context.WithTimeout(ctx, leaveTime)
+	}
+	defer cancel()
+	if err := errors.Join(door.Close(), node.Shutdown(ctx)); err != nil {
 		return err
 	}
 	log.Info("stopped")
 	return nil
 }
+
+// leaveTime bounds the stop of a member that leaves. A learner takes its place before, if there is
+// one, and must have been well for ten seconds.
+const leaveTime = 30 * time.Second
 
 // free returns an error if serve cannot listen at an address. It is called before the node starts:
 // a node that founds its directory fixes settings, and the user may want to correct those too.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+)
+
+// untilMembers asks for the members until the command answers with the code, and a line of its
+// output matches each pattern.
+func untilMembers(t *testing.T, file string, want int, patterns ...string) {
+	t.Helper()
+	var code int
+	var stdout, stderr string
+	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		code, stdout, stderr = vivarium("members", "-config", file)
+		all := code == want
+		for _, p := range patterns {
+			all = all && regexp.MustCompile("(?m)"+p).MatchString(stdout+stderr)
+		}
+		if all {
+			return
+		}
+	}
+	t.Fatalf("want %d and %q: %d\n%s%s", want, patterns, code, stdout, stderr)
+}
+
+// An operator sees who answers, is refused what would cost the quorum, and removes a member that is
+// gone.
+func TestMembers(t *testing.T) {
+	addrs, err := child.FreeAddrs(3)
+	must(t, err)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "node.yaml")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "join: [%q, %q, %q]\n", addrs[0], addrs[1], addrs[2]), 0o644))
+	if code, stdout, stderr := vivarium("members", "-config", file); code != exitFailed || stdout != "" || !strings.Contains(stderr, addrs[0]) {
+		t.Errorf("without members: %d, %s%s", code, stdout, stderr)
+	}
+	nodes := make(map[embed.MemberID]*embed.Node)
+	for id := embed.MemberID(1); id <= 3; id++ {
+		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Join: addrs, Tick: 20 * time.Millisecond,
+			Members: map[embed.MemberID]string{1: addrs[0], 2: addrs[1], 3: addrs[2]}, Name: fmt.Sprintf("pod-%d", id), Zone: "east"})
+		must(t, err)
+		defer n.Close()
+		nodes[id] = n
+	}
+	untilMembers(t, file, exitOK, `^1 +voter +yes +\d+ +`+addrs[0]+` +pod-1 +east +-$`, `^2 +voter +yes .* pod-2 `, `^3 +voter +yes .* pod-3 `)
+	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "9"); code != exitFailed || !strings.Contains(stderr, "9") {
+		t.Errorf("removing nobody: %d, %s%s", code, stdout, stderr)
+	}
+
+	must(t, nodes[3].Close())
+	untilMembers(t, file, exitOK, `^3 +voter +no +\?`)
+	code, stdout, stderr := vivarium("members", "-config", file, "-remove", "2")
+	if code != exitFailed || !strings.Contains(stderr, "without member 2 the voters would be 1, 3, and of them only 1 answer") {
+		t.Errorf("removing one of two that answer of three: %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "3"); code != exitOK || stdout != "member 3 is out of the ensemble\n" {
+		t.Fatalf("removing a member that is gone: %d, %s%s", code, stdout, stderr)
+	}
+	untilMembers(t, file, exitOK, `^1 +voter +yes`, `^2 +voter +yes`)
+
+	must(t, nodes[2].Close())
+	untilMembers(t, file, exitFailed, `^1 +voter +\? +\?`, `^2 +voter +\? +\?`, "member 1 knows of no leader")
+}
+
+func TestMembers_CommandLine(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "node.yaml")
+	must(t, os.WriteFile(empty, []byte("dir: data\n"), 0o644))
+	for want, args := range map[string][]string{
+		"usage: vivarium members": {},
+		"no such file":            {"-config", "none.yaml"},
+		"ids begin at 1":          {"-config", empty, "-remove", "0"},
+		"join and members are empty: name a member that can be asked": {"-config", empty},
+	} {
+		if code, stdout, stderr := vivarium(append([]string{"members"}, args...)...); code == exitOK || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
