@@ -1,14 +1,20 @@
 package embed_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -92,6 +98,87 @@ func ExampleConfig_statefulSet() {
 	}
 	fmt.Println(cfg.ID, cfg.Members[cfg.ID], cfg.Validate())
 	// Output: 3 vivarium-2.vivarium:7400 <nil>
+}
+
+// The pods of a Deployment have no order, so something that outlives them says which one founds the
+// ensemble. Here that is a ConfigMap, which Kubernetes creates once. It has the name of the pod that
+// was told to found, because that pod may crash before it has founded, and ask again.
+func ExampleConfig_found() {
+	found := func(api, token, pod string) func(context.Context) (bool, error) {
+		const name = "svc-founded"
+		call := func(ctx context.Context, method, path string, body any) (status int, pod string, err error) {
+			text, err := json.Marshal(body)
+			if err != nil {
+				return 0, "", err
+			}
+			request, err := http.NewRequestWithContext(ctx, method, api+path, bytes.NewReader(text))
+			if err != nil {
+				return 0, "", err
+			}
+			request.Header.Set("Authorization", "Bearer "+token)
+			request.Header.Set("Content-Type", "application/json")
+			answer, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return 0, "", err
+			}
+			defer answer.Body.Close()
+			var there struct{ Data struct{ Pod string } }
+			err = json.NewDecoder(answer.Body).Decode(&there)
+			return answer.StatusCode, there.Data.Pod, err
+		}
+		return func(ctx context.Context) (bool, error) {
+			const maps = "/api/v1/namespaces/default/configmaps"
+			status, _, err := call(ctx, http.MethodPost, maps, map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": name}, "data": map[string]string{"pod": pod}})
+			if err != nil || status == http.StatusCreated {
+				return err == nil, err
+			}
+			if status != http.StatusConflict { // somebody created it before
+				return false, fmt.Errorf("create the ConfigMap %s: %s", name, http.StatusText(status))
+			}
+			_, who, err := call(ctx, http.MethodGet, maps+"/"+name, nil)
+			return err == nil && who == pod, err
+		}
+	}
+
+	kubernetes := httptest.NewServer(configMaps())
+	defer kubernetes.Close()
+	for _, pod := range []string{"svc-7c5b", "svc-x2k9", "svc-7c5b"} {
+		fmt.Println(found(kubernetes.URL, "token", pod)(context.Background()))
+	}
+	cfg := embed.Config{Dir: "/var/lib/svc/vivarium", Join: []string{"svc:7400"}, Advertise: "10.1.0.7:7400", Name: "svc-7c5b",
+		Ephemeral: true, Found: found(kubernetes.URL, "token", "svc-7c5b")}
+	fmt.Println(cfg.Validate())
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+	// <nil>
+}
+
+// configMaps answers like the API of Kubernetes for one ConfigMap.
+func configMaps() http.Handler {
+	var mu sync.Mutex
+	var there []byte
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/namespaces/default/configmaps", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if there != nil {
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"kind": "Status"}`)
+			return
+		}
+		there, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(there)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/default/configmaps/svc-founded", func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = w.Write(there)
+	})
+	return mux
 }
 
 func ExampleSession_Multi() {
