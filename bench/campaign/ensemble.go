@@ -42,7 +42,6 @@ type ensemble struct {
 		away    map[embed.MemberID]bool   // nobody runs there, and nobody is to be started
 		evicted map[embed.MemberID]eviction
 		left    map[embed.MemberID]bool // it was asked to leave, and nobody knows whether it has left
-		lost    map[embed.MemberID]bool // ids of members whose directories are gone
 	}
 
 	changing sync.Mutex // held by the change of the members that is under way
@@ -70,7 +69,6 @@ func newEnsemble(g Ground, dir string, size, spares, shards, portion int, h *his
 	e.mu.away = make(map[embed.MemberID]bool)
 	e.mu.evicted = make(map[embed.MemberID]eviction)
 	e.mu.left = make(map[embed.MemberID]bool)
-	e.mu.lost = make(map[embed.MemberID]bool)
 	for i := range size + spares {
 		e.ids = append(e.ids, embed.MemberID(i+1))
 		e.mu.away[embed.MemberID(i+1)] = i >= size

@@ -132,12 +132,13 @@ func newcomer(s *strike) (said string, changed bool) {
 	return said, true
 }
 
-// wipe ends a member and empties its directory. It comes back as a new one.
+// wipe ends a member and empties its directory. It comes back as a new one. It needs members at
+// rest: a majority that has lost its directories is lost for good, and until a change is complete
+// there may be two voters on some shard.
 func wipe(s *strike) (said string, changed bool) {
 	id := s.anyone()
-	member := s.e.idOf(id)
-	if !s.e.lose(s.ctx, id, member) {
-		return fmt.Sprintf("member %d: the ensemble may need it", id), false
+	if why := s.e.unrest(s.ctx); why != "" || s.e.isTaken(id) {
+		return fmt.Sprintf("member %d: the ensemble may need it: %s", id, why), false
 	}
 	s.e.abandon(id)
 	pause(s.ctx, between(s.rng, 0, long/2))
@@ -326,15 +327,12 @@ func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) str
 // judgeEvicted brings those back that were removed, or perhaps were. Nothing is broken any more.
 func (n *nemesis) judgeEvicted(ctx context.Context) {
 	for id, ev := range n.e.allEvicted() {
-		switch how := n.haunt(ctx, id, ev); {
-		case how == serves:
+		switch n.haunt(ctx, id, ev) {
+		case serves:
 			n.e.appear(id)
-		case how == refuses && !ev.sure:
-			n.e.setLost(ev.member)
+		case refuses:
 			n.e.renew(id)
-		case how == refuses:
-			n.e.renew(id)
-		case !n.report.failed():
+		case waits:
 			n.report.violate("available", "member %d, which was perhaps removed, neither serves nor fails", id)
 		}
 	}

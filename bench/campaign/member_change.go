@@ -40,7 +40,7 @@ func changeMembers(ctx context.Context, n *embed.Node, q *Request, r *Reply) err
 		return n.Leave(ctx)
 	}
 	for _, m := range n.Members() {
-		r.Members = append(r.Members, fellow{m.ID, m.Name, m.Role == embed.Voter, m.Role == embed.Out, m.Leaving})
+		r.Members = append(r.Members, fellow{m.ID, m.Name, embedtest.Votes(n, m.ID), m.Role == embed.Out, m.Leaving})
 	}
 	return nil
 }

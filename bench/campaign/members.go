@@ -72,55 +72,6 @@ func (e *ensemble) isTaken(id embed.MemberID) bool {
 	return e.mu.taken[id] != ""
 }
 
-// setLost notes that a directory is lost whose member may still have a vote.
-func (e *ensemble) setLost(member embed.MemberID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.mu.lost[member] = true
-}
-
-// lose reports whether the ensemble can do without the directory in a place. Of the voters at most
-// one may have none: a majority that has lost its directories is lost for good.
-func (e *ensemble) lose(ctx context.Context, id, member embed.MemberID) bool {
-	if member == 0 || e.isTaken(id) || !e.whole(ctx) {
-		return false
-	}
-	e.setLost(member)
-	return true
-}
-
-// whole reports whether no member whose directory is lost can have a vote.
-func (e *ensemble) whole(ctx context.Context) bool {
-	e.mu.Lock()
-	lost := slices.Collect(maps.Keys(e.mu.lost))
-	e.mu.Unlock()
-	if len(lost) == 0 {
-		return true
-	}
-	for _, id := range e.here() {
-		known, err := e.members(ctx, id)
-		if err != nil {
-			continue
-		}
-		for _, member := range lost {
-			switch at := slices.IndexFunc(known, func(f fellow) bool { return f.ID == member }); {
-			case at < 0:
-			case known[at].Leaving != "removed": // the record goes once no shard has the member
-				return false
-			default:
-				if _, err := e.call(ctx, id, Request{Call: callRemove, To: member, Within: requestTimeout}); err != nil {
-					return false
-				}
-			}
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		clear(e.mu.lost)
-		return true
-	}
-	return false
-}
-
 // members returns the members as one of them knows them, and not older than now.
 func (e *ensemble) members(ctx context.Context, id embed.MemberID) ([]fellow, error) {
 	if _, err := e.call(ctx, id, Request{Call: callReady, Within: requestTimeout}); err != nil {
@@ -168,11 +119,11 @@ func (e *ensemble) unrest(ctx context.Context) string {
 		if f.Out {
 			continue
 		}
-		if placeOfMember(all, f.ID) == 0 || f.Leaving != "" || f.Name == "" {
+		if placeOfMember(all, f.ID) == 0 || f.Leaving != "" || f.Name == "" || f.Votes != 0 && f.Votes != e.shards {
 			return fmt.Sprintf("one of the members is %+v", f)
 		}
 		present++
-		if f.Votes {
+		if f.Votes > 0 {
 			voters++
 		}
 	}

@@ -144,10 +144,11 @@ type Reply struct {
 
 // A fellow is embed.Member as JSON.
 type fellow struct {
-	ID         embed.MemberID
-	Name       string
-	Votes, Out bool
-	Leaving    string `json:",omitempty"`
+	ID      embed.MemberID
+	Name    string
+	Votes   int // on so many shards
+	Out     bool
+	Leaving string `json:",omitempty"`
 }
 
 // An event is embed.Event as JSON.

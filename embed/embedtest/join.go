@@ -55,6 +55,23 @@ func (e *Ensemble) ID(place embed.MemberID) embed.MemberID {
 	return e.Node(place).Status().Member
 }
 
+// Votes returns on how many shards a member votes, as a node knows. [embed.Member] has only its role
+// on the first one.
+func Votes(n *embed.Node, member embed.MemberID) (shards int) {
+	e := engineOf(n)
+	for _, m := range e.Members() {
+		if embed.MemberID(m.ID) != member {
+			continue
+		}
+		for _, s := range e.Status() {
+			if m.Votes(uint32(s.Shard)) {
+				shards++
+			}
+		}
+	}
+	return shards
+}
+
 // Wipe empties the directory of a member that does not run, as the loss of its disk does.
 func (e *Ensemble) Wipe(id embed.MemberID) {
 	e.t.Helper()
