@@ -20,7 +20,7 @@ type churn struct {
 	ctx     context.Context // ends with the test; nil until the churn begins
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	changes int // that are complete; owned by run
+	changes int // that have begun; owned by run
 }
 
 // begin lets members join, and lets them come and go once they vote.
@@ -59,6 +59,7 @@ func (c *churn) run() {
 		} else {
 			c.wipe(place)
 		}
+		c.changes++
 		for c.start(place); !c.complete(); c.start(place) {
 			select {
 			case <-c.ctx.Done():
@@ -66,7 +67,6 @@ func (c *churn) run() {
 			case <-time.After(c.e.longestTick()):
 			}
 		}
-		c.changes++
 	}
 }
 
