@@ -109,7 +109,8 @@ func (c *churn) start(place embed.MemberID) {
 	}
 }
 
-// complete reports whether just the founders and all newcomers vote, as some founder knows.
+// complete reports whether just the founders and all newcomers vote, on all shards, as some founder
+// knows.
 func (c *churn) complete() bool {
 	want := slices.Clone(c.e.found)
 	for _, place := range c.places {
@@ -127,8 +128,12 @@ func (c *churn) complete() bool {
 		}
 		var voters []embed.MemberID
 		for _, m := range n.Members() {
-			if m.Role == embed.Voter {
+			switch Votes(n, m.ID) {
+			case 0:
+			case len(n.Status().Shards):
 				voters = append(voters, m.ID)
+			default:
+				return false
 			}
 		}
 		return slices.Equal(voters, want)
