@@ -258,7 +258,7 @@ func imposter(s *strike) (said string, changed bool) {
 		return fmt.Sprintf("member %d, perhaps", id), true
 	}
 	dir := s.e.host.Home(id).Dir
-	old, next := dir+".old", dir+".new"
+	old, next := fmt.Sprintf("%s.%d", dir, ev.member), dir+".next" // no member has the id again
 	move := func(from, to string) {
 		if err := s.e.host.Rename(id, from, to); err != nil {
 			s.report.violate("harness", "member %d: %v", id, err)
