@@ -46,11 +46,11 @@ func changing(name string, change func(s *strike) (said string, changed bool)) f
 		}
 		defer s.e.changing.Unlock()
 		rested := s.rng.IntN(4) > 0 && s.awaitRest()
-		measured := s.measure()
+		measured, writable := s.measure()
 		said, changed := change(s)
 		<-s.ctx.Done()
 		gap := measured()
-		if s.alone && changed && rested {
+		if s.alone && changed && rested && writable {
 			s.report.stood(name, gap)
 		}
 		return fmt.Sprintf("%s, no write for %v", said, gap.Round(time.Millisecond))
@@ -69,9 +69,9 @@ func (s *strike) awaitRest() bool {
 const probes = 2
 
 // measure writes to each shard again and again until the strike ends. It returns when each shard has
-// acknowledged a write. The function that it returns tells the longest time since then in which no
-// write to some shard was acknowledged.
-func (s *strike) measure() func() time.Duration {
+// acknowledged a write, and reports whether that was so before the end. The function that it returns
+// tells the longest time since then in which no write to some shard was acknowledged.
+func (s *strike) measure() (measured func() time.Duration, writable bool) {
 	var mu sync.Mutex
 	var longest time.Duration
 	last := make(map[string]time.Duration) // by area
@@ -112,7 +112,7 @@ func (s *strike) measure() func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		return longest
-	}
+	}, begun()
 }
 
 // newcomer starts a new member in a vacant place. It may die while it loads.
