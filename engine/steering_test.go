@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// silence is a network in which nobody answers. Some addresses refuse at once, the others never say
+// anything. It counts how often each was dialled.
+type silence struct {
+	transport.Network
+	mu      sync.Mutex
+	dialled map[string]int
+}
+
+func (n *silence) Dial(ctx context.Context, to transport.Target) (net.Conn, error) {
+	n.mu.Lock()
+	n.dialled[to.Address]++
+	refuses := len(to.Address)%2 == 0
+	n.mu.Unlock()
+	if !refuses {
+		<-ctx.Done()
+	}
+	return nil, errors.New("nobody is there")
+}
+
+// Newcomers that never show up do not keep the others from being dialled: everybody has a turn
+// before anybody has the next one.
+func TestSteering_NewcomersThatNeverShowUpStarveNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const newcomers = 3*probesMax + 1
+		nobody := &silence{dialled: make(map[string]int)}
+		e := &Engine{cfg: Config{Tick: DefaultTick}, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), done: make(chan struct{})}
+		e.transport = transport.New(transport.Options{Self: transport.Identity{Member: 1}, Network: nobody, Logger: e.log,
+			Address: func(m uint64) string { return fmt.Sprintf("member-%d", m) }})
+		defer func() {
+			close(e.stop)
+			close(e.done)
+			_ = e.transport.Close()
+			e.loops.Wait()
+		}()
+		s := &steering{engine: e, r: &replica.Replica{Shard: 1}, probed: make(chan probe, probesMax), known: &replication.Membership{Voters: []MemberID{1}}}
+		s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
+		table := &session.MembersView{List: []session.Member{{ID: 1, Wish: session.Voter}}}
+		for m := range session.MemberID(newcomers) {
+			table.List = append(table.List, session.Member{ID: m + 2, Wish: session.Learner})
+		}
+		for begun := time.Now(); ; {
+			s.probeNext(time.Now(), table)
+			synctest.Wait()
+			reached, most := nobody.counts()
+			if reached == newcomers {
+				break
+			}
+			if most > 1 {
+				t.Fatalf("after %v somebody was dialled %d times, and %d never", time.Since(begun), most, newcomers-reached)
+			}
+			s.note(<-s.probed)
+		}
+	})
+}
+
+// counts returns how many addresses were dialled, and how often the one that was dialled most.
+func (n *silence) counts() (reached, most int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, times := range n.dialled {
+		most = max(most, times)
+	}
+	return len(n.dialled), most
+}
