@@ -44,7 +44,8 @@ type Config struct {
 	// while the node is open. A relative Dir is below the working directory at the time of Start.
 	Dir string `yaml:"dir"`
 	// ID is the id of this member, one of Members. For a node that is alone, zero means 1. With
-	// Members set, zero is an error: a process that forgot its ID would pass for member 1.
+	// Members set, zero is an error: a process that forgot its ID would pass for member 1. Only with
+	// Join can Advertise say instead which one it is.
 	//
 	// Ids begin at 1. The ordinals of a StatefulSet begin at 0: add 1 to them, here and in Members,
 	// as ExampleConfig_statefulSet does.
@@ -59,9 +60,10 @@ type Config struct {
 	// data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has examples.
 	//
 	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds it,
-	// together with all others there. If ID is zero, it is that of the member at Advertise, or else this
-	// node is no founder: so one Config serves all. Later the ensemble knows its members by itself. Then a process
-	// whose directory was emptied, founders too, joins as a new member, with a new id.
+	// together with all others there. If ID is zero and Advertise is set, this node is the founder at
+	// that address, or none of them. So one Config can serve all. Later the ensemble knows its members
+	// by itself. Then a process whose directory was emptied, founders too, joins as a new member, with
+	// a new id.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
 	// Needs Join.

@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -71,6 +72,32 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	must(t, err)
 	if least := 3 * engine.LongestElection(10*time.Millisecond); s.Timeout() != least {
 		t.Errorf("a session got a timeout of %v, want %v", s.Timeout(), least)
+	}
+}
+
+// What members that come and go must not say, and what says nothing without Join.
+func TestValidate_Join(t *testing.T) {
+	seeds, found := []string{"pods:7400"}, func(context.Context) (bool, error) { return true, nil }
+	one := map[embed.MemberID]string{1: "pod-1:7400"}
+	for want, c := range map[string]embed.Config{
+		"Voters is 2: want 1, 3, 5, 7 or 9, because an even number survives no more failures": {Join: seeds, Advertise: "pod-1:7400", Voters: 2},
+		"Voters is 11: want 1, 3, 5, 7 or 9":                                                  {Join: seeds, Advertise: "pod-1:7400", Voters: 11},
+		"Found and Members are both set":                                                      {Join: seeds, Members: one, ID: 1, Found: found},
+		"Advertise is empty: give the host:port":                                              {Join: seeds},
+		`Advertise is "pod-1": want host:port`:                                                {Join: seeds, Advertise: "pod-1"},
+		`Join[0] is "pods": want host:port`:                                                   {Join: []string{"pods"}, Advertise: "pod-1:7400"},
+		"ID is 3 but Members is empty: the ensemble gives":                                    {Join: seeds, Advertise: "pod-1:7400", ID: 3},
+		"DeadAfter is 1m0s: want 2m0s at least, twice MaxSessionTimeout":                      {Join: seeds, Advertise: "pod-1:7400", DeadAfter: time.Minute},
+		"Name and Zone may have 256 bytes":                                                    {Join: seeds, Advertise: "pod-1:7400", Zone: strings.Repeat("z", 257)},
+		"Zone is set but Join is empty: it is for members that come and go":                   {Zone: "east"},
+		"Voters is set but Join is empty":                                                     {Voters: 3},
+		"ID is 0 or left out: say which of the Members 1 this is":                             {Join: seeds, Members: one},
+		"ID is 2, which is none of the Members 1":                                             {Join: seeds, Members: one, ID: 2, Advertise: "pod-2:7400"},
+	} {
+		c.Dir = "x"
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -306,11 +306,13 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		"shards":   {func(c *embed.Config) { c.Shards = 7 }, "Shards is 7"},
 		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
 		"name":     {func(c *embed.Config) { c.Name = "member-1.test:1" }, "give each replica a Name of its own"},
+		"schemes":  {func(c *embed.Config) { c.Schemes = nil }, `Schemes lack "token", which the ensemble's ACLs use: set Config.Schemes`},
 		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, "the ensemble is at level 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var join bool
 			growing(t, 1, func(cfg *embed.Config) {
+				cfg.Schemes = map[string]embed.Scheme{"token": tokens{}}
 				if join {
 					c.change(cfg)
 				}

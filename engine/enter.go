@@ -100,7 +100,7 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 		me.Digest = replication.Founding(me.Ensemble, found, me.Shards)
 		return me, nil
 	}
-	return e.join(ctx, me, answers)
+	return e.join(ctx, me, answers, silent)
 }
 
 // ask asks one question at one place.
@@ -236,7 +236,7 @@ func because(silent []string) string {
 }
 
 // join asks to be let in, at the members that have answered. The leader decides.
-func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer) (replication.Identity, error) {
+func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer, silent []string) (replication.Identity, error) {
 	var first *answer
 	for i := range answers {
 		a := &answers[i]
@@ -250,7 +250,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 		}
 	}
 	if first == nil {
-		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage; it has one a second after all founders run a build of level 3", ErrJoining, e.cfg.Join)
+		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage; it has one a second after all founders run a build of level 3%s", ErrJoining, e.cfg.Join, because(silent))
 	}
 	var errs []error
 	for _, a := range answers {
