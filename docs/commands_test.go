@@ -71,7 +71,8 @@ func check(dir string, words []string) error {
 	return nil
 }
 
-var ownFlags = []string{"-o", "-run", "-race", "-tags", "-short", "-count", "-v"} // the go command's
+// ownFlags are the go command's, and those of tests here.
+var ownFlags = []string{"-o", "-run", "-race", "-tags", "-short", "-count", "-v", "-timeout", "-rounds"}
 
 // goCommand checks what follows "go".
 func goCommand(dir string, words []string) error {
