@@ -53,7 +53,7 @@ func (e *Engine) knowLineage() bool {
 func (e *Engine) proposeLineage() {
 	var l session.Lineage
 	rand.Read(l[:]) // never fails
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, sessionIDs(e.founders()), uint32(e.cfg.Shards)))
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, sessionIDs(e.founders()), uint32(e.cfg.Shards), time.Now().UnixMilli()))
 }
 
 // lineage returns the ensemble's lineage; zero if this node does not know it. The identity file has

@@ -261,7 +261,7 @@ func (s *steering) do(step steer.Step) bool {
 	case steer.Retire:
 		s.propose(step, s.r.Shard, command.EncodeRetire(step.Member))
 	case steer.Report:
-		s.propose(step, command.HomeShard, command.EncodeReport(step.Member, uint32(s.r.Shard), step.Place))
+		s.propose(step, command.HomeShard, command.EncodeReport(step.Member, uint32(s.r.Shard), step.Place, time.Now().UnixMilli()))
 	}
 	return false
 }

@@ -219,7 +219,7 @@ func (t *Tree) refuse(ops []Op) error {
 		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
-		case KindLose:
+		case KindLose, KindConfigure:
 			err = t.ownOnly(op)
 		default:
 			err = fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
@@ -251,6 +251,8 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.checkChildren(op)
 	case KindLose:
 		return t.lose(op)
+	case KindConfigure:
+		return t.configure(op)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

@@ -42,7 +42,7 @@ func (t *Tree) check() error {
 	if weight != t.weight {
 		return fmt.Errorf("a weight of %d is counted, the znodes have %d", t.weight, weight)
 	}
-	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, ConfigPath} {
 		if e := t.index.get(path); e == nil || e.current() == nil || e.current().rest().owner != 0 {
 			return fmt.Errorf("znode %q: is an initial znode, but is missing or an ephemeral", path)
 		}

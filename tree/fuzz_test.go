@@ -338,6 +338,9 @@ func (r *fuzzRun) endSession() {
 	if r.byte() < 40 {
 		ops = append(ops, Op{Kind: KindLose, Path: r.path()})
 	}
+	if r.byte() < 40 {
+		ops = append(ops, Op{Kind: KindConfigure, Data: []byte{r.byte()}})
+	}
 	if len(ops) > 0 {
 		r.apply(h, ops)
 	}

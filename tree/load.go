@@ -128,7 +128,7 @@ func (l *Loader) Finish(visible Zxid) (*Tree, error) {
 	if err := l.index(); err != nil {
 		return nil, err
 	}
-	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, ConfigPath} {
 		if l.t.index.get(path) == nil {
 			return nil, corrupt(path, "is missing")
 		}

@@ -51,7 +51,7 @@ func TestLoadedMemoryIsLetGo(t *testing.T) {
 			for i := range c.znodes {
 				add(path(i), c.znode)
 			}
-			for _, p := range []string{zookeeperPath, configPath, quotaPath} {
+			for _, p := range []string{zookeeperPath, ConfigPath, quotaPath} {
 				add(p, initialZnode(p))
 			}
 			tree, err := l.Finish(0)

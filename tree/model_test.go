@@ -67,7 +67,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind == KindLose && !h.System || op.Kind > 8) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind >= KindLose && !h.System || op.Kind > 9) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -115,6 +115,8 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 		return Result{}, nil
 	case KindLose:
 		return Result{}, m.lose(h, op.Path)
+	case KindConfigure:
+		return Result{}, m.configure(h, op.Data)
 	}
 	return Result{}, ErrInvalidKind
 }
@@ -313,6 +315,19 @@ func (m *model) lose(h Header, path string) error {
 	}
 	m.znodes[path] = z
 	m.change(Change{Type: DataChanged, Path: path, Owner: h.Session, Lost: true, ACL: z.ACL})
+	return nil
+}
+
+func (m *model) configure(h Header, data []byte) error {
+	if !h.System {
+		return ErrInvalidKind
+	}
+	z := m.znodes["/zookeeper/config"]
+	more := len(data) - len(z.Data)
+	z.Mzxid, z.Mtime, z.Data, z.Version = h.Zxid, h.Time, slices.Clone(data), -1
+	m.znodes["/zookeeper/config"] = z
+	m.change(Change{Type: DataChanged, Path: "/zookeeper/config", ACL: z.ACL})
+	m.charge("/zookeeper/config", 0, more)
 	return nil
 }
 

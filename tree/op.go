@@ -87,6 +87,9 @@ const (
 	// KindLose ends an ephemeral because its session was lost. It uses Path. Only the ensemble's
 	// own transactions may contain it.
 	KindLose
+	// KindConfigure replaces the data of ConfigPath, whose version stays -1. It uses Data. Only the
+	// ensemble's own transactions may contain it.
+	KindConfigure
 )
 
 // String returns the kind as a word.
@@ -108,6 +111,8 @@ func (k OpKind) String() string {
 		return "checkchildren"
 	case KindLose:
 		return "lose"
+	case KindConfigure:
+		return "configure"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }

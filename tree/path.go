@@ -10,11 +10,16 @@ const (
 	rootPath      = "/"
 	zookeeperPath = "/zookeeper"
 	quotaPath     = "/zookeeper/quota"
-	configPath    = "/zookeeper/config"
 )
 
+// ConfigPath is the path of the znode that says who the members of the ensemble are.
+const ConfigPath = "/zookeeper/config"
+
+// configVersion is the version of that znode, which does not count.
+const configVersion = -1
+
 func isReserved(path string) bool {
-	return path == rootPath || path == zookeeperPath || path == quotaPath || path == configPath
+	return path == rootPath || path == zookeeperPath || path == quotaPath || path == ConfigPath
 }
 
 // ValidatePath returns nil if a znode can have the path. Otherwise the error wraps ErrInvalidPath

@@ -187,7 +187,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "configure", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -264,7 +264,7 @@ func (s *script) op(c command) Op {
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose, KindConfigure} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}

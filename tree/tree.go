@@ -66,7 +66,7 @@ type Tree struct {
 // nil means BuiltinSchemes. At each transaction they must be the same on every replica.
 func New(schemes Schemes) *Tree {
 	l := NewLoader(schemes)
-	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, ConfigPath} {
 		if err := l.Add(path, initialZnode(path)); err != nil {
 			panic(err)
 		}
@@ -85,8 +85,8 @@ func New(schemes Schemes) *Tree {
 // ensembles show. Only a super identity may write the config.
 func initialZnode(path string) Znode {
 	z := Znode{Data: []byte{}}
-	if path == configPath {
-		z.Version, z.Aversion = -1, -1
+	if path == ConfigPath {
+		z.Version, z.Aversion = configVersion, -1
 		z.ACL = ReadACL()
 	}
 	return z

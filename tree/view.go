@@ -23,6 +23,16 @@ func (t *Tree) As(who []Identity) View { return View{tree: t, who: who} }
 // parent's.
 func (v View) MayRead(acl []ACL) bool { return v.permit(acl, Read) == nil }
 
+// CheckWrite returns why setting a znode's data would be refused whatever the data: ErrNoNode, or
+// ErrNoAuth without Write.
+func (v View) CheckWrite(path string) error {
+	z := v.find(path)
+	if z == nil {
+		return ErrNoNode
+	}
+	return v.permit(z.acl(), Write)
+}
+
 // Get returns a znode's data and Stat. The data is a copy that belongs to the caller. It is nil if
 // it was set to nil. The errors are ErrNoNode, and ErrNoAuth without Read.
 func (v View) Get(path string) ([]byte, Stat, error) {

@@ -248,6 +248,26 @@ func (t *Tree) lose(op *Op) error {
 	return nil
 }
 
+// configure writes who the members are. The version stays -1, as in ZooKeeper: the content has a
+// version of its own. No quota applies, because the members do not ask for room.
+func (t *Tree) configure(op *Op) error {
+	if err := t.ownOnly(op); err != nil {
+		return err
+	}
+	e, err := t.existing(ConfigPath)
+	if err != nil {
+		return err
+	}
+	v := t.stage(e)
+	grown := int64(len(op.Data) - len(v.data))
+	v.written(&t.header)
+	v.version = configVersion
+	v.setData(op.Data)
+	t.charge(e.path, 0, grown)
+	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, ACL: v.acl()})
+	return nil
+}
+
 // written updates the fields that every write of the data changes.
 func (v *version) written(h *Header) {
 	v.mzxid, v.mtime = h.Zxid, h.Time

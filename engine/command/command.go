@@ -85,7 +85,7 @@ type Command struct {
 	Kind     Kind
 	Origin   session.Origin     // register; in a batch only Member and Start
 	Seq      uint64             // batch: its place in its stream
-	Wall     int64              // all but purged, raise, found, report, govern and retire: Unix ms at the proposer
+	Wall     int64              // all but purged, raise, govern and retire: Unix ms at the proposer
 	Home     tree.Zxid          // batch: what its node had applied of the home shard
 	Rules    Rules              // register
 	Requests []Request          // batch
@@ -349,13 +349,14 @@ func EncodeRaise(level uint32, behind []session.MemberID) []byte {
 
 // EncodeFound encodes the choice of the ensemble's lineage, who the founders are, and how many
 // shards there are.
-func EncodeFound(l session.Lineage, founders []session.MemberID, shards uint32) []byte {
+func EncodeFound(l session.Lineage, founders []session.MemberID, shards uint32, wall int64) []byte {
 	e := newEncoder()
-	e.array(4)
+	e.array(5)
 	e.uint(uint64(KindFound))
 	e.bytes(l[:])
 	e.members(founders)
 	e.uint(uint64(shards))
+	e.int(wall)
 	return e.done()
 }
 
@@ -376,14 +377,15 @@ func EncodeJoin(c session.Candidate, wall int64) []byte {
 }
 
 // EncodeReport encodes for the home shard what a member is on a shard.
-func EncodeReport(m session.MemberID, shard uint32, p session.Place) []byte {
+func EncodeReport(m session.MemberID, shard uint32, p session.Place, wall int64) []byte {
 	e := newEncoder()
-	e.array(5)
+	e.array(6)
 	e.uint(uint64(KindReport))
 	e.uint(uint64(m))
 	e.uint(uint64(shard))
 	e.uint(uint64(p.Part))
 	e.uint(p.Change)
+	e.int(wall)
 	return e.done()
 }
 
@@ -456,11 +458,11 @@ func (k Kind) fields() int {
 	case KindRaise:
 		return 3
 	case KindFound:
-		return 4
+		return 5
 	case KindJoin:
 		return 9
 	case KindReport:
-		return 5
+		return 6
 	case KindGovern:
 		return 3
 	case KindWant:
@@ -541,6 +543,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		d.fixed(c.Lineage[:])
 		c.Founders = d.members()
 		c.Shard = uint32(d.uintTo(math.MaxUint32))
+		c.Wall = d.int()
 	case KindJoin:
 		d.fixed(c.Join.Directory[:])
 		c.Join.Name, c.Join.Zone, c.Join.Address = d.string(), d.string(), d.string()
@@ -552,6 +555,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Member = session.MemberID(d.uint())
 		c.Shard = uint32(d.uintTo(math.MaxUint32))
 		c.Place = d.place()
+		c.Wall = d.int()
 	case KindGovern:
 		c.Number = d.uint()
 		c.Member = session.MemberID(d.uint())

@@ -54,11 +54,11 @@ func (c Command) encode() []byte {
 	case KindRaise:
 		return EncodeRaise(c.Level, c.Behind)
 	case KindFound:
-		return EncodeFound(c.Lineage, c.Founders, c.Shard)
+		return EncodeFound(c.Lineage, c.Founders, c.Shard, c.Wall)
 	case KindJoin:
 		return EncodeJoin(c.Join, c.Wall)
 	case KindReport:
-		return EncodeReport(c.Member, c.Shard, c.Place)
+		return EncodeReport(c.Member, c.Shard, c.Place, c.Wall)
 	case KindGovern:
 		return EncodeGovern(c.Number, c.Member)
 	case KindWant:
@@ -153,12 +153,12 @@ func goldenCommands() []golden {
 			{"/a", tree.Seen{Czxid: 1, Mzxid: 200, Pzxid: 70000}}, {"/b/c", tree.Seen{Czxid: math.MaxUint64}}}}},
 		{"raise", Command{Kind: KindRaise, Level: 2, Behind: []session.MemberID{}}},
 		{"raise-that-leaves-members-behind", Command{Kind: KindRaise, Level: math.MaxUint32, Behind: []session.MemberID{3, math.MaxUint64}}},
-		{"found", Command{Kind: KindFound, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}, Shard: 4}},
+		{"found", Command{Kind: KindFound, Wall: 1700000000000, Lineage: session.Lineage(filled[[16]byte](0x60)), Founders: []session.MemberID{1, 2, math.MaxUint64}, Shard: 4}},
 		{"join", Command{Kind: KindJoin, Wall: 1700000000123, Join: session.Candidate{Directory: filled[[16]byte](0x10), Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Observer: true,
 			Former: session.Former{ID: 2, Directory: filled[[16]byte](0x20)}}}},
 		{"join-of-the-largest-numbers", Command{Kind: KindJoin, Wall: math.MinInt64, Join: session.Candidate{Former: session.Former{ID: math.MaxUint64}}}},
-		{"report", Command{Kind: KindReport, Member: 4, Shard: 2, Place: session.Place{Part: session.Voter, Change: 70000}}},
-		{"report-of-the-largest-numbers", Command{Kind: KindReport, Member: math.MaxUint64, Shard: math.MaxUint32, Place: session.Place{Part: math.MaxUint8, Change: math.MaxUint64}}},
+		{"report", Command{Kind: KindReport, Wall: 1700000000000, Member: 4, Shard: 2, Place: session.Place{Part: session.Voter, Change: 70000}}},
+		{"report-of-the-largest-numbers", Command{Kind: KindReport, Wall: math.MinInt64, Member: math.MaxUint64, Shard: math.MaxUint32, Place: session.Place{Part: math.MaxUint8, Change: math.MaxUint64}}},
 		{"govern", Command{Kind: KindGovern, Number: 12, Member: 3}},
 		{"want", Command{Kind: KindWant, Number: 12, Member: 4, Wish: session.Out, Reason: session.Silent, Wall: 1700000000123}},
 		{"want-of-the-largest-numbers", Command{Kind: KindWant, Number: math.MaxUint64, Member: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Wall: math.MinInt64}},
@@ -465,9 +465,9 @@ func TestDocShowsEveryField(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
-		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0),
+		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0, 0),
 		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "leave": request(RequestLeave),
-		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}), "announce": request(RequestAnnounce),
+		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}, 0), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),

@@ -40,6 +40,7 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	defer r.mu.Unlock()
 	r.apply(c)
 	if r.mu.members.TakeChanged() {
+		r.configure(c.Wall)
 		r.noteMembers()
 	}
 	r.index.Store(index)

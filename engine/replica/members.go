@@ -1,8 +1,12 @@
 package replica
 
 import (
+	"bytes"
+	"fmt"
+
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // Lineage returns the ensemble's lineage as this replica of the home shard knows it; zero if it
@@ -19,6 +23,22 @@ func (r *Replica) noteMembers() {
 	r.mu.members.TakeChanged()
 	r.roll.Store(r.mu.members.View())
 	r.node.MembersChanged()
+}
+
+// configure writes who the members are to tree.ConfigPath, in a transaction of its own, unless it
+// stands there already. What the znode says follows from the log alone: replicas compare it with the
+// table after the same entries. mu is held.
+func (r *Replica) configure(wall int64) {
+	lines := []byte(r.mu.members.View().Configuration())
+	now, _, _ := r.tree.Load().Get(tree.ConfigPath) // every tree has it
+	if before, _, _ := bytes.Cut(now, []byte("version=")); len(lines) == 0 || bytes.Equal(before, lines) {
+		return
+	}
+	z := r.mu.Zxid + 1
+	op := tree.Op{Kind: tree.KindConfigure, Data: fmt.Appendf(lines, "version=%x", uint64(z))}
+	if _, err := r.commit(tree.Header{Zxid: z, Time: wall, System: true}, []tree.Op{op}, r.discarded[:]); err != nil {
+		r.node.Fail(fmt.Errorf("shard %d: %s: %w", r.Shard, tree.ConfigPath, err))
+	}
 }
 
 // applyFound chooses the lineage, unless it is chosen. mu is held.

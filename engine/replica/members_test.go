@@ -18,7 +18,7 @@ import (
 func TestFound(t *testing.T) {
 	r := levelRig(t, 3, 3)
 	found := func(first byte) []byte {
-		return command.EncodeFound(session.Lineage{first}, []session.MemberID{enginetest.Member, 2, 3, 4}, 1)
+		return command.EncodeFound(session.Lineage{first}, []session.MemberID{enginetest.Member, 2, 3, 4}, 1, 7)
 	}
 	want := func(lineage byte) {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestJoin_EndsWhatTheFormerSelfHeld(t *testing.T) {
 	if o, _ := r.Origin(5); o.Start != 0 {
 		t.Errorf("member 5 has registered from the directory of somebody else: %+v", o)
 	}
-	r.apply(command.EncodeReport(5, 1, session.Place{Part: session.Learner, Change: 9}))
+	r.apply(command.EncodeReport(5, 1, session.Place{Part: session.Learner, Change: 9}, 7))
 	want := []session.Member{
 		{ID: 4, Directory: [16]byte{22}, Address: "two:2", Wish: session.Learner, Since: 5},
 		{ID: 5, Directory: [16]byte{23}, Address: "two:2", Wish: session.Learner, Since: 6, Places: []session.Place{{Part: session.Learner, Change: 9}}},
@@ -115,7 +115,7 @@ func foundedRig(t *testing.T, shards uint32) *rig {
 	for level := uint32(2); level <= command.LevelMembers; level++ {
 		r.apply(command.EncodeRaise(level, nil))
 	}
-	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, shards))
+	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, shards, 7))
 	return r
 }
 
@@ -226,7 +226,7 @@ func TestMemberIsForgotten(t *testing.T) {
 	r := foundedRig(t, 1)
 	r.ask(2, 1, 1, command.Request{Kind: command.RequestOpen, Timeout: 4 * time.Second})
 	r.ask(2, 1, 2, command.Request{Kind: command.RequestLeave})
-	out := command.EncodeReport(2, 1, session.Place{Part: session.Out, Change: 9})
+	out := command.EncodeReport(2, 1, session.Place{Part: session.Out, Change: 9}, 7)
 	r.apply(command.EncodeRetire(2), out)
 	if err := r.save(); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestAnnounce(t *testing.T) {
 		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
 	}
 	announce(1) // there are no members yet
-	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}, 1))
+	r.apply(command.EncodeRaise(2, nil), command.EncodeRaise(3, nil), command.EncodeFound(session.Lineage{1}, []session.MemberID{1, 2, 3}, 1, 7))
 	announce(2)
 	want := session.Member{ID: 2, Directory: [16]byte{2}, Name: "n", Address: "a:1", Client: "a:2", Zone: "z", Wish: session.Voter}
 	if got := r.mu.members.All()[1]; !reflect.DeepEqual(got, want) {
