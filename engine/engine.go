@@ -54,6 +54,9 @@ type Engine struct {
 	learner        [MaxShards]atomic.Bool
 	membersChanged chan struct{} // capacity 1; the table of members has changed
 	steering       []*steering   // by shard; empty if members do not come and go
+	reconfiguring  chan struct{} // capacity 1; full while this node records a Reconfig
+	// client is where this node's clients connect, for the other clients; nil if no gateway says so.
+	client atomic.Pointer[string]
 
 	// Of a member that leaves.
 	leaving    atomic.Bool

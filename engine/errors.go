@@ -31,4 +31,6 @@ var (
 	ErrDeleted        = keeper.ErrDeleted
 	ErrReleased       = keeper.ErrReleased
 	ErrTooLarge       = keeper.ErrTooLarge
+	ErrNotMember      = session.ErrNotMember
+	ErrObserver       = session.ErrObserver
 )

@@ -94,15 +94,27 @@ func (e *Engine) memberLoop() {
 	}
 }
 
+// AnnounceClient says where this member's clients connect, so that tree.ConfigPath has it. It
+// returns false if somebody else has said so already. The ensemble hears of it within a second or
+// two.
+func (e *Engine) AnnounceClient(address string) bool { return e.client.CompareAndSwap(nil, &address) }
+
+// WithdrawClient takes back what AnnounceClient said.
+func (e *Engine) WithdrawClient() { e.client.Store(nil) }
+
 // announce enters in the table where this member is, unless it says so already.
 func (e *Engine) announce() {
 	home := e.home()
 	rec, known := e.table().Find(session.MemberID(e.self()))
-	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name != "" && rec.Address == e.cfg.Advertise && rec.Zone == e.cfg.Zone {
+	client := ""
+	if announced := e.client.Load(); announced != nil {
+		client = *announced
+	}
+	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name != "" && rec.Address == e.cfg.Advertise && rec.Client == client && rec.Zone == e.cfg.Zone {
 		return
 	}
 	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce,
-		Announce: command.Announce{Name: e.cfg.Name, Address: e.cfg.Advertise, Client: rec.Client, Zone: e.cfg.Zone}})
+		Announce: command.Announce{Name: e.cfg.Name, Address: e.cfg.Advertise, Client: client, Zone: e.cfg.Zone}})
 	if _, err := home.Outbox.Submit(call); err != nil {
 		return
 	}
@@ -314,6 +326,10 @@ func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err e
 		return false, nil // the leader may be another one by now
 	case a.Unsafe:
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
+	case a.Changed:
+		return true, fmt.Errorf("%w: %s", ErrConfigChanged, a.Refused)
+	case a.UnderWay:
+		return true, fmt.Errorf("%w: %s", ErrReconfiguring, a.Refused)
 	case a.Refused != "":
 		return true, errors.New(a.Refused)
 	}
@@ -347,8 +363,11 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	if !e.settled(ctx) {
 		return false, nil
 	}
-	if q.Remove != 0 {
+	switch {
+	case q.Remove != 0:
 		return true, e.recordRemoval(q.Remove)
+	case q.Reconfig != nil:
+		return true, e.recordReconfig(ctx, q.Reconfig)
 	}
 	if why := e.unsafeWithout(q.Leave, true); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -147,6 +148,9 @@ func (e *Engine) noteOwnPart() {
 		e.learner[r.Shard-1].Store(e.isLearner(uint64(self), int(r.Shard)) || e.isNews(self) && e.hasJoined())
 	}
 }
+
+// Learns reports whether this member does not vote on the home shard.
+func (e *Engine) Learns() bool { return e.learner[command.HomeShard-1].Load() }
 
 // isLearner reports whether a member does not vote on a shard, as far as the table knows.
 func (e *Engine) isLearner(member uint64, shard int) bool {

@@ -22,6 +22,7 @@ type question struct {
 	List      bool     // somebody wants to see the members
 	Remove    MemberID // not zero: a member wants this one to be removed
 	Leave     MemberID // not zero: this member asks whether it may leave
+	Reconfig  *Reconfig
 	Directory [16]byte // of the node
 	Former    replication.Former
 
@@ -63,8 +64,9 @@ type answer struct {
 	// Of a question to join.
 	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
-	Unsafe   bool     // of a removal or a leave: it was refused as ErrUnsafe
-	Done     bool     // of a removal or a leave: the leader has done or judged what was asked
+	Done     bool     // of a removal, a leave or a Reconfig: the leader has done or judged what was asked
+	// Why a removal, a leave or a Reconfig was refused: as ErrUnsafe, and so on.
+	Unsafe, Changed, UnderWay bool
 }
 
 // admitTime bounds how long a member waits for an admission to be applied.
@@ -107,11 +109,12 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	switch {
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
-	case q.Remove != 0, q.Leave != 0:
+	case q.Remove != 0, q.Leave != 0, q.Reconfig != nil:
 		a.Done, err = e.change(ctx, q)
 	}
 	if err != nil {
 		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)
+		a.Changed, a.UnderWay = errors.Is(err, ErrConfigChanged), errors.Is(err, ErrReconfiguring)
 	}
 }
 

@@ -22,6 +22,7 @@ type steering struct {
 	rules  steer.Rules
 	wake   chan struct{} // capacity 1; there may be something to do
 	probed chan probe    // capacity probesMax
+	judge  chan judgement
 
 	// Owned by the loop. They begin anew with each leadership.
 	term     uint64
@@ -41,6 +42,12 @@ type probe struct {
 	member  session.MemberID
 	term    uint64
 	reached bool
+}
+
+// A judgement is the question whether a member may vote.
+type judgement struct {
+	member session.MemberID
+	stable chan bool // capacity 1
 }
 
 // proposed is what a steering has proposed last, and must not propose again at once.
@@ -68,7 +75,7 @@ func (e *Engine) newSteering() {
 	rules := steer.Rules{Voters: e.cfg.Voters, Period: longest / 2, Election: longest, StableFor: stableTicks * e.cfg.Tick,
 		DeadAfter: e.cfg.DeadAfter, ForgetAfter: forgetAfter, LeaveWait: stableTicks * e.cfg.Tick}
 	for _, r := range e.shards {
-		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax)})
+		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax), judge: make(chan judgement)})
 	}
 }
 
@@ -106,6 +113,8 @@ func (s *steering) loop() {
 			return
 		case p := <-s.probed:
 			s.note(p)
+		case j := <-s.judge:
+			j.stable <- s.term != 0 && s.watch.Health(j.member).IsStable(s.rules)
 		case <-s.wake:
 		case <-ticker.C:
 		}

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/vivarium-go/vivarium/engine/keeper"
+import (
+	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/session"
+)
 
 // Types of the rooms below that package embed uses.
 type (
@@ -15,6 +18,10 @@ type (
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
 )
+
+// IsAddress reports whether an address can stand in tree.ConfigPath: a host name or IP address, and
+// a number as the port.
+func IsAddress(s string) bool { return session.IsAddress(s) }
 
 // Single returns the error of a transaction of one operation without its index.
 func Single(err error) error { return keeper.Single(err) }

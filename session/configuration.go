@@ -53,6 +53,12 @@ func (m *Member) configuredRole() string {
 	return ""
 }
 
+// IsAddress reports whether an address can stand in a Configuration.
+func IsAddress(s string) bool {
+	_, ok := parseAddress(s)
+	return ok
+}
+
 // parseAddress returns an address if it can stand in a Configuration: a host name or IP address, and a
 // number as the port. Whatever else a member says of itself must not become lines of its own.
 //

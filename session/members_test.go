@@ -216,7 +216,7 @@ func TestMembers_WishesOfFormerLeadersAreRefused(t *testing.T) {
 		t.Errorf("before the lineage: %v", err)
 	}
 	m = tableOf(t, 1, registered(t, 1, 2))
-	if err := m.Want(0, 3, Voter, 0, 5); !errors.Is(err, ErrOutdated) {
+	if err := m.Want(0, 3, Out, Silent, 5); !errors.Is(err, ErrOutdated) {
 		t.Errorf("before anybody governs: %v", err)
 	}
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func TestMembers_Want(t *testing.T) {
 	}{
 		{1, 9, Voter, 0, ErrNotMember}, {1, 3, Learner, 0, nil}, {1, 3, Voter, Left, ErrBackward}, {1, 3, Out, 0, ErrBackward},
 		{1, 3, Out, Lost + 1, ErrBackward}, {1, 3, Out + 1, 0, ErrBackward}, {1, 3, 0, 0, ErrBackward}, {1, 4, Voter, 0, ErrObserver},
-		{1, 3, Voter, 0, nil}, {1, 3, Voter, 0, nil}, {1, 3, Learner, 0, ErrBackward}, {1, 4, Out, NeverCame, nil},
+		{0, 4, Voter, 0, ErrObserver}, {0, 3, Voter, 0, nil}, {1, 3, Voter, 0, nil}, {1, 3, Learner, 0, ErrBackward}, {1, 4, Out, NeverCame, nil},
 		{1, 1, Out, Silent, nil}, {1, 1, Out, Lost, nil}, {1, 1, Voter, 0, ErrBackward},
 		{0, 2, Out, Left, ErrOutdated}, {0, 2, Out, Removed, nil}, {0, 2, Out, Removed, nil}, {0, 3, Out, Removed, ErrLastVoter}, {1, 3, Out, Silent, ErrLastVoter},
 	} {
@@ -467,8 +467,9 @@ func TestMembers_AnyOrder(t *testing.T) {
 				}
 			case 5:
 				number, reason := rng.Uint64N(3), Reason(rng.IntN(8))
-				err := m.Want(number, MemberID(rng.IntN(9)), Part(rng.IntN(5)), reason, int64(seed))
-				if counts := number == 0 && reason == Removed || number != 0 && number == before.Ensemble.Govern; (err != nil || !counts) && !reflect.DeepEqual(m.View(), before) {
+				id, wish := MemberID(rng.IntN(9)), Part(rng.IntN(5))
+				err := m.Want(number, id, wish, reason, int64(seed))
+				if counts := number == 0 && (wish == Voter || reason == Removed) || number != 0 && number == before.Ensemble.Govern; (err != nil || !counts) && !reflect.DeepEqual(m.View(), before) {
 					t.Fatalf("seed %d: a wish under %d has changed the table: %v", seed, number, err)
 				}
 			case 6:

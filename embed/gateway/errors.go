@@ -31,6 +31,12 @@ var codes = []struct {
 	{errMarshalling, wire.MarshallingError},
 	{errNoWatcher, wire.NoWatcher},
 	{errReconfigDisabled, wire.ReconfigDisabled},
+	{errServers, wire.BadArguments},
+	{engine.ErrObserver, wire.BadArguments},
+	{engine.ErrNotMember, wire.BadArguments},
+	{engine.ErrConfigChanged, wire.BadVersion},
+	{engine.ErrReconfiguring, wire.ReconfigInProgress},
+	{engine.ErrUnsafe, wire.NewConfigNoQuorum},
 }
 
 var (
@@ -38,7 +44,7 @@ var (
 	errMarshalling = errors.New("malformed request")
 	errNoWatcher   = errors.New("no such watch")
 
-	errReconfigDisabled = errors.New("reconfig is turned off: the members are fixed")
+	errReconfigDisabled = errors.New("reconfig is turned off: set gateway.Config.Reconfig")
 )
 
 // codeOf returns the code for an error, or false if the connection has to end instead.

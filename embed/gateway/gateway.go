@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -72,6 +74,17 @@ type Config struct {
 	// dump, envi, gtmk, isro, mntr, ruok, srst, srvr, stat, wchc, wchp and wchs. "*" means all of
 	// them. Nil means "srvr" alone, as in ZooKeeper.
 	Words []string `yaml:"words"`
+
+	// Advertise is the host:port at which clients reach this gateway; the port is a number. The list
+	// of members in /zookeeper/config shows it. Some clients, such as Curator's, read that list and
+	// from then on connect to the addresses in it, and to no others. So set it on all members, to
+	// addresses that every client can reach, or on none. Empty means that the list has no address
+	// for clients of this member. It needs embed.Config.Join. A node has at most one gateway with it.
+	Advertise string `yaml:"advertise"`
+	// Reconfig lets clients change the members with ZooKeeper's reconfig: remove members, and let
+	// learners vote. Such a client needs Write on /zookeeper/config, as a session of
+	// embed.Config.SuperDigest has it. It needs embed.Config.Join.
+	Reconfig bool `yaml:"reconfig"`
 }
 
 // TLS says how clients' connections are encrypted. Set either Config or the files.
@@ -146,6 +159,11 @@ func (c Config) complete() (Config, *tls.Config, error) {
 			add("Words[%d] is %q: want \"*\", or some of %s", i, w, strings.Join(answered(), ", "))
 		}
 	}
+	if host, _, _ := net.SplitHostPort(c.Advertise); c.Advertise != "" && !engine.IsAddress(c.Advertise) {
+		add("Advertise is %q: want host:port, with a host name or an IP address and a number", c.Advertise)
+	} else if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() || len(c.Advertise) > engine.AddressMax {
+		add("Advertise is %q: want an address that clients can reach, of %d bytes at most", c.Advertise, engine.AddressMax)
+	}
 	var t *tls.Config
 	if c.TLS != nil {
 		var err error
@@ -206,6 +224,7 @@ type Gateway struct {
 	ctx        context.Context // of all calls into the engine; ends with Close
 	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
+	withdraw   sync.Once // of Config.Advertise
 
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
@@ -228,12 +247,19 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: config: %w", err)
 	}
 	node, listen := (*inside.Node)(n).Parts(), net.Listen
+	if len(node.Config.Join) == 0 && (cfg.Reconfig || cfg.Advertise != "") {
+		return nil, errors.New("gateway: config: Reconfig and Advertise are for ensembles whose members come and go: set embed.Config.Join on all members, or leave them out")
+	}
 	if other := node.Config.Seams.Listen; other != nil {
 		listen = other
 	}
 	listener, err := listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	if cfg.Advertise != "" && !node.Engine.AnnounceClient(cfg.Advertise) {
+		_ = listener.Close()
+		return nil, errors.New("gateway: config: Advertise is set, and another gateway of this node has it too: leave it out on one of them")
 	}
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
@@ -273,6 +299,11 @@ func (g *Gateway) shut() {
 	g.mu.Unlock()
 	g.cancel()
 	_ = g.listener.Close()
+	g.withdraw.Do(func() {
+		if g.cfg.Advertise != "" {
+			g.node.Engine.WithdrawClient()
+		}
+	})
 	for _, c := range conns {
 		c.drop()
 	}

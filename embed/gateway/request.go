@@ -59,7 +59,7 @@ var actions = map[wire.Op]action{
 
 	wire.OpPing:         {other: (*conn).ping},
 	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
-	wire.OpReconfig:     {reply: (*conn).reconfig},
+	wire.OpReconfig:     {other: (*conn).reconfig, waits: true},
 	wire.OpSASL:         {reply: (*conn).sasl},
 	wire.OpAuth:         {other: (*conn).auth, waits: true},
 	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
@@ -461,8 +461,6 @@ func (c *conn) whoAmI(q *wire.Request, a *answer) error {
 	a.reply.Users = users(c.identities)
 	return nil
 }
-
-func (c *conn) reconfig(*wire.Request, *answer) error { return errReconfigDisabled }
 
 // sasl answers like a server that has no SASL.
 func (c *conn) sasl(q *wire.Request, a *answer) error {

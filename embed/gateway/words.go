@@ -86,7 +86,10 @@ func (g *Gateway) leader() uint64 { return uint64(g.node.Engine.Leader(1).Member
 
 func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Engine.Member()) }
 
-const modeLeader = "leader"
+const (
+	modeLeader   = "leader"
+	modeObserver = "observer"
+)
 
 // mode returns ZooKeeper's name for this node's part on the first shard.
 func (g *Gateway) mode() string {
@@ -95,6 +98,8 @@ func (g *Gateway) mode() string {
 		return "standalone"
 	case g.leads():
 		return modeLeader
+	case g.node.Engine.Learns():
+		return modeObserver
 	}
 	return "follower"
 }
@@ -246,6 +251,10 @@ func (g *Gateway) conf(b *strings.Builder) {
 		return
 	}
 	b.WriteString("membership: \n")
+	if config := g.node.Engine.Config(); config != "" {
+		b.WriteString(config)
+		return
+	}
 	ids := make([]embed.MemberID, 0, len(cfg.Members))
 	for id := range cfg.Members {
 		ids = append(ids, id)
@@ -406,6 +415,8 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	case cfg.Alone:
 	case mode == modeLeader:
 		line("peer_state", "leading - broadcast")
+	case mode == modeObserver:
+		line("peer_state", "observing - broadcast")
 	default:
 		line("peer_state", "following - broadcast")
 	}
@@ -449,15 +460,19 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("feature_level", g.node.Engine.Level())
-	line("quorum_size", len(cfg.Members))
+	s := g.standing()
+	line("quorum_size", s.voters)
 	if cfg.Alone {
 		return
 	}
 	if mode == modeLeader {
 		line("learners", g.node.Engine.Peers())
-		line("synced_non_voting_followers", 0) // there are no observers either
+		line("synced_followers", s.followers)
+		line("synced_non_voting_followers", 0) // who was removed is gone
 	}
-	line("synced_observers", 0)
+	if mode != modeObserver {
+		line("synced_observers", s.observers)
+	}
 	if since, ok := g.node.Engine.LeadsSince(); ok && mode == modeLeader {
 		line("leader_uptime", time.Since(since).Milliseconds())
 		last, least, most := g.node.Engine.Proposals().Read()
@@ -465,6 +480,30 @@ func (g *Gateway) mntr(b *strings.Builder) {
 		line("min_proposal_size", least)
 		line("max_proposal_size", most)
 	}
+}
+
+// syncedWithin is how many entries a member may be behind and still count as synced.
+const syncedWithin = 1000
+
+// A standing counts members: those that vote, and those others that follow the leader closely. Only
+// the leader knows who does.
+type standing struct{ voters, followers, observers int }
+
+func (g *Gateway) standing() (s standing) {
+	for _, m := range g.node.Engine.Members() {
+		votes, other := m.Votes(1), uint64(m.ID) != uint64(g.node.Engine.Member())
+		synced := other && m.OutOf() == 0 && m.Answers && m.Behind <= syncedWithin
+		switch {
+		case votes && synced:
+			s.voters++
+			s.followers++
+		case votes:
+			s.voters++
+		case synced:
+			s.observers++
+		}
+	}
+	return s
 }
 
 // filesMax returns how many files this process may have open.

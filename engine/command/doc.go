@@ -51,8 +51,8 @@
 //	govern    Gives a member that begins to lead the home shard the next number. Wishes under
 //	          other numbers do not count from then on.
 //	want      Says what a member is to be, under the number of the leader that wishes it. A person
-//	          may wish a member out at any time, under zero. A member goes from learner to voter to
-//	          out, and never back.
+//	          may wish a learner to vote, or a member out, at any time, under zero. A member goes
+//	          from learner to voter to out, and never back.
 //	retire    Ends a member's stream on the shard for ever. Nothing waits for the member any more.
 //
 // # Requests

@@ -116,7 +116,7 @@ func (s *Shard) promote() Step {
 // mayVote reports whether a learner is to vote and is well.
 func (s *Shard) mayVote(id session.MemberID) bool {
 	m, _ := s.Table.Find(id)
-	return m.Wish == session.Voter && s.Health(id).isStable(s.Rules)
+	return m.Wish == session.Voter && s.Health(id).IsStable(s.Rules)
 }
 
 // staysAlone reports whether a voter that is alone has to remain so for now. It takes two more at

@@ -37,8 +37,8 @@ type Health struct {
 	Leaving  time.Duration // for how long its wish has been out
 }
 
-// isStable reports whether a member has been well for long enough to vote.
-func (h Health) isStable(r Rules) bool { return h.Answers && h.CaughtUp && h.Well >= r.StableFor }
+// IsStable reports whether a member has been well for long enough to vote.
+func (h Health) IsStable(r Rules) bool { return h.Answers && h.CaughtUp && h.Well >= r.StableFor }
 
 // A Watch is what one leadership of a shard has seen of the members. It begins empty with each
 // leadership, so that nobody is judged by what an earlier leader saw.

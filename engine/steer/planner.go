@@ -82,7 +82,7 @@ func (p *plan) hasNamesake(m *session.Member) bool {
 // the other shards each executor waits until it is.
 func (p *plan) isSpare(m *session.Member) bool {
 	return m.Wish == session.Learner && !m.Observer && p.everywhere(m, session.Learner) &&
-		p.Health(m.ID).isStable(p.Rules)
+		p.Health(m.ID).IsStable(p.Rules)
 }
 
 // everywhere reports whether a member has a part on all shards.

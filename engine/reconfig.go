@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/steer"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Errors of Reconfig. With them nothing was changed.
+var (
+	// ErrConfigChanged says that the members are no longer those of Reconfig.Version.
+	ErrConfigChanged = errors.New("the members have changed")
+	// ErrReconfiguring says that another change of the members is not finished.
+	ErrReconfiguring = errors.New("another change of the members is under way")
+)
+
+// A Reconfig is a change of the members that a person asks for.
+type Reconfig struct {
+	Version tree.Zxid  // the Mzxid of tree.ConfigPath for which it is meant; zero: any
+	Promote []MemberID // learners that are to vote
+	Remove  []MemberID // members that are to be out
+}
+
+// MayReconfig returns ErrNoAuth unless somebody may ask for a Reconfig.
+func (e *Engine) MayReconfig(who []tree.Identity) error {
+	return e.home().Tree().As(who).CheckWrite(tree.ConfigPath)
+}
+
+// Config returns what tree.ConfigPath says; empty if the members are fixed.
+func (e *Engine) Config() string {
+	data, _, _ := e.home().Tree().Get(tree.ConfigPath) // every tree has it
+	return string(data)
+}
+
+// Reconfig makes a change of the members, and waits until it is so on all shards. ErrUnsafe says
+// that those who would vote then are no quorum now, or that a learner is not fit to vote.
+// ErrUnknownOutcome says that ctx ended first: what was recorded by then goes on.
+func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	if err := e.mayChange(); err != nil {
+		return err
+	}
+	var recorded bool
+	var asked time.Time
+	for {
+		switch {
+		case recorded && c.isDone(e.table()):
+			return nil
+		case !recorded && time.Since(asked) > replica.RetryAfter:
+			asked = time.Now()
+			var err error
+			if recorded, err = e.atLeader(ctx, question{Reconfig: &c}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the change of the members may go on: %w", outbox.ErrUnknownOutcome, e.notReady(ctx.Err()))
+		}
+	}
+}
+
+// isDone reports whether a table shows the change on all shards.
+func (c *Reconfig) isDone(table *session.MembersView) bool {
+	for _, id := range c.Promote {
+		m, _ := table.Find(session.MemberID(id))
+		votes := 0
+		for _, p := range m.Places {
+			if p.Part == session.Voter {
+				votes++
+			}
+		}
+		if votes < int(table.Ensemble.Shards) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.Remove, func(id MemberID) bool {
+		m, found := table.Find(session.MemberID(id))
+		return found && m.OutOf() < int(table.Ensemble.Shards)
+	})
+}
+
+// isRecorded reports whether a table has all wishes of the change.
+func (c *Reconfig) isRecorded(table *session.MembersView) bool { return len(c.missing(table)) == 0 }
+
+// missing returns the wishes that a table does not have yet. Those to vote come first: the table
+// refuses to let the last one go who is to vote.
+func (c *Reconfig) missing(table *session.MembersView) (list []steer.Wish) {
+	for _, id := range c.Promote {
+		list = append(list, steer.Wish{Member: session.MemberID(id), Part: session.Voter})
+	}
+	for _, id := range c.Remove {
+		list = append(list, steer.Wish{Member: session.MemberID(id), Part: session.Out, Reason: session.Removed})
+	}
+	return slices.DeleteFunc(list, func(w steer.Wish) bool { return fulfilled(table, w) })
+}
+
+// recordReconfig records a change where the home shard is led. It returns once the table has it, so
+// that of two changes for one version only the first is made.
+func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
+	defer cancel()
+	select {
+	case e.reconfiguring <- struct{}{}:
+		defer func() { <-e.reconfiguring }()
+	case <-ctx.Done():
+		return ErrReconfiguring
+	}
+	if c.isRecorded(e.table()) {
+		return nil // the leader was asked before, and its answer was lost
+	}
+	if err := e.mayReconfig(ctx, c); err != nil {
+		return err
+	}
+	e.log.Info("the members are to change on request", "promote", c.Promote, "remove", c.Remove)
+	var proposed time.Time
+	for {
+		missing := c.missing(e.table())
+		if len(missing) == 0 {
+			return nil
+		}
+		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
+			proposed = now
+			for _, w := range missing { // if one is lost, it is proposed again
+				_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, w.Member, w.Part, w.Reason, now.UnixMilli()))
+			}
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return fmt.Errorf("no quorum has recorded the change in time: %w", ctx.Err())
+		}
+	}
+}
+
+// mayReconfig returns why a change must not be made now, or nil.
+func (e *Engine) mayReconfig(ctx context.Context, c *Reconfig) error {
+	table := e.table()
+	if m := c.otherUnderWay(table); m != 0 {
+		return fmt.Errorf("%w: that of member %d", ErrReconfiguring, m)
+	}
+	if stat, _ := e.home().Tree().Exists(tree.ConfigPath); c.Version != 0 && c.Version != stat.Mzxid {
+		return fmt.Errorf("%w: they have version %x, the change is for %x", ErrConfigChanged, uint64(stat.Mzxid), uint64(c.Version))
+	}
+	for _, id := range c.Promote {
+		switch m, found := table.Find(session.MemberID(id)); {
+		case !found || m.Wish == session.Out:
+			return fmt.Errorf("%w: %d", session.ErrNotMember, id)
+		case m.Observer:
+			return fmt.Errorf("%w: member %d", session.ErrObserver, id)
+		case m.Wish == session.Learner && !e.isStable(ctx, m.ID):
+			return fmt.Errorf("%w: member %d has not answered and kept up for %v: try again when it has", ErrUnsafe, id, stableTicks*e.cfg.Tick)
+		}
+	}
+	for _, r := range e.shards {
+		if why := e.unsafeAfter(r.Shard, c); why != "" {
+			return fmt.Errorf("%w: %s", ErrUnsafe, why)
+		}
+	}
+	return nil
+}
+
+// otherUnderWay returns a member that is on its way to another part, and that the change does not
+// send there too; zero if there is none.
+func (c *Reconfig) otherUnderWay(table *session.MembersView) session.MemberID {
+	for i := range table.List {
+		m := &table.List[i]
+		id := []MemberID{MemberID(m.ID)}
+		one, same := Reconfig{Promote: id}, slices.Contains(c.Promote, id[0])
+		switch m.Wish {
+		case session.Learner:
+			continue
+		case session.Out:
+			one, same = Reconfig{Remove: id}, false
+		}
+		if !one.isDone(table) && !same && !slices.Contains(c.Remove, id[0]) {
+			return m.ID
+		}
+	}
+	return 0
+}
+
+// unsafeAfter says why those who vote on a shard after a change would be no quorum now, or would be
+// two instead of one. It is empty if all is well.
+func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
+	before := e.voters(id)
+	voters := slices.DeleteFunc(slices.Clone(before), func(m MemberID) bool { return slices.Contains(c.Remove, m) })
+	stays := len(voters)
+	for _, m := range c.Promote {
+		if !slices.Contains(voters, m) {
+			voters = append(voters, m)
+		}
+	}
+	slices.Sort(voters)
+	answering := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !e.answers(m) })
+	switch {
+	case len(before) == 1 && stays == 1 && len(voters) == 2:
+		return fmt.Sprintf("member %d votes alone, and of two voters either failure stops both: let two more vote at once", voters[0])
+	case steer.Margin(len(voters), len(answering)) < 0:
+		return fmt.Sprintf("the voters would be %s, and of them only %s answer", listed(voters), listed(answering))
+	}
+	return ""
+}
+
+// isStable reports whether a member's replica of the home shard has been well for long enough to
+// vote. It asks the steering of that shard, which watches that.
+func (e *Engine) isStable(ctx context.Context, m session.MemberID) bool {
+	a := judgement{member: m, stable: make(chan bool, 1)}
+	select {
+	case e.steering[command.HomeShard-1].judge <- a:
+		return <-a.stable
+	case <-ctx.Done():
+	case <-e.stop:
+	}
+	return false
+}
