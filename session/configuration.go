@@ -19,8 +19,8 @@ const homeShard = 1
 // 0, because ZooKeeper's clients refuse two equal ones. The part behind the semicolon is for
 // clients, who connect to whatever stands there. It is missing if the member announced nothing.
 //
-// Configuration is empty until the address of each of these members is known. An incomplete list would
-// tell clients that the others are gone.
+// Configuration is empty until the address of each of these members is known. An incomplete list
+// would tell clients that the others are gone.
 func (v *MembersView) Configuration() string {
 	var b strings.Builder
 	for i := range v.List {
@@ -42,7 +42,8 @@ func (v *MembersView) Configuration() string {
 	return b.String()
 }
 
-// configuredRole returns ZooKeeper's word for a member's part in the home shard, or "" if it has none.
+// configuredRole returns ZooKeeper's word for a member's part in the home shard, or "" if it has
+// none.
 func (m *Member) configuredRole() string {
 	switch {
 	case m.Votes(homeShard):
@@ -59,8 +60,8 @@ func IsAddress(s string) bool {
 	return ok
 }
 
-// parseAddress returns an address if it can stand in a Configuration: a host name or IP address, and a
-// number as the port. Whatever else a member says of itself must not become lines of its own.
+// parseAddress returns an address if it can stand in a Configuration: a host name or IP address,
+// and a number as the port. Whatever else a member says of itself must not become lines of its own.
 //
 // Package net has such a parser, but a later Go may parse otherwise, and all replicas must judge
 // alike.

@@ -7,7 +7,8 @@ import "testing"
 func TestConfiguration(t *testing.T) {
 	home := func(p Part) []Place { return []Place{{Part: p, Change: 1}} }
 	v := &MembersView{List: []Member{
-		{ID: 1, Wish: Voter, Address: "one.test:7946", Client: "one.test:02181"}, // a founder whose place is not reported yet
+		// A founder whose place is not reported yet.
+		{ID: 1, Wish: Voter, Address: "one.test:7946", Client: "one.test:02181"},
 		{ID: 2, Wish: Out, Reason: Removed, Address: "two.test:7946", Places: home(Voter)},
 		{ID: 3, Wish: Out, Reason: Removed, Address: "three.test:7946", Places: home(Out)},
 		{ID: 4, Wish: Voter, Address: "[2001:db8::4]:7946", Client: "[2001:db8::4]:2181", Places: home(Learner)},

@@ -59,7 +59,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"Dir", "ID", "Members", "Join", "Advertise", "Name", "Zone", "Observer", "Ephemeral", "Voters", "DeadAfter", "Listen", "Ensemble", "Shards", "Tick", "RequestTimeout", "MinSessionTimeout", "MaxSessionTimeout",
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel",
 	`TLS(\.(CertFile|KeyFile|CAFile|ClientCAFile|ClientCertRequired))?`,
-	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words",
+	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

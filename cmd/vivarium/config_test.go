@@ -106,6 +106,8 @@ gateway:
   writeTimeout: 4s
   firstFrame: 5s
   words: [srvr, ruok]
+  advertise: "clients.test:2181"
+  reconfig: true
 `
 
 func TestConfig_ReadsEveryKey(t *testing.T) {
@@ -126,6 +128,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
 			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
+			Advertise: "clients.test:2181", Reconfig: true,
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -73,6 +73,8 @@
 //	  writeTimeout: 10s        # for a client to read what it is sent
 //	  firstFrame: 10s          # for a connection to send its first request
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
+//	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
+//	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config

@@ -24,10 +24,13 @@
 //   - Answers to auth, sasl and unknown ops keep their place among the answers. They overtake none.
 //   - TTL modes are always on. Package embed says how the age of a TTL znode or a container is
 //     counted. It is not counted by the leader's wall clock.
-//   - /zookeeper/config has no data, not even in an ensemble. A client that asks for the members
-//     learns of none.
-//   - There is no read-only mode, no SASL, no reconfig, and there are no local sessions. The
-//     gateway answers like a server that has them turned off.
+//   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has
+//     an address for clients only if Config.Advertise says one.
+//   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
+//     observer of a participant. What is so already leaves the version as it was. The permission is
+//     checked before the quorum. docs/zookeeper-clients.md of the repository has the whole list.
+//   - There is no read-only mode, no SASL, and there are no local sessions. The gateway answers
+//     like a server that has them turned off.
 //
 // # Sessions and connections
 //
@@ -83,11 +86,11 @@
 //
 // # Four-letter words
 //
-//   - mntr has no keys for what does not exist here or is not known: how far the followers have
-//     come (zk_synced_followers, zk_pending_syncs; zk_learners counts the connected ones), sizes of
+//   - mntr has no keys for what does not exist here or is not known: zk_pending_syncs, sizes of
 //     responses, TLS handshakes under way, ZooKeeper's log, and ZooKeeper's internal counters.
 //     Proposals are the entries of the first shard's log that this member has applied. A key that
-//     ZooKeeper does not have is zk_feature_level; see docs/upgrades.md.
+//     ZooKeeper does not have is zk_feature_level; see docs/upgrades.md. A follower or observer
+//     counts as synced if it answers and is at most 1,000 entries of the log behind.
 //   - dump lists the sessions as a follower does, also on the leader.
 //   - conf has no keys about elections.
 //   - Image and log share the node's directory. So dirs and conf give its whole size twice. Do not

@@ -41,7 +41,8 @@ func TestPlanReconfig(t *testing.T) {
 		{"", "", null, nil, nil, nil},
 		{" , ", ",,", null, nil, nil, nil},
 		{one, null, null, nil, nil, nil},
-		{"1=ONE.TEST:7946:0", null, null, nil, nil, nil},             // the role is participant, and the client's part may be left out
+		// The role is participant, and the client's part may be left out.
+		{"1=ONE.TEST:7946:0", null, null, nil, nil, nil},
 		{"server.1=one.test:7946:0;2181", null, null, nil, nil, nil}, // its port alone
 		{"server.1=one.test:7946:0:;0.0.0.0:2181", null, null, nil, nil, nil},
 		{two + ", " + one, null, null, nil, nil, nil},
@@ -66,7 +67,8 @@ func TestPlanReconfig(t *testing.T) {
 		{"server.1=one.test:7946:1", null, null, nil, nil, errServers},
 		{"server.1=one.test:7946:0;one.test:2182", null, null, nil, nil, errServers},
 		{"server.1=one.test:7946:0;2182", null, null, nil, nil, errServers},
-		{"server.2=[2001:db8::2]:7946:0;2181", null, null, nil, nil, errServers}, // it has announced nothing for clients
+		// It has announced nothing for clients.
+		{"server.2=[2001:db8::2]:7946:0;2181", null, null, nil, nil, errServers},
 		{"server.1", null, null, nil, nil, errServers},
 		{"server.1=a=b", null, null, nil, nil, errServers},
 		{"server.1=one.test:7946", null, null, nil, nil, errServers},
@@ -442,4 +444,53 @@ func TestReconfigConfig(t *testing.T) {
 	if err := (Config{Listen: ":2181", Advertise: "[2001:db8::1]:2181", Reconfig: true}).Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// 11.1: the words of an ensemble with learners: who is an observer, and what the leader counts.
+func TestWordsOfObservers(t *testing.T) {
+	grow(t, 3, nil, func(g *growing) {
+		c := g.connect(1, true)
+		g.join()
+		g.join()
+		g.shows(c, 1, 2, 3, -4, -5)
+		says := func(place embed.MemberID, word string, want ...string) {
+			t.Helper()
+			text := ""
+			g.Until(fmt.Sprintf("%s of member %d to have %q", word, place, want), func() bool {
+				g.TransferLeadership(2)
+				text = "\n" + string(g.gates[place].word(word))
+				return !slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(text, "\n"+line+"\n") })
+			})
+			if place > 3 && strings.Contains(text, "zk_synced_") {
+				t.Errorf("an observer counts others:\n%s", text)
+			}
+		}
+		says(1, "srvr", "Mode: follower")
+		says(2, "stat", "Mode: leader")
+		for place := embed.MemberID(4); place <= 5; place++ {
+			says(place, "srvr", "Mode: observer")
+			says(place, "mntr", "zk_server_state\tobserver", "zk_peer_state\tobserving - broadcast", "zk_quorum_size\t3")
+			if got := string(g.gates[place].word("isro")); got != "rw" {
+				t.Errorf("isro of an observer: %q", got)
+			}
+		}
+		says(2, "mntr", "zk_server_state\tleader", "zk_quorum_size\t3", "zk_learners\t4", "zk_synced_followers\t2", "zk_synced_non_voting_followers\t0", "zk_synced_observers\t2")
+		says(1, "mntr", "zk_server_state\tfollower", "zk_quorum_size\t3", "zk_synced_observers\t0")
+		data := c.must(op(wire.OpGetData, tree.ConfigPath)).Data
+		for place := range g.gates {
+			if conf := string(g.gates[place].word("conf")); !strings.HasSuffix(conf, "\nmembership: \n"+string(data)) {
+				t.Errorf("conf of member %d ends in\n%s\nwant\n%s", place, conf, data)
+			}
+		}
+
+		g.Kill(3)
+		g.Kill(5)
+		says(2, "mntr", "zk_quorum_size\t3", "zk_synced_followers\t1", "zk_synced_observers\t1")
+		rest()
+		if r := c.reconfig(line(4, "participant"), "3,5", null, -1); r.Err != wire.OK {
+			t.Fatalf("members 3 and 5 are replaced by 4: %v", r.Err)
+		}
+		says(2, "mntr", "zk_quorum_size\t3", "zk_learners\t2", "zk_synced_followers\t2", "zk_synced_observers\t0")
+		says(4, "srvr", "Mode: follower")
+	})
 }

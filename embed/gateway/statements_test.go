@@ -25,7 +25,7 @@ const (
 	noTTLSwitch     = "TTL modes are always on"
 	noLocalSessions = "there are no local sessions: all sessions belong to the ensemble"
 	noReadOnly      = "there is no read-only mode: a member without a quorum ends its connections"
-	noReconfig      = "members are fixed: the answer is that of a server that has reconfig turned off"
+	otherReconfig   = "it removes members and lets learners vote, and adds nobody: see doc.go"
 	noAdminServer   = "there is no HTTP server: a service that embeds a node calls Node.Status"
 	ofTheClient     = "this is the client library's part"
 )
@@ -76,7 +76,11 @@ var statements = []statement{
 	{"3.17", "addWatch: only the mode is checked; adding twice is adding once", "TestOps TestAddAndRemoveWatches TestPermissions watch.TestClient_AnyPath watch.TestClient_ModesAreASet", ""},
 	{"3.18", "checkWatches, removeWatches", "TestOps TestAddAndRemoveWatches watch.TestClient_RemoveByType watch.TestClient_RemoveAny", ""},
 	{"3.19", "setWatches, setWatches2: 6.6", "TestSetWatches", ""},
-	{"3.20", "reconfig", "TestOps", noReconfig},
+	{"3.20", "reconfig: disabled by default", "TestOps TestReconfigConfig", ""},
+	{"3.20", "reconfig: the strings, and the order of its checks", "TestPlanReconfig FuzzPlanReconfig TestReconfig_Refusals", otherReconfig},
+	{"3.20", "reconfig: one at a time, for one version", "TestReconfig_TwoAtOnce", ""},
+	{"3.20", "reconfig: a quorum of the new config", "TestReconfig_Refusals TestReconfig_OneBecomesThree", "who does not answer does not count, and one voter gets two more at once"},
+	{"3.20", "reconfig: what it changes, its answer and its event", "TestReconfig TestAdvertise", otherReconfig},
 	{"3.21", "auth: zxid 0, cumulative, for the connection; failure ends the connection only", "TestAuth TestAuthFails TestAuthThatFailsKeepsTheSession TestReattach TestAuthOfUnknownOutcomeEndsTheConnection", "its answer keeps its place, and identities are bounded: see doc.go"},
 	{"3.22", "sasl without a set-up", "TestAnswers", "there is no SASL"},
 	{"3.23", "whoAmI", "TestAuth TestX509 TestReattach", ""},
@@ -146,17 +150,17 @@ var statements = []statement{
 	{"11.1", "the list of words that are answered", "TestWordsOnTheList", ""},
 	{"11.1", "a member that does not serve", "TestMemberCutOff", ""},
 	{"11.1 ruok", "", "TestWords TestMemberCutOff", ""},
-	{"11.1 srvr", "", "TestWords TestWordsOfAnEnsemble", ""},
+	{"11.1 srvr", "", "TestWords TestWordsOfAnEnsemble TestWordsOfObservers", ""},
 	{"11.1 stat", "", "TestWords", ""},
 	{"11.1 cons", "", "TestWords TestLastOps", ""},
-	{"11.1 conf", "", "TestWords TestWordsOfAnEnsemble", "it has no keys about ZooKeeper's elections"},
+	{"11.1 conf", "", "TestWords TestWordsOfAnEnsemble TestWordsOfObservers", "it has no keys about ZooKeeper's elections"},
 	{"11.1 crst, srst", "", "TestWords TestWordsOfAnEnsemble", ""},
 	{"11.1 dump", "", "TestWords", "as on a follower: see doc.go"},
 	{"11.1 envi", "", "TestWords", "it has no keys about Java"},
 	{"11.1 dirs", "", "TestWords TestDirSizes", "both sizes are that of the whole directory: see doc.go"},
 	{"11.1 isro", "", "TestWords TestMemberCutOff", ""},
 	{"11.1 wchs, wchp, wchc", "", "TestWords TestAddAndRemoveWatches", ""},
-	{"11.1 mntr", "", "TestWords TestWordsOfAnEnsemble", ""},
+	{"11.1 mntr", "", "TestWords TestWordsOfAnEnsemble TestWordsOfObservers", ""},
 	{"11.1 gtmk, stmk, hash", "", "TestWords TestWordsOnTheList", "the trace mask cannot be set, and there is no digest of the tree"},
 	{"11.1.1", "what counts as watched", "TestAddAndRemoveWatches watch.TestClient_Counts", ""},
 	{"11.1.2", "names of the last op", "TestLastOps", ""},

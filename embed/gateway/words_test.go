@@ -136,7 +136,7 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 		mode, of, proposals := "follower", "zk_synced_observers\t0\n", ""
 		if id == 2 {
 			mode, proposals = "leader", `Proposal sizes last/min/max: \d+/\d+/\d+\n`
-			of = "zk_learners\t2\nzk_synced_non_voting_followers\t0\nzk_synced_observers\t0\nzk_leader_uptime\t\\d+\n" +
+			of = "zk_learners\t2\nzk_synced_followers\t2\nzk_synced_non_voting_followers\t0\nzk_synced_observers\t0\nzk_leader_uptime\t\\d+\n" +
 				"zk_last_proposal_size\t\\d+\nzk_min_proposal_size\t\\d+\nzk_max_proposal_size\t\\d+\n"
 		}
 		for word, want := range map[string]string{

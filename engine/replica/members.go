@@ -26,8 +26,8 @@ func (r *Replica) noteMembers() {
 }
 
 // configure writes who the members are to tree.ConfigPath, in a transaction of its own, unless it
-// stands there already. What the znode says follows from the log alone: replicas compare it with the
-// table after the same entries. mu is held.
+// stands there already. What the znode says follows from the log alone: replicas compare it with
+// the table after the same entries. mu is held.
 func (r *Replica) configure(wall int64) {
 	lines := []byte(r.mu.members.View().Configuration())
 	now, _, _ := r.tree.Load().Get(tree.ConfigPath) // every tree has it
