@@ -224,8 +224,8 @@ func TestGuarantee_ExactlyOnce(t *testing.T) {
 	b.check(ctx, t)
 }
 
-// leaderOf waits until most members agree on a leader of a shard, and returns it. A leader that comes
-// and goes by itself has to hand over to one that stays.
+// leaderOf waits until most members agree on a leader of a shard, and returns it. A leader that
+// comes and goes by itself has to hand over to one that stays.
 func leaderOf(ens *embedtest.Ensemble, shard int) (leader embed.MemberID) {
 	ens.Until("a leader", func() bool {
 		votes := make(map[embed.ShardStatus]int)

@@ -173,6 +173,15 @@ func (e *Engine) RequestSnapshot() error {
 	return errors.Join(errs...)
 }
 
+// Membership returns who takes part in a shard by its Raft, no older than the call.
+func (e *Engine) Membership(ctx context.Context, id ShardID) (replication.Membership, error) {
+	host := e.host.Load()
+	if host == nil {
+		return replication.Membership{}, ErrJoining
+	}
+	return host.Membership(ctx, id)
+}
+
 // leaders has the leaders as observers know them.
 type leaders struct {
 	rank.Mutex[rank.Leaders]

@@ -68,9 +68,9 @@ func (s *strike) awaitRest() bool {
 // the one that goes.
 const probes = 2
 
-// measure writes to each shard again and again until the strike ends. It returns when each shard has
-// acknowledged a write, and reports whether that was so before the end. The function that it returns
-// tells the longest time since then in which no write to some shard was acknowledged.
+// measure writes to each shard again and again until the strike ends. It returns when each shard
+// has acknowledged a write, and reports whether that was so before the end. The function that it
+// returns tells the longest time since then in which no write to some shard was acknowledged.
 func (s *strike) measure() (measured func() time.Duration, writable bool) {
 	var mu sync.Mutex
 	var longest time.Duration
@@ -288,8 +288,8 @@ const (
 )
 
 // haunt starts a process on a directory of a member that may be out, and ends it when it is known
-// whether it is, or when ctx ends. If it is surely out, it must not serve: it fails, or asks to join
-// anew and is refused, because somebody removed it.
+// whether it is, or when ctx ends. If it is surely out, it must not serve: it fails, or asks to
+// join anew and is refused, because somebody removed it.
 func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) string {
 	p, err := n.e.host.Spawn(id, logFile(n.e.dir, id))
 	if err != nil {

@@ -26,9 +26,9 @@ type Ground interface {
 	Found(dir string, size, spares, portion int) (Host, error)
 }
 
-// A Host is where the members of one ensemble live. Its methods may be called concurrently. It knows
-// a member by its place, which keeps its directory, its links and its gateway. The places of the
-// founders are their ids. A member that joins gets its id from the ensemble.
+// A Host is where the members of one ensemble live. Its methods may be called concurrently. It
+// knows a member by its place, which keeps its directory, its links and its gateway. The places of
+// the founders are their ids. A member that joins gets its id from the ensemble.
 type Host interface {
 	// Home returns what a member's process has to know to start.
 	Home(id embed.MemberID) Home

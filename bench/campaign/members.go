@@ -73,12 +73,11 @@ func (e *ensemble) isTaken(id embed.MemberID) bool {
 }
 
 // members returns the members as one of them knows them, and not older than now.
-func (e *ensemble) members(ctx context.Context, id embed.MemberID) ([]fellow, error) {
-	if _, err := e.call(ctx, id, Request{Call: callReady, Within: requestTimeout}); err != nil {
-		return nil, err
+func (e *ensemble) members(ctx context.Context, id embed.MemberID) (Reply, error) {
+	if a, err := e.call(ctx, id, Request{Call: callReady, Within: requestTimeout}); err != nil {
+		return a, err
 	}
-	a, err := e.call(ctx, id, Request{Call: callMembers})
-	return a.Members, err
+	return e.call(ctx, id, Request{Call: callMembers, Within: requestTimeout})
 }
 
 // rest waits until the members are at rest. why says what is not if ctx ends first.
@@ -90,18 +89,19 @@ func (e *ensemble) rest(ctx context.Context) (why string) {
 		if why == "" || ctx.Err() != nil {
 			return why
 		}
-		pause(ctx, tick)
+		pause(ctx, 5*tick)
 	}
 }
 
 // unrest says why members that come and go are not at rest. They are if all agree that just those
-// in the present places are the members, and that as many of them vote as shall.
+// in the present places are the members, and that as many of them vote as shall, by the Raft of
+// each shard.
 func (e *ensemble) unrest(ctx context.Context) string {
 	if len(e.ids) == e.founders {
 		return ""
 	}
 	here := e.here()
-	var first []fellow
+	var first Reply
 	for i, id := range here {
 		known, err := e.members(ctx, id)
 		switch {
@@ -109,13 +109,14 @@ func (e *ensemble) unrest(ctx context.Context) string {
 			return err.Error()
 		case i == 0:
 			first = known
-		case !slices.Equal(known, first):
-			return fmt.Sprintf("member %d knows %v, and member %d knows %v", here[0], first, id, known)
+		case !slices.Equal(known.Members, first.Members) || !slices.EqualFunc(known.Voters, first.Voters, slices.Equal):
+			return fmt.Sprintf("member %d knows %v with the voters %v, and member %d knows %v with %v", here[0], first.Members, first.Voters, id, known.Members, known.Voters)
 		}
 	}
 	all := e.statuses(here)
-	voters, present := 0, 0
-	for _, f := range first {
+	var voters []embed.MemberID
+	present := 0
+	for _, f := range first.Members {
 		if f.Out {
 			continue
 		}
@@ -124,17 +125,21 @@ func (e *ensemble) unrest(ctx context.Context) string {
 		}
 		present++
 		if f.Votes > 0 {
-			voters++
+			voters = append(voters, f.ID)
 		}
 	}
-	if voters != e.founders || present != len(here) {
-		return fmt.Sprintf("%d members vote and shall be %d; %d of %d are members", voters, e.founders, present, len(here))
+	if len(voters) != e.founders || present != len(here) {
+		return fmt.Sprintf("%v vote and shall be %d; %d of %d are members", voters, e.founders, present, len(here))
+	}
+	for _, raft := range first.Voters {
+		if !slices.Equal(raft, voters) {
+			return fmt.Sprintf("%v vote by the list of members, and by Raft %v", voters, first.Voters)
+		}
 	}
 	return ""
 }
 
-// expectMembers waits until members that come and go are at rest, and the znode with the list of
-// voters says the same.
+// expectMembers waits until members that come and go are at rest.
 func (c *campaign) expectMembers(w *workload) {
 	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()

@@ -138,8 +138,9 @@ type Reply struct {
 	Hold  *holding     `json:",omitempty"` // section, lead: what the holder has seen so far
 	Sets  []stormSet   `json:",omitempty"` // storm
 	Tapes []tape       `json:",omitempty"` // storm
-	// members: all that the node knows
-	Members []fellow `json:",omitempty"`
+	// members: all that the node knows, and who votes by the Raft of each shard
+	Members []fellow           `json:",omitempty"`
+	Voters  [][]embed.MemberID `json:",omitempty"`
 }
 
 // A fellow is embed.Member as JSON.

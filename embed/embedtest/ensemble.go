@@ -134,7 +134,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	return e
 }
 
-// AddPlace adds the place of a new member that does not run yet: Start starts it, and Join does both.
+// AddPlace adds the place of a new member that does not run yet. Start starts it; Join does both.
 func (e *Ensemble) AddPlace() embed.MemberID {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -55,8 +55,8 @@ func (e *Ensemble) ID(place embed.MemberID) embed.MemberID {
 	return e.Node(place).Status().Member
 }
 
-// Votes returns on how many shards a member votes, as a node knows. [embed.Member] has only its role
-// on the first one.
+// Votes returns on how many shards a member votes, as a node knows. [embed.Member] has only its
+// role on the first one.
 func Votes(n *embed.Node, member embed.MemberID) (shards int) {
 	e := engineOf(n)
 	for _, m := range e.Members() {
@@ -70,6 +70,20 @@ func Votes(n *embed.Node, member embed.MemberID) (shards int) {
 		}
 	}
 	return shards
+}
+
+// Voters returns who votes on each shard by its Raft, no older than the call. A change that is under
+// way may be there, and not in the list of members yet.
+func Voters(ctx context.Context, n *embed.Node) (voters [][]embed.MemberID, err error) {
+	e := engineOf(n)
+	for _, s := range e.Status() {
+		m, err := e.Membership(ctx, s.Shard)
+		if err != nil {
+			return nil, err
+		}
+		voters = append(voters, m.Voters)
+	}
+	return voters, nil
 }
 
 // Wipe empties the directory of a member that does not run, as the loss of its disk does.
