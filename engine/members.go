@@ -360,6 +360,9 @@ func (e *Engine) settled(ctx context.Context) bool {
 // change does what a member asks where the home shard is led. It returns false if this node does
 // not lead it, or not for long enough.
 func (e *Engine) change(ctx context.Context, q *question) (answered bool, err error) {
+	if err := e.mayChange(); err != nil {
+		return true, err // whoever asks may run with another Config
+	}
 	if !e.settled(ctx) {
 		return false, nil
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -6,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,5 +87,50 @@ func TestMembers_CommandLine(t *testing.T) {
 		if code, stdout, stderr := vivarium(append([]string{"members"}, args...)...); code == exitOK || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%q: %d, %s%s", args, code, stdout, stderr)
 		}
+	}
+}
+
+// The members of an ensemble without join can be seen, and stay.
+func TestMembers_OfAFixedEnsemble(t *testing.T) {
+	addrs, err := child.FreeAddrs(3)
+	must(t, err)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "node.yaml")
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "members: {1: %q, 2: %q, 3: %q}\n", addrs[0], addrs[1], addrs[2]), 0o644))
+	for id := embed.MemberID(1); id <= 3; id++ {
+		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Tick: 20 * time.Millisecond,
+			Members: map[embed.MemberID]string{1: addrs[0], 2: addrs[1], 3: addrs[2]}})
+		must(t, err)
+		defer n.Close()
+	}
+	untilMembers(t, file, exitOK, `^1 +voter +yes`, `^2 +voter +yes`, `^3 +voter +yes`)
+	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "3"); code != exitFailed || !strings.Contains(stderr, "stay as they are: set Config.Join on all of them") {
+		t.Errorf("removing a fixed member: %d, %s%s", code, stdout, stderr)
+	}
+	untilMembers(t, file, exitOK, `^3 +voter +yes.* -$`)
+}
+
+// SIGTERM takes a member with ephemeral out of the ensemble.
+func TestServe_EphemeralLeaves(t *testing.T) {
+	addrs, err := child.FreeAddrs(2)
+	must(t, err)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "node.yaml")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, "dir: data\nephemeral: true\njoin: [%q]\nmembers: {1: %q}\ngateway: {listen: 127.0.0.1:0}\n", addrs[0], addrs[0]), 0o644))
+	var runs []*child.Program
+	for i, addr := range addrs {
+		own := filepath.Join(dir, fmt.Sprint(i))
+		must(t, os.Mkdir(own, 0o755))
+		p := spawn(t, own, "serve", "-config", config, "-advertise", addr)
+		p.Says(fmt.Sprintf("member=%d shards=1", i+1))
+		runs = append(runs, p)
+	}
+	untilMembers(t, config, exitOK, `^1 +voter +yes`, `^2 +learner +yes`)
+	runs[1].Signal(syscall.SIGTERM)
+	if code := runs[1].ExitCode(); code != exitOK || runs[1].Line("msg=stopped") == "" {
+		t.Errorf("SIGTERM: %d\n%s", code, runs[1].Log())
+	}
+	if _, stdout, stderr := vivarium("members", "-config", config); regexp.MustCompile(`(?m)^2 +(learner|voter)`).MatchString(stdout) || !strings.HasPrefix(stdout, "ID ") {
+		t.Errorf("after it has left: %s%s", stdout, stderr)
 	}
 }
