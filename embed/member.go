@@ -26,6 +26,7 @@ type Member struct {
 	Name    string // Config.Name; empty for founders that did not say it
 	Zone    string // Config.Zone
 	Address string // where the others reach it, as it said last
+	Client  string // where clients reach its gateway, if one announces that: gateway.Config.Advertise
 	// Role is what the member is on the first shard, which has the sessions. On further shards it
 	// may be one step behind for a moment.
 	Role     Role
@@ -46,7 +47,7 @@ func (n *Node) Members() []Member { return membersOf(n.in().Engine.Members()) }
 
 func membersOf(known []engine.Member) (list []Member) {
 	for _, m := range known {
-		d := Member{ID: MemberID(m.ID), Name: m.Name, Zone: m.Zone, Address: m.Address, Role: roleOf(m), Observer: m.Observer,
+		d := Member{ID: MemberID(m.ID), Name: m.Name, Zone: m.Zone, Address: m.Address, Client: m.Client, Role: roleOf(m), Observer: m.Observer,
 			Answers: m.Answers, Behind: m.Behind}
 		if m.Reason != 0 {
 			d.Leaving = m.Reason.String()

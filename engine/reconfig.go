@@ -105,7 +105,10 @@ func (c *Reconfig) missing(table *session.MembersView) (list []steer.Wish) {
 	for _, id := range c.Remove {
 		list = append(list, steer.Wish{Member: session.MemberID(id), Part: session.Out, Reason: session.Removed})
 	}
-	return slices.DeleteFunc(list, func(w steer.Wish) bool { return fulfilled(table, w) })
+	return slices.DeleteFunc(list, func(w steer.Wish) bool {
+		m, found := table.Find(w.Member)
+		return m.Wish == w.Part || !found && w.Part == session.Out
+	})
 }
 
 // recordReconfig records a change where the home shard is led. It returns once the table has it, so

@@ -175,6 +175,9 @@
 // could get a lock while its former holder, which has not heard that it is out, still trusts its
 // own.
 //
+// Configuration lists the members for ZooKeeper's clients. It follows from the records alone, so all
+// replicas write the same to the tree.
+//
 // When the member is out of all shards and has no session, Forget removes its record. Ids are given
 // in order, so an id below Next without a record is that of a member that is gone. It never
 // registers again.

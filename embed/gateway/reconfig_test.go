@@ -372,6 +372,33 @@ func TestReconfig_OneBecomesThree(t *testing.T) {
 	})
 }
 
+// M8: the leader is removed like any other. It hands the leadership over first.
+func TestReconfig_RemovesTheLeader(t *testing.T) {
+	grow(t, 3, nil, func(g *growing) {
+		c := g.connect(1, true)
+		g.shows(c, 1, 2, 3)
+		rest()
+		g.TransferLeadership(3)
+		rest()
+		if r := c.reconfig(null, "3", null, -1); r.Err != wire.OK {
+			t.Fatalf("the leader is to leave: %v", r.Err)
+		}
+		g.shows(c, 1, 2)
+	})
+}
+
+// A client whose own member is removed loses its connection.
+func TestReconfig_RemovesItsOwnMember(t *testing.T) {
+	grow(t, 3, nil, func(g *growing) {
+		c, other := g.connect(3, true), g.connect(1, false)
+		g.shows(c, 1, 2, 3)
+		rest()
+		c.send(wire.Request{Operation: wire.Operation{Op: wire.OpReconfig}, Reconfig: wire.Reconfig{Joining: null, Leaving: "3", Members: null, ConfigID: -1}})
+		c.endsSilently()
+		g.shows(other, 1, 2)
+	})
+}
+
 // Of two changes for one version, at two members and at the same time, one is made.
 func TestReconfig_TwoAtOnce(t *testing.T) {
 	grow(t, 5, func(c *embed.Config) { c.Voters = 5 }, func(g *growing) {
@@ -400,6 +427,9 @@ func TestAdvertise(t *testing.T) {
 	grow(t, 1, nil, func(g *growing) {
 		c := g.connect(1, false)
 		g.shows(c, 1)
+		if got := g.Node(1).Members()[0].Client; got != "client-1.test:2181" {
+			t.Errorf("Members says that clients connect to %q", got)
+		}
 		_ = g.gates[1].Close()
 		g.gates[1] = startOn(g.t, g.Node(1), Config{})
 		c = g.connect(1, false)

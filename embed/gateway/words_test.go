@@ -150,8 +150,8 @@ func TestWordsOfAnEnsemble(t *testing.T) {
 				return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word))
 			})
 		}
-		if r := c.must(op(wire.OpGetData, "/zookeeper/config")); r.Data == nil {
-			t.Error("the config is null")
+		if r := c.must(op(wire.OpGetData, "/zookeeper/config")); r.Data == nil || len(r.Data) > 0 {
+			t.Errorf("the members are fixed, and the config is %q", r.Data)
 		}
 		if got := ask(t, g, "srst"); got != "Server stats reset.\n" {
 			t.Errorf("srst: %q", got)

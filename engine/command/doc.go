@@ -130,6 +130,8 @@
 //	               those of before come those that all members of this level have. A create below a
 //	               znode whose create counter is full changes its Pzxid.
 //	3      0.1.0   The home shard has members and the ensemble's lineage. An origin can be retired.
+//	               An entry that changes who the members are, or where, also writes that to
+//	               /zookeeper/config, in a transaction of its own.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered

@@ -21,6 +21,9 @@ func (r *rig) configured() (string, tree.Stat) {
 func configRig(t *testing.T) *rig {
 	r := foundedRig(t, 1)
 	for m, host := range map[session.MemberID]string{enginetest.Member: "one", 2: "two", 3: "three"} {
+		if got, stat := r.configured(); got != "" || stat.Mzxid != 0 {
+			t.Errorf("somebody has not said yet where it is, and the config is %q, %+v", got, stat)
+		}
 		r.announce(m, host, "")
 	}
 	return r
