@@ -399,7 +399,7 @@ func TestReconfig_RemovesItsOwnMember(t *testing.T) {
 	})
 }
 
-// Of two changes for one version, at two members and at the same time, one is made.
+// M1: of two changes for one version, at two members and at the same time, one is made.
 func TestReconfig_TwoAtOnce(t *testing.T) {
 	grow(t, 5, func(c *embed.Config) { c.Voters = 5 }, func(g *growing) {
 		one, two := g.connect(1, true), g.connect(2, true)
