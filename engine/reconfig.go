@@ -199,11 +199,13 @@ func (c *Reconfig) otherUnderWay(table *session.MembersView) session.MemberID {
 }
 
 // unsafeAfter says why those who vote on a shard after a change would be no quorum now, or would be
-// two instead of one. It is empty if all is well.
+// two instead of one. It is empty if all is well. With several shards, those who stay must also be a
+// quorum beside those who go: who is out of one shard is over on all.
 func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
 	before := e.voters(id)
 	voters := slices.DeleteFunc(slices.Clone(before), func(m MemberID) bool { return slices.Contains(c.Remove, m) })
-	stays := len(voters)
+	stay := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !e.answers(m) })
+	stays, goes := len(voters), len(before)-len(voters)
 	for _, m := range c.Promote {
 		if !slices.Contains(voters, m) {
 			voters = append(voters, m)
@@ -214,6 +216,8 @@ func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
 	switch {
 	case len(before) == 1 && stays == 1 && len(voters) == 2:
 		return fmt.Sprintf("member %d votes alone, and of two voters either failure stops both: let two more vote at once", voters[0])
+	case len(e.shards) > 1 && goes > 0 && steer.Margin(len(before), len(stay)) < 0:
+		return fmt.Sprintf("those who go are over once they are out of one shard, and shard %d cannot take them out without their votes, because of its voters %s only %s stay and answer: ask for fewer at once, or let them leave", id, listed(before), listed(stay))
 	case steer.Margin(len(voters), len(answering)) < 0:
 		return fmt.Sprintf("the voters would be %s, and of them only %s answer", listed(voters), listed(answering))
 	}

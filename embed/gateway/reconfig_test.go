@@ -372,6 +372,26 @@ func TestReconfig_OneBecomesThree(t *testing.T) {
 	})
 }
 
+// M62: with several shards, who is out of one is over on all. So those who stay must be a quorum
+// beside those who go.
+func TestReconfig_OnSeveralShards(t *testing.T) {
+	grow(t, 3, func(c *embed.Config) { c.Shards = 4 }, func(g *growing) {
+		c := g.connect(1, true)
+		g.shows(c, 1, 2, 3)
+		rest()
+		if r := c.reconfig(null, "2,3", null, -1); r.Err != wire.NewConfigNoQuorum {
+			t.Errorf("two of three are to leave: %v", r.Err)
+		}
+		if r := c.reconfig(null, "3", null, -1); r.Err != wire.OK {
+			t.Errorf("one of three is to leave: %v", r.Err)
+		}
+		if r := c.reconfig(null, "2", null, -1); r.Err != wire.NewConfigNoQuorum {
+			t.Errorf("one of two is to leave: %v", r.Err)
+		}
+		g.shows(c, 1, 2)
+	})
+}
+
 // M8: the leader is removed like any other. It hands the leadership over first.
 func TestReconfig_RemovesTheLeader(t *testing.T) {
 	grow(t, 3, nil, func(g *growing) {
