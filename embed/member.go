@@ -118,9 +118,9 @@ func roleOf(m engine.Member) Role {
 // back, the process needs an empty one. Nobody's session ends sooner for it than by its timeout.
 //
 // Errors: ErrUnsafe if the voters that answer now would be no quorum without it, or if several
-// shards could not take it out without its vote, and nothing was changed; ErrUnavailable without a quorum; ErrUnknownOutcome if ctx ended after the removal was
-// recorded, which then goes on, as Members shows; an error for a member that does not exist;
-// ErrClosed, ErrFailed.
+// shards could not take it out without its vote, and nothing was changed; ErrUnavailable without a
+// quorum; ErrUnknownOutcome if ctx ended after the removal was recorded, which then goes on, as
+// Members shows; an error for a member that does not exist; ErrClosed, ErrFailed.
 func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 	return opError("remove member", "", n.in().Engine.RemoveMember(ctx, id))
 }

@@ -410,6 +410,7 @@ func (e *Engine) unsafeWithout(m MemberID, leaves bool) string {
 	return ""
 }
 
+// unsafeOn is unsafeWithout for one shard. helps says that m is there until it is out of the shard.
 func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool) string {
 	voters := e.voters(id)
 	if !slices.Contains(voters, m) {

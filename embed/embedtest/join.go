@@ -72,8 +72,8 @@ func Votes(n *embed.Node, member embed.MemberID) (shards int) {
 	return shards
 }
 
-// Voters returns who votes on each shard by its Raft, no older than the call. A change that is under
-// way may be there, and not in the list of members yet.
+// Voters returns who votes on each shard by its Raft, no older than the call. A change that is
+// under way may be there, and not in the list of members yet.
 func Voters(ctx context.Context, n *embed.Node) (voters [][]embed.MemberID, err error) {
 	e := engineOf(n)
 	for _, s := range e.Status() {
