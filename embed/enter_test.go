@@ -34,8 +34,7 @@ func unchanged(t *testing.T, e *embedtest.Ensemble, place embed.MemberID, want .
 	}
 }
 
-// M24: Found says once who founds. Nodes wait while it says no, or nothing. Whoever it says yes to goes
-// on founding after a crash.
+// M24: Found says once who founds. Nodes wait while it says no, or nothing.
 func TestJoin_Found(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

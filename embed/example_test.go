@@ -101,8 +101,8 @@ func ExampleConfig_statefulSet() {
 }
 
 // The pods of a Deployment have no order, so something that outlives them says which one founds the
-// ensemble. Here that is a ConfigMap, which Kubernetes creates once. It has the name of the pod that
-// was told to found, because that pod may crash before it has founded, and ask again.
+// ensemble. Here that is a ConfigMap, which Kubernetes creates once. It has the name of the pod
+// that was told to found, because that pod may crash before it has founded, and ask again.
 func ExampleConfig_found() {
 	found := func(api, token, pod string) func(context.Context) (bool, error) {
 		const name = "svc-founded"

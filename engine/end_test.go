@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -43,6 +47,25 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 				}
 				both.Wait()
 			})
+		}
+	}
+}
+
+// A member that leaves may be out before Leave expects it. That is logged as no failure; any other
+// removal is.
+func TestFailure_IsLoggedUnlessTheMemberLeaves(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		n := newNode(t)
+		var log bytes.Buffer
+		n.fails, n.Engine.log = true, slog.New(slog.NewTextHandler(&log, nil))
+		n.leaves.Store(leaves)
+		n.fail(fmt.Errorf("%w: by its own removal", ErrRemoved))
+		n.failureLoop()
+		if !errors.Is(n.Err(), ErrRemoved) {
+			t.Errorf("leaves is %v: the node says %v", leaves, n.Err())
+		}
+		if logged := strings.Contains(log.String(), "node failed"); logged == leaves {
+			t.Errorf("leaves is %v, and the log is %q", leaves, log.String())
 		}
 	}
 }

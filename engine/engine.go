@@ -59,7 +59,8 @@ type Engine struct {
 	client atomic.Pointer[string]
 
 	// Of a member that leaves.
-	leaving    atomic.Bool
+	leaving    atomic.Bool // it is recorded, and the sessions are closed
+	leaves     atomic.Bool // its wish to leave is, or may be, recorded
 	leftShards atomic.Int32
 	departed   chan struct{} // closed when it is out of all shards
 

@@ -203,7 +203,9 @@ func (e *Engine) Leave(ctx context.Context) error {
 	if err := e.mayLeave(ctx); err != nil {
 		return err
 	}
+	e.leaves.Store(true)
 	if err := e.sayLeave(ctx); err != nil {
+		e.leaves.Store(false)
 		return err
 	}
 	err := e.keeper.CloseAll(ctx)

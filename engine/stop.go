@@ -19,6 +19,9 @@ func (e *Engine) failureLoop() {
 	case <-e.disk.Failed():
 		cause := e.disk.Err()
 		e.finish(ErrFailed, cause) // before the log call, which may block
+		if e.leaves.Load() && errors.Is(cause, ErrRemoved) {
+			return // Leave was a little slower than the ensemble, and ends well
+		}
 		e.log.Error("node failed", "cause", cause)
 	case <-e.stop:
 	}
