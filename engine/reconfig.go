@@ -183,15 +183,15 @@ func (e *Engine) mayReconfig(ctx context.Context, c *Reconfig) error {
 func (c *Reconfig) otherUnderWay(table *session.MembersView) session.MemberID {
 	for i := range table.List {
 		m := &table.List[i]
-		id := []MemberID{MemberID(m.ID)}
-		one, same := Reconfig{Promote: id}, slices.Contains(c.Promote, id[0])
+		id := MemberID(m.ID)
+		underWay, meant := false, slices.Contains(c.Remove, id)
 		switch m.Wish {
-		case session.Learner:
-			continue
+		case session.Voter:
+			underWay, meant = !(&Reconfig{Promote: []MemberID{id}}).isDone(table), meant || slices.Contains(c.Promote, id)
 		case session.Out:
-			one, same = Reconfig{Remove: id}, false
+			underWay = !(&Reconfig{Remove: []MemberID{id}}).isDone(table)
 		}
-		if !one.isDone(table) && !same && !slices.Contains(c.Remove, id[0]) {
+		if underWay && !meant {
 			return m.ID
 		}
 	}
