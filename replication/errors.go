@@ -27,4 +27,6 @@ var (
 	ErrIdentity = errors.New("identity file cannot be used")
 	// ErrLog: the Raft log cannot be opened.
 	ErrLog = errors.New("raft log cannot be opened")
+	// ErrNotPart: the member of the directory takes no part in a shard, so it cannot go on with it.
+	ErrNotPart = errors.New("the member has no part in the shard")
 )

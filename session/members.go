@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Lineage names one history of an ensemble's data. It is random and chosen once, in the log. Zero
-// means that none has been chosen yet.
+// A Lineage names one history of an ensemble's data. It is random and chosen in the log, once at the
+// founding and again by each forced recovery. Zero means that none has been chosen yet.
 //
 // Two ensembles may be founded with the same config, apart from each other. Only the lineage tells
 // their members apart.
@@ -48,7 +48,7 @@ const (
 	Removed                     // a person asked for it; its directory is never let in again
 	Silent                      // it was silent for so long that another member took its place
 	NeverCame                   // it was admitted and has never shown up
-	Lost                        // a part of it is out already
+	Lost                        // a part of it is out already, or a forced recovery went on without it
 )
 
 var reasonNames = [...]string{"", "replaced", "left", "removed", "silent", "never came", "lost"}
@@ -96,8 +96,10 @@ func (m *Member) place(shard uint32) Place {
 // An Ensemble is what the log knows about the ensemble as a whole.
 type Ensemble struct {
 	Lineage Lineage
-	Next    MemberID // the id of the next member; all below it are given
-	Shards  uint32   // how many there are
+	// Ancestors are the lineages before it, which forced recoveries have ended, the newest last.
+	Ancestors []Lineage
+	Next      MemberID // the id of the next member; all below it are given
+	Shards    uint32   // how many there are
 	// Govern is the number under which wishes count now, and Governor the member that took it. Who
 	// begins to lead the home shard takes the next number.
 	Govern   uint64
@@ -161,6 +163,57 @@ func (t *Members) Found(l Lineage, founders []MemberID, shards uint32, table *Ta
 		t.put(Member{ID: id, Directory: o.Directory, Wish: Voter})
 	}
 	return true
+}
+
+const (
+	// ancestorsMax bounds Ancestors; the oldest go first. Each is the loss of a majority for good.
+	ancestorsMax = 100
+	// idsSkipped is how many ids a forced recovery leaves out. The lost majority may have given some
+	// of them.
+	idsSkipped = 1000
+)
+
+// A Recovery begins a new lineage in which only one member is left.
+type Recovery struct {
+	Lineage  Lineage
+	Parent   Lineage // which it ends
+	Survivor MemberID
+}
+
+// Recover makes the survivor of a forced recovery the only voter, at the Unix time wall in ms. All
+// others are out. It returns false and changes nothing if the table is not of the parent lineage, or
+// does not know the survivor: a repeated or late Recovery does nothing.
+func (t *Members) Recover(r Recovery, wall int64) bool {
+	m, known := t.members[r.Survivor]
+	e := &t.ensemble
+	if !known || r.Lineage == (Lineage{}) || r.Parent == (Lineage{}) || r.Lineage == r.Parent || e.Lineage != r.Parent || slices.Contains(e.Ancestors, r.Lineage) {
+		return false
+	}
+	e.Ancestors = append(slices.Clone(e.Ancestors), r.Parent)
+	e.Ancestors = e.Ancestors[max(0, len(e.Ancestors)-ancestorsMax):]
+	e.Lineage, e.Next = r.Lineage, e.Next+idsSkipped
+	t.dirtyEnsemble = true
+	for _, other := range t.All() {
+		if other.ID != r.Survivor {
+			t.put(other.lost(e.Shards, wall))
+		}
+	}
+	m.Wish, m.Reason, m.Observer = Voter, 0, false
+	t.put(m)
+	return true
+}
+
+// lost returns the record of a member that a forced recovery has removed from all shards.
+func (m Member) lost(shards uint32, wall int64) Member {
+	if m.Wish != Out {
+		m.Wish, m.Reason, m.Since = Out, Lost, wall
+	}
+	places := make([]Place, shards)
+	for i := range places {
+		places[i] = Place{Part: Out, Change: max(m.place(uint32(i+1)).Change, 1)} // nothing comes after it
+	}
+	m.Places = places
+	return m
 }
 
 // CheckRegister returns why a member must not register with a directory, or nil: ErrNotMember,
@@ -425,10 +478,13 @@ func (t *Members) Verify() error {
 func (t *Members) verifyEnsemble() error {
 	e := t.ensemble
 	if e.Lineage == (Lineage{}) {
-		if e != (Ensemble{}) || len(t.members) > 0 {
+		if e.Next != 0 || e.Shards != 0 || e.Govern != 0 || e.Governor != 0 || len(e.Ancestors) > 0 || len(t.members) > 0 {
 			return fmt.Errorf("%d members and %+v without a lineage", len(t.members), e)
 		}
 		return nil
+	}
+	if slices.Contains(e.Ancestors, e.Lineage) || slices.Contains(e.Ancestors, Lineage{}) || len(e.Ancestors) > ancestorsMax {
+		return fmt.Errorf("lineage %v with ancestors %v", e.Lineage, e.Ancestors)
 	}
 	if e.Shards == 0 || (e.Govern == 0) != (e.Governor == 0) || e.Governor >= e.Next {
 		return fmt.Errorf("%d shards, next id %d, and member %d governs under %d", e.Shards, e.Next, e.Governor, e.Govern)

@@ -527,3 +527,84 @@ func TestMembers_AnyOrder(t *testing.T) {
 		t.Errorf("too little is forgotten: %d", forgotten)
 	}
 }
+
+// M29, M30: a forced recovery leaves one member, with a new lineage, and ids that the lost members
+// cannot have given. Repeated, late, or of another lineage it changes nothing.
+func TestMembers_Recover(t *testing.T) {
+	m := NewMembers()
+	first := Recovery{Lineage: Lineage{8}, Parent: Lineage{7}, Survivor: 3}
+	if m.Recover(first, 9) {
+		t.Error("recovered before the lineage")
+	}
+	m.Found(Lineage{7}, []MemberID{1, 2}, 2, registered(t, 1, 2))
+	if _, _, err := m.Admit(Candidate{Directory: [16]byte{33}, Observer: true}, 5); err != nil {
+		t.Fatal(err)
+	}
+	m.Report(1, 1, Place{Voter, 20})
+	m.Report(3, 1, Place{Learner, 21})
+	if err := m.Want(0, 2, Out, Removed, 6); err != nil {
+		t.Fatal(err)
+	}
+	before := m.View()
+	for name, r := range map[string]Recovery{
+		"another parent":     {Lineage{8}, Lineage{6}, 3},
+		"no parent":          {Lineage{8}, Lineage{}, 3},
+		"no lineage":         {Lineage{}, Lineage{7}, 3},
+		"the same lineage":   {Lineage{7}, Lineage{7}, 3},
+		"an unknown member":  {Lineage{8}, Lineage{7}, 4},
+		"no member survives": {Lineage{8}, Lineage{7}, 0},
+	} {
+		if m.Recover(r, 9) || !reflect.DeepEqual(m.View(), before) {
+			t.Errorf("%s: %+v", name, m.View())
+		}
+	}
+	if !m.Recover(first, 9) {
+		t.Fatal("not recovered")
+	}
+	gone := []Place{{Out, 20}, {Out, 1}}
+	want := &MembersView{Ensemble{Lineage: Lineage{8}, Ancestors: []Lineage{{7}}, Next: 1004, Shards: 2}, []Member{
+		{ID: 1, Directory: [16]byte{1}, Wish: Out, Reason: Lost, Since: 9, Places: gone},
+		{ID: 2, Directory: [16]byte{2}, Wish: Out, Reason: Removed, Since: 6, Places: []Place{{Out, 1}, {Out, 1}}},
+		{ID: 3, Directory: [16]byte{33}, Wish: Voter, Since: 5, Places: []Place{{Learner, 21}}},
+	}}
+	if got := drained(t, m).View(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if m.Recover(first, 10) || !reflect.DeepEqual(m.View(), want) {
+		t.Errorf("a repeat made %+v", m.View())
+	}
+	if !m.Recover(Recovery{Lineage{9}, Lineage{8}, 3}, 11) {
+		t.Fatal("not recovered for the second time")
+	}
+	want = m.View()
+	if !slices.Equal(want.Ensemble.Ancestors, []Lineage{{7}, {8}}) || want.Ensemble.Next != 2004 {
+		t.Errorf("%+v", want.Ensemble)
+	}
+	if m.Recover(first, 12) || m.Recover(Recovery{Lineage{7}, Lineage{9}, 3}, 12) || !reflect.DeepEqual(m.View(), want) {
+		t.Errorf("a late one made %+v", m.View())
+	}
+	for i := range byte(ancestorsMax) {
+		if !m.Recover(Recovery{Lineage{9, i + 1}, m.Lineage(), 3}, 13) {
+			t.Fatal("not recovered")
+		}
+	}
+	if got := drained(t, m).View().Ensemble.Ancestors; len(got) != ancestorsMax || got[0] != (Lineage{9}) {
+		t.Errorf("%d ancestors, the oldest is %v", len(got), got[0])
+	}
+}
+
+// A member that was to leave is the only one that is left: it stays.
+func TestMembers_RecoverOfOneThatWasToGo(t *testing.T) {
+	m := NewMembers()
+	m.Found(Lineage{7}, []MemberID{1, 2}, 1, registered(t, 1, 2))
+	if err := m.Leave(1, 5); err != nil {
+		t.Fatal(err)
+	}
+	if !m.Recover(Recovery{Lineage{8}, Lineage{7}, 1}, 9) {
+		t.Fatal("not recovered")
+	}
+	if got, _ := m.Member(1); got.Wish != Voter || got.Reason != 0 {
+		t.Errorf("it is %+v", got)
+	}
+	drained(t, m)
+}

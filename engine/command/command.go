@@ -40,6 +40,7 @@ const (
 	KindGovern
 	KindWant
 	KindRetire
+	KindRecover
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -105,6 +106,9 @@ type Command struct {
 	Number   uint64             // govern, want
 	Wish     session.Part       // want
 	Reason   session.Reason     // want
+	Recovery session.Recovery   // recover
+	Lost     []session.MemberID // recover
+	Zxid     tree.Zxid          // recover
 }
 
 // An Ending is the end of a session on the home shard.
@@ -422,6 +426,21 @@ func EncodeRetire(m session.MemberID) []byte {
 	return e.done()
 }
 
+// EncodeRecover encodes the beginning of a shard's life after a forced recovery, without the lost
+// members. Its transactions go on after the zxid.
+func EncodeRecover(r session.Recovery, lost []session.MemberID, zxid tree.Zxid, wall int64) []byte {
+	e := newEncoder()
+	e.array(7)
+	e.uint(uint64(KindRecover))
+	e.bytes(r.Lineage[:])
+	e.bytes(r.Parent[:])
+	e.uint(uint64(r.Survivor))
+	e.members(lost)
+	e.uint(uint64(zxid))
+	e.int(wall)
+	return e.done()
+}
+
 func (e *encoder) members(list []session.MemberID) {
 	e.array(len(list))
 	for _, m := range list {
@@ -469,6 +488,8 @@ func (k Kind) fields() int {
 		return 6
 	case KindRetire:
 		return 2
+	case KindRecover:
+		return 7
 	}
 	return 0
 }
@@ -567,6 +588,13 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Wall = d.int()
 	case KindRetire:
 		c.Member = session.MemberID(d.uint())
+	case KindRecover:
+		d.fixed(c.Recovery.Lineage[:])
+		d.fixed(c.Recovery.Parent[:])
+		c.Recovery.Survivor = session.MemberID(d.uint())
+		c.Lost = d.members()
+		c.Zxid = tree.Zxid(d.uint())
+		c.Wall = d.int()
 	}
 	return c, d.end()
 }

@@ -65,6 +65,8 @@ func (c Command) encode() []byte {
 		return EncodeWant(c.Number, c.Member, c.Wish, c.Reason, c.Wall)
 	case KindRetire:
 		return EncodeRetire(c.Member)
+	case KindRecover:
+		return EncodeRecover(c.Recovery, c.Lost, c.Zxid, c.Wall)
 	}
 	return nil
 }
@@ -163,6 +165,10 @@ func goldenCommands() []golden {
 		{"want", Command{Kind: KindWant, Number: 12, Member: 4, Wish: session.Out, Reason: session.Silent, Wall: 1700000000123}},
 		{"want-of-the-largest-numbers", Command{Kind: KindWant, Number: math.MaxUint64, Member: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Wall: math.MinInt64}},
 		{"retire", Command{Kind: KindRetire, Member: math.MaxUint64}},
+		{"recover", Command{Kind: KindRecover, Recovery: session.Recovery{Lineage: session.Lineage(filled[[16]byte](0x60)), Parent: session.Lineage(filled[[16]byte](0x20)), Survivor: 3},
+			Lost: []session.MemberID{1, 2}, Zxid: 1 << 33, Wall: 1700000000123}},
+		{"recover-of-the-largest-numbers", Command{Kind: KindRecover, Recovery: session.Recovery{Survivor: math.MaxUint64},
+			Lost: []session.MemberID{math.MaxUint64}, Zxid: math.MaxUint64, Wall: math.MinInt64}},
 		{"leave", batch(1, Request{Kind: RequestLeave})},
 		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Name: "pod-4", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
@@ -227,6 +233,8 @@ func goldenRecords() []golden {
 		originAt(3, "origin-retired", session.Origin{Member: 2, Start: 3, Level: 3, Schemes: []string{"ip"}, Retired: true}),
 		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000, Shards: 4, Govern: 300, Governor: 2}),
 		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64, Shards: math.MaxUint32, Govern: math.MaxUint64, Governor: math.MaxUint64}),
+		ensemble("ensemble-that-was-recovered", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 1004, Shards: 1,
+			Ancestors: []session.Lineage{session.Lineage(filled[[16]byte](0x20)), session.Lineage(filled[[16]byte](0x40))}}),
 		member("member", session.Member{ID: 2, Directory: filled[[16]byte](0x10)}),
 		member("member-of-many-places", session.Member{ID: 4, Name: "pod-4", Zone: "b", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Observer: true, Wish: session.Out,
 			Reason: session.Replaced, Since: 1700000000123, Places: []session.Place{{Part: session.Learner, Change: 300}, {}}}),
@@ -466,7 +474,7 @@ func TestDocShowsEveryField(t *testing.T) {
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
 		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0, 0),
-		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "leave": request(RequestLeave),
+		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "recover": EncodeRecover(session.Recovery{}, nil, 0, 0), "leave": request(RequestLeave),
 		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}, 0), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),

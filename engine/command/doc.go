@@ -20,10 +20,12 @@
 //	govern   [12, number, member]
 //	want     [13, number, member, wish, reason, wall ms]
 //	retire   [14, member]
+//	recover  [15, lineage, parent, survivor, [member, ...], zxid, wall ms]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
 // reap, raise, report and retire. The leader of the home shard proposes purge, purged, found, join,
-// govern and want. A raise that leaves members behind is proposed where somebody asked for it.
+// govern and want. The only member that is left after a forced recovery proposes recover, on
+// every shard, on the home shard last. A raise that leaves members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
 //	          founding digest, the highest feature level that the member agrees to, the names of
@@ -54,6 +56,9 @@
 //	          may wish a learner to vote, or a member out, at any time, under zero. A member goes
 //	          from learner to voter to out, and never back.
 //	retire    Ends a member's stream on the shard for ever. Nothing waits for the member any more.
+//	recover   Begins a new lineage on the home shard, if the parent is the present one: all but the
+//	          survivor are out. On every shard it retires the members in the list, and the next
+//	          transaction is above zxid. The lost majority may have given zxids below it.
 //
 // # Requests
 //
@@ -113,7 +118,7 @@
 //	state    [level, zxid, [scheme, ...], tree max]
 //	member   [id, directory, name, zone, address, client, observer, wish, reason, since ms,
 //	          [[part, change], ...]]
-//	ensemble [lineage, next id, shards, govern, governor]
+//	ensemble [lineage, next id, shards, govern, governor, [ancestor, ...]]
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
 // and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force and the
@@ -144,7 +149,7 @@
 // be empty.
 //
 //	string      path, scheme, id of an identity or ACL entry, name, zone, address, client
-//	binary      directory, password, lineage (16 bytes), digest (32 bytes), data (nil or any length)
+//	binary      directory, password, lineage, parent, ancestor (16 bytes), digest (32 bytes), data (nil or any length)
 //	0 or 1      remote, closing, container, lost, observer, retired
 //	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
 //	unsigned    all other numbers

@@ -237,7 +237,7 @@ func DecodeState(b []byte) (State, error) {
 // EnsembleKey is the key of the ensemble's record among those of its members.
 var EnsembleKey = IDKey(0)
 
-const ensembleFields = 5
+const ensembleFields = 6
 
 // EncodeEnsemble encodes the ensemble's record.
 func EncodeEnsemble(x session.Ensemble) []byte {
@@ -248,6 +248,10 @@ func EncodeEnsemble(x session.Ensemble) []byte {
 	e.uint(uint64(x.Shards))
 	e.uint(x.Govern)
 	e.uint(uint64(x.Governor))
+	e.array(len(x.Ancestors))
+	for _, l := range x.Ancestors {
+		e.bytes(l[:])
+	}
 	return e.done()
 }
 
@@ -260,6 +264,12 @@ func DecodeEnsemble(b []byte) (x session.Ensemble, err error) {
 	x.Shards = uint32(d.uintTo(math.MaxUint32))
 	x.Govern = d.uint()
 	x.Governor = session.MemberID(d.uint())
+	if n := d.array(); n > 0 {
+		x.Ancestors = make([]session.Lineage, n)
+	}
+	for i := range x.Ancestors {
+		d.fixed(x.Ancestors[i][:])
+	}
 	return x, d.end()
 }
 

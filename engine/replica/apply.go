@@ -86,6 +86,8 @@ func (r *Replica) apply(c *command.Command) {
 		_ = r.mu.members.Want(c.Number, c.Member, c.Wish, c.Reason, c.Wall) // whoever wished it looks at the table
 	case command.KindRetire:
 		r.applyRetire(c)
+	case command.KindRecover:
+		r.applyRecover(c)
 	}
 }
 

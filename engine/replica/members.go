@@ -71,6 +71,23 @@ func (r *Replica) applyRetire(c *command.Command) {
 	r.noteOrigins()
 }
 
+// applyRecover begins the shard's life after a forced recovery. On the home shard it does nothing
+// if the lineage has begun already. On the others it may be repeated: nobody else has registered
+// before the home shard has the lineage. mu is held.
+func (r *Replica) applyRecover(c *command.Command) {
+	if r.mu.Level < command.LevelMembers || r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) {
+		return
+	}
+	for _, m := range c.Lost {
+		r.mu.table.Retire(m)
+	}
+	r.mu.members.Forget(r.mu.table)
+	r.noteOrigins()
+	if c.Zxid > r.mu.Zxid {
+		_, _ = r.commit(tree.Header{Zxid: c.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
+	}
+}
+
 // hasMembers reports whether this shard has the table of members. mu is held.
 func (r *Replica) hasMembers() bool {
 	return r.Shard == command.HomeShard && r.mu.Level >= command.LevelMembers

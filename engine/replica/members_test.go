@@ -274,3 +274,64 @@ func TestAnnounce(t *testing.T) {
 		t.Errorf("member %+v, want %+v", got, want)
 	}
 }
+
+// M29: after a forced recovery no zxid comes twice, on no shard, and nothing of the lost members is
+// accepted any more. A second copy of the command, or a late one, changes nothing.
+func TestRecover(t *testing.T) {
+	r := foundedRig(t, 1)
+	first := session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: enginetest.Member}
+	lost := []session.MemberID{2, 3}
+	r.apply(command.EncodeRecover(session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{9}, Survivor: enginetest.Member}, lost, 1<<33, 4))
+	if r.mu.Zxid >= 1<<32 || r.Lineage() != (session.Lineage{1}) || r.Retired(2) {
+		t.Fatalf("of another lineage: zxid %x, lineage %v", r.mu.Zxid, r.Lineage())
+	}
+	r.apply(command.EncodeRecover(first, lost, 1<<32, 5))
+	check := func() {
+		t.Helper()
+		if r.mu.Zxid != 1<<32 || r.Visible() != 1<<32 || r.Lineage() != (session.Lineage{2}) {
+			t.Fatalf("zxid %x, of which readers see %x, lineage %v", r.mu.Zxid, r.Visible(), r.Lineage())
+		}
+		for _, m := range lost {
+			if !r.Retired(m) {
+				t.Errorf("member %d may still send", m)
+			}
+		}
+		if r.Retired(enginetest.Member) {
+			t.Error("the survivor must be silent")
+		}
+	}
+	check()
+	r.apply(command.EncodeRecover(first, append(lost, enginetest.Member), 1<<34, 6))
+	check()
+	r.apply(registers(2, 2, 3))
+	if o, _ := r.Origin(2); o.Start == 2 {
+		t.Errorf("a lost member has registered: %+v", o)
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := loadImage(r.image, r.schemes, r.levelMax())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(l.members.View(), r.Members()) || l.state.Zxid != 1<<32 {
+		t.Errorf("the image has %+v, zxid %x", l.members.View(), l.state.Zxid)
+	}
+}
+
+// On a further shard only zxids and streams are concerned. A repeat is harmless: nobody registers
+// between two copies.
+func TestRecover_OnAFurtherShard(t *testing.T) {
+	r := levelRig(t, 3, 3)
+	r.Shard = 2
+	for level := uint32(2); level <= command.LevelMembers; level++ {
+		r.apply(command.EncodeRaise(level, nil))
+	}
+	r.apply(registers(5, 1, 3))
+	for range 2 {
+		r.apply(command.EncodeRecover(session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: 5}, []session.MemberID{2}, 1<<32, 5))
+	}
+	if r.mu.Zxid != 1<<32 || !r.Retired(2) || r.Retired(5) {
+		t.Errorf("zxid %x, retired: %v, the survivor: %v", r.mu.Zxid, r.Retired(2), r.Retired(5))
+	}
+}
