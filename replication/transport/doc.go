@@ -70,7 +70,7 @@
 //	     0     4  magic "VvOk"
 //	     4     2  code: 0 accepted, else the kind of refusal: 1 other version, 2 other ensemble,
 //	              3 not a member, 4 wrong member, 5 not accepted, 6 has forgotten, 7 other tick,
-//	              8 other history, 9 other level, 10 other lineage, 11 removed
+//	              8 other history, 9 other level, 10 other lineage, 11 removed, 12 superseded
 //	     6     2  length n of the text
 //	     8    16  the nonce of the hello that is judged
 //	    24     n  text, the reason of a refusal
@@ -141,8 +141,8 @@
 // connect. If they share no version, the refusal says which build is too old.
 //
 // A build stops for good on a code that it does not know. So code 9 does not travel in version 2,
-// nor code 10 before version 4. Codes 1 and 2 take their places: the member goes on to dial, and
-// logs the text. Code 11 is 5 before version 4, on which the member stops too.
+// nor codes 10 and 12 before version 4. Codes 1 and 2 take their places: the member goes on to
+// dial, and logs the text. Code 11 is 5 before version 4, on which the member stops too.
 //
 // # Levels
 //
@@ -156,6 +156,10 @@
 // Two ensembles that were founded apart with the same config have the same digest. Their lineages
 // tell them apart. Members of different lineages refuse each other, and nothing that one says about
 // the other's directory counts.
+//
+// There is one exception. A forced recovery goes on from one member, under a lineage of its own. A
+// member of the lineage that it has ended is superseded, and stops for good. It is told so with the
+// digest and the lineage of who tells it. See Options.Ancestor.
 //
 // # What a member must not forget
 //

@@ -24,8 +24,8 @@ func (t *Transport) newHello(version uint16, p purpose, wanted uint64) hello {
 	return h
 }
 
-// shortHello returns a hello without the state of the shards. It shows a member that was removed
-// who tells it so, and costs no read of the log.
+// shortHello returns a hello without the state of the shards. It shows a member that was removed or
+// superseded who tells it so, and costs no read of the log.
 func (t *Transport) shortHello(version uint16, p purpose, wanted uint64) hello {
 	h := t.bareHello(version, p, wanted)
 	h.Identity = *t.self()
@@ -49,7 +49,7 @@ func (t *Transport) reply(h hello, version uint16, no *Refusal) hello {
 		return t.bareHello(version, p, h.Member)
 	case no == nil:
 		return t.newHello(version, p, h.Member)
-	case no.Kind == ErrRemoved:
+	case no.Kind == ErrRemoved, no.Kind == ErrSuperseded:
 		return t.shortHello(version, p, h.Member)
 	}
 	return t.bareHello(version, p, h.Member)
@@ -61,6 +61,12 @@ func (t *Transport) reply(h hello, version uint16, no *Refusal) hello {
 // slower member needs. Session timeouts are at least three ticks of the faster member. One step of
 // a change of the tick must stay within the ratio.
 const TickRatio = 2
+
+// superseded reports whether a peer of another lineage tells this member that a recovery has ended
+// its own. Nobody else is of the same founding and knows this member's lineage.
+func (t *Transport) superseded(no, doubt *Refusal) bool {
+	return no.Kind == ErrSuperseded && doubt.Kind == ErrOtherLineage
+}
 
 // accept decides whether a recognised peer may talk to this member.
 func (t *Transport) accept(h hello) *Refusal {
@@ -141,8 +147,11 @@ func (t *Transport) recognise(h hello) *Refusal {
 		return refusal(ErrNotMember, "the peer does not say which member it is")
 	case h.Member == self.Member:
 		return refusal(ErrWrongMember, "both sides say they are member %d: check ID and the addresses in Members", self.Member)
+	case t.o.Ancestor != nil && t.o.Ancestor(h.Lineage):
+		return refusal(ErrSuperseded, "member %d is of the lineage %x, which a forced recovery has ended; member %d goes on as %x, without what member %d may have acknowledged since: set Config.Join on member %d to let it join as a new member, which drops its data (docs/runbook.md: The majority is lost for good)",
+			h.Member, h.Lineage[:8], self.Member, own[:8], h.Member, h.Member)
 	case h.Lineage != own && h.Lineage != ([16]byte{}) && own != ([16]byte{}):
-		return refusal(ErrOtherLineage, "member %d is of another lineage than member %d (%x, not %x): both were founded with the same config, apart from each other, and their data do not mix: check the addresses in Members, and start member %d on a directory of this ensemble",
+		return refusal(ErrOtherLineage, "member %d is of another lineage than member %d (%x, not %x): both were founded with the same config, or recovered from one ensemble, apart from each other, and their data do not mix: check the addresses in Members, and start member %d on a directory of this ensemble",
 			h.Member, self.Member, h.Lineage[:8], own[:8], h.Member)
 	}
 	// The ids of another lineage mean other members, so they are judged last.
@@ -293,7 +302,7 @@ func (t *Transport) dialHandshake(conn net.Conn, r *bufio.Reader, member uint64,
 		switch no, ok := err.(*Refusal); {
 		case ok && no.Kind == ErrOtherEnsemble:
 			err = t.refusedAsOther(conn, h, no)
-		case ok && no.Final() && doubt != nil:
+		case ok && no.Final() && doubt != nil && !t.superseded(no, doubt):
 			err = doubt // a peer that is not recognised has no say in this
 		}
 		return t.refusedBy(member, err)

@@ -123,6 +123,11 @@ type Options struct {
 	// called for each handshake, from several goroutines, and must not block. Nil means zero.
 	Lineage func() [16]byte
 
+	// Ancestor reports whether a forced recovery of this member's ensemble has ended a lineage. Its
+	// members are told that they are superseded. It is called for handshakes, from several
+	// goroutines, and must not block. Nil means that there was no recovery.
+	Ancestor func(lineage [16]byte) bool
+
 	// Refused is called when a peer refused this member; reason is a *Refusal. It may be called
 	// many times for the same refusal. It may block until ctx ends, which Shut brings about; only
 	// that peer's connection waits meanwhile. It must not call Close, but may call Shut. Nil means

@@ -19,11 +19,12 @@ var (
 	ErrOtherLevel    = errors.New("other level")
 	ErrOtherLineage  = errors.New("other lineage")
 	ErrRemoved       = errors.New("removed")
+	ErrSuperseded    = errors.New("superseded")
 )
 
 // refusalKinds lists the kinds as they travel. The code of a kind is its place in the list.
 var refusalKinds = [...]error{1: ErrOtherVersion, 2: ErrOtherEnsemble, 3: ErrNotMember, 4: ErrWrongMember, 5: ErrNotAccepted,
-	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory, 9: ErrOtherLevel, 10: ErrOtherLineage, 11: ErrRemoved}
+	6: ErrForgot, 7: ErrOtherTick, 8: ErrOtherHistory, 9: ErrOtherLevel, 10: ErrOtherLineage, 11: ErrRemoved, 12: ErrSuperseded}
 
 // A Refusal says why one member does not talk to another. It wraps one of the kinds above.
 type Refusal struct {
@@ -37,11 +38,12 @@ func (r *Refusal) Error() string { return r.Text }
 // Unwrap returns the kind.
 func (r *Refusal) Unwrap() error { return r.Kind }
 
-// Final reports whether the refusal is about the member's directory: what it holds, or that its
-// member was removed. No restart and no other config changes that.
+// Final reports whether the refusal is about the member's directory: what it holds, that its member
+// was removed, or that a forced recovery has ended its lineage. No restart and no other config
+// changes that.
 func (r *Refusal) Final() bool {
 	switch r.Kind {
-	case ErrNotAccepted, ErrForgot, ErrOtherHistory, ErrRemoved:
+	case ErrNotAccepted, ErrForgot, ErrOtherHistory, ErrRemoved, ErrSuperseded:
 		return true
 	}
 	return false
@@ -63,7 +65,7 @@ func refusal(kind error, format string, args ...any) *Refusal {
 // Codes that stand for other kinds too.
 const (
 	otherVersion  = 1 // for ErrOtherLevel in version 2, whose members may be replaced by a newer build
-	otherEnsemble = 2 // for ErrOtherLineage before version 4
+	otherEnsemble = 2 // for ErrOtherLineage and ErrSuperseded before version 4, which has no lineages
 	notAccepted   = 5 // for ErrRemoved before version 4, and for every kind that has no code
 )
 
@@ -73,7 +75,7 @@ func (r *Refusal) code(version uint16) uint16 {
 	switch {
 	case version < 3 && r.Kind == ErrOtherLevel:
 		return otherVersion
-	case version < 4 && r.Kind == ErrOtherLineage:
+	case version < 4 && (r.Kind == ErrOtherLineage || r.Kind == ErrSuperseded):
 		return otherEnsemble
 	case version < 4 && r.Kind == ErrRemoved:
 		return notAccepted

@@ -236,6 +236,54 @@ func TestRemovedInAnotherLineage(t *testing.T) {
 	}
 }
 
+// M28: a member of a lineage that a forced recovery has ended is told so as soon as it meets a
+// member of the next one, and that is final. Nothing passes between them, whoever dials. A member
+// of another ensemble is not believed.
+func TestSuperseded(t *testing.T) {
+	parent, child := [16]byte{1}, [16]byte{2}
+	pair := func(t *testing.T, digest byte) (survivor, old *peer) {
+		mesh := transporttest.NewMesh()
+		o := meshOptions(t, mesh, identity(1))
+		o.Lineage = func() [16]byte { return child }
+		o.Ancestor = func(l [16]byte) bool { return l == parent }
+		survivor = newPeer(t, o)
+		other := identity(2)
+		other.Digest[0] += digest
+		o = meshOptions(t, mesh, other)
+		o.Lineage = func() [16]byte { return parent }
+		return survivor, newPeer(t, o)
+	}
+	t.Run("it dials", func(t *testing.T) {
+		survivor, old := pair(t, 0)
+		old.link(t, 1).SendMessageBatch(beat(2, 1, 1))
+		no := get(t, old.refused, "refusal").(*Refusal)
+		if no.Kind != ErrSuperseded || !no.Final() || !strings.Contains(no.Text, "lineage 0100000000000000, which a forced recovery has ended") {
+			t.Errorf("refused because %v: %v", no.Kind, no)
+		}
+		if len(survivor.refused)+len(survivor.batches)+len(old.batches) != 0 {
+			t.Error("something passed")
+		}
+	})
+	t.Run("it is dialled", func(t *testing.T) {
+		survivor, old := pair(t, 0)
+		if _, err := survivor.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrOtherLineage) {
+			t.Error(err)
+		}
+		if no := get(t, survivor.refused, "refusal").(*Refusal); no.Final() {
+			t.Errorf("the survivor has to stop: %v", no)
+		}
+		if len(survivor.batches)+len(old.batches) != 0 {
+			t.Error("something passed")
+		}
+	})
+	t.Run("of another ensemble", func(t *testing.T) {
+		_, old := pair(t, 1)
+		if _, err := old.module.GetSnapshotConnection(t.Context(), uuidOf(1)); !errors.Is(err, ErrOtherEnsemble) {
+			t.Error(err)
+		}
+	})
+}
+
 // M33: a member that is removed while its connection stands is cut off, and told at its next
 // handshake.
 func TestRemovedMeanwhile(t *testing.T) {

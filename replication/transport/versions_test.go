@@ -75,7 +75,7 @@ func TestGoldenHandshake(t *testing.T) {
 		switch {
 		case kind == ErrOtherLevel.Error() && version < 3:
 			kind = ErrOtherVersion.Error()
-		case kind == ErrOtherLineage.Error() && version < 4:
+		case (kind == ErrOtherLineage.Error() || kind == ErrSuperseded.Error()) && version < 4:
 			kind = ErrOtherEnsemble.Error()
 		case kind == ErrRemoved.Error() && version < 4:
 			kind = ErrNotAccepted.Error()
