@@ -61,6 +61,10 @@ var (
 	// ErrRemoved says that this member is out of the ensemble for good. Node.Err says why. With
 	// Config.Join the next Start joins as a new member, unless somebody removed this one.
 	ErrRemoved = engine.ErrRemoved
+	// ErrSuperseded says that a forced recovery has gone on without this member, under another
+	// lineage; see docs/runbook.md. Node.Err says which. With Config.Join the next Start joins as a
+	// new member, and drops what the directory has.
+	ErrSuperseded = engine.ErrSuperseded
 	// ErrUnsafe says that a change of the members would cost the quorum. Nothing was changed.
 	ErrUnsafe = engine.ErrUnsafe
 )

@@ -27,6 +27,8 @@ type Report struct {
 	Starts   uint64        // how many times a node was started on it
 	Shards   []ShardReport // empty if the number of shards is unknown
 	Err      error         // a problem of the directory as a whole
+
+	members []session.Member // of the table in the image
 }
 
 // A ShardReport is the result of Check for one shard. If Err is set, the other fields may be
@@ -40,6 +42,8 @@ type ShardReport struct {
 	Zxid     tree.Zxid
 	Level    uint32 // of the image
 	Err      error  // the problem, if any
+
+	members []session.Member // of the image
 }
 
 // Damaged reports whether Check found a problem.
@@ -68,28 +72,36 @@ func Check(dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	r, _, err := examine(d, dir)
+	return r, err
+}
+
+// examine does Check in a directory that is locked. It also returns the identity.
+func examine(d *disk.Disk, dir string) (Report, replication.Identity, error) {
 	id, found, err := replication.ReadIdentity(d, dir)
 	if errors.Is(err, replication.ErrIdentity) {
-		return Report{Err: err}, nil
+		return Report{Err: err}, id, nil
 	}
 	if err != nil {
-		return Report{}, err
+		return Report{}, id, err
 	}
 	if !found {
-		return checkUnidentified(d, dir)
+		r, err := checkUnidentified(d, dir)
+		return r, id, err
 	}
 	if id.Member == 0 {
-		return Report{}, fmt.Errorf("%s: %w: it has yet to join an ensemble", dir, ErrNoMember)
+		return Report{}, id, fmt.Errorf("%s: %w: it has yet to join an ensemble", dir, ErrNoMember)
 	}
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
 		s := checkShard(d, dir, id, ShardID(i+1))
 		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrLevel) {
-			return Report{}, s.Err
+			return Report{}, id, s.Err
 		}
 		r.Shards = append(r.Shards, s)
+		r.members = append(r.members, s.members...) // only the home shard has any
 	}
-	return r, nil
+	return r, id, nil
 }
 
 // checkUnidentified judges a directory without an identity file.
@@ -125,5 +137,6 @@ func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identi
 		return err
 	}
 	r.Applied, r.Znodes, r.Sessions, r.Zxid, r.Level = found.Applied, found.Znodes, found.Sessions, found.Zxid, found.Level
+	r.members = found.Members
 	return checkOrigin(dir, found.Origin, id.Start+1)
 }

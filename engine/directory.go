@@ -22,6 +22,9 @@ func (e *Engine) checkIdentity() error {
 	if err != nil {
 		return err
 	}
+	if found && id.Recovering != ([16]byte{}) {
+		return fmt.Errorf("%s: %w", e.cfg.Dir, errInterrupted(id))
+	}
 	if found && id.Out != "" {
 		if id, err = e.comeBack(id); err != nil {
 			return err
@@ -62,6 +65,8 @@ func (e *Engine) comeBack(old replication.Identity) (replication.Identity, error
 	switch {
 	case old.Out == session.Removed.String():
 		return old, fmt.Errorf("%s: %w: somebody removed member %d: empty the directory to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member)
+	case !e.cfg.open() && old.Out == replication.Superseded:
+		return old, fmt.Errorf("%s: %w: a forced recovery goes on without member %d: set Config.Join to let this process join as a new member, which drops the data", e.cfg.Dir, ErrSuperseded, old.Member)
 	case !e.cfg.open():
 		return old, fmt.Errorf("%s: %w: member %d is out of the ensemble (%s): set Config.Join to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member, old.Out)
 	}
@@ -85,7 +90,7 @@ func (e *Engine) clearFormer() error {
 // may be older than the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
-	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage {
+	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage && l != id.Parent {
 		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, id.Lineage, l, replication.WayOut)
 	}
 	for _, r := range e.shards {

@@ -237,6 +237,9 @@ func because(silent []string) string {
 
 // join asks to be let in, at the members that have answered. The leader decides.
 func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer, silent []string) (replication.Identity, error) {
+	answers = slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { // recoveries have gone on without these
+		return slices.ContainsFunc(answers, func(next answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
+	})
 	var first *answer
 	for i := range answers {
 		a := &answers[i]

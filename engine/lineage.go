@@ -59,7 +59,11 @@ func (e *Engine) proposeLineage() {
 // lineage returns the ensemble's lineage; zero if this node does not know it. The identity file has
 // it before the home shard is loaded.
 func (e *Engine) lineage() [16]byte {
-	if l := e.home().Lineage(); l != (session.Lineage{}) {
+	l := e.home().Lineage()
+	if p := e.place.Load(); p != nil && p.recovery.Parent != (session.Lineage{}) && l == p.recovery.Parent {
+		return p.recovery.Lineage // from the first moment, so that nobody of the parent is let in
+	}
+	if l != (session.Lineage{}) {
 		return l
 	}
 	e.identity.Lock()

@@ -19,6 +19,8 @@ import (
 var (
 	// ErrRemoved says that this member is out of the ensemble for good.
 	ErrRemoved = errors.New("this member is out of the ensemble")
+	// ErrSuperseded says that a forced recovery has gone on without this member.
+	ErrSuperseded = errors.New("a forced recovery has ended this member's lineage")
 	// ErrUnsafe says that a change of the members would cost the quorum now. Nothing was changed.
 	ErrUnsafe = errors.New("the ensemble would lose its quorum")
 )
@@ -143,6 +145,10 @@ func (e *Engine) seek() {
 	answers, _ := e.askAll(ctx)
 	own := e.lineage()
 	for _, a := range answers {
+		if slices.Contains(a.Ancestors, own) {
+			e.failAsSuperseded(fmt.Sprintf("member %d at %s goes on as lineage %v, which follows %v", a.Member, a.Address, a.Lineage, own))
+			return
+		}
 		if a.Member == 0 || a.Lineage != own && a.Lineage != (session.Lineage{}) || a.Address == "" {
 			continue
 		}

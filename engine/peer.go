@@ -121,6 +121,8 @@ func (e *Engine) refused(ctx context.Context, peer uint64, reason error) {
 	switch {
 	case no.Kind == transport.ErrRemoved:
 		e.failAsRemoved(fmt.Sprintf("member %d says: %v", peer, reason))
+	case no.Kind == transport.ErrSuperseded:
+		e.failAsSuperseded(fmt.Sprintf("member %d says: %v", peer, reason))
 	default:
 		e.fail(fmt.Errorf("refused by member %d: %w", peer, reason))
 	}

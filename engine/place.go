@@ -53,8 +53,9 @@ func (h memberHandler) WithGroup(name string) slog.Handler {
 
 // A place is what does not change about a member.
 type place struct {
-	founders []MemberID // of its ensemble
-	joined   bool       // it is none of them
+	founders []MemberID       // of its ensemble
+	joined   bool             // it is none of them
+	recovery session.Recovery // that this start has to complete; zero: none
 }
 
 // founders returns who founded the ensemble, as far as this node knows. It waits for nobody. The

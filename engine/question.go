@@ -53,6 +53,8 @@ type answer struct {
 	Founder  MemberID // as whom it may found
 	Founders []MemberID
 	Lineage  session.Lineage // zero: not chosen yet, or not known here
+	// Ancestors are the lineages that forced recoveries have ended.
+	Ancestors []session.Lineage
 
 	// Met is the directory that it knows for the member as whom the asking node may found.
 	Met     [16]byte
@@ -92,6 +94,7 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 
 func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	a.Member, a.Founders, a.Lineage, a.Leader = e.self(), e.founders(), e.lineage(), e.Leader(command.HomeShard).Member
+	a.Ancestors = e.ancestors()
 	a.Met, _ = e.directoryOf(q.Founder)
 	a.Members = make(map[MemberID]string)
 	for _, m := range e.memberIDs() {

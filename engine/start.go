@@ -108,7 +108,10 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.newTransport()
-	return e.become(e.identity.now)
+	if err := e.become(e.identity.now); err != nil {
+		return err
+	}
+	return e.completeRecovery()
 }
 
 func (e *Engine) listen() (net.Listener, error) {
@@ -208,7 +211,7 @@ func (e *Engine) newTransport() {
 		Held: e.held, Level: e.highestLevel, Lineage: e.lineage,
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
-		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner,
+		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,
 		Met:    func(m uint64, address string) { e.book.met(MemberID(m), address) },
 		Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
@@ -228,7 +231,7 @@ func (e *Engine) become(me replication.Identity) error {
 	for _, r := range e.shards {
 		r.Become(e.origin(me), sessionIDs(founders))
 	}
-	e.place.Store(&place{founders: founders, joined: me.Joined})
+	e.place.Store(&place{founders: founders, joined: me.Joined, recovery: recovery(me)})
 	e.names = replication.NewNames(me.Digest)
 	e.member.Store(uint64(me.Member))
 	if e.cfg.open() {

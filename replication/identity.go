@@ -40,7 +40,15 @@ type Identity struct {
 	Joined   bool       // the member is no founder: it began as a learner
 	Former   Former     // what the process was before it got this directory id
 	Out      string     // why the member is out of the ensemble for good; empty: it is not
+
+	// Of a forced recovery. It has begun from Recovering on, and the logs are complete from Parent on.
+	Recovering [16]byte   // the lineage that is to begin; zero: the logs need nothing
+	Stopped    []MemberID // while Recovering: the voters that somebody has said to be stopped
+	Parent     [16]byte   // the lineage that Lineage follows; zero: the log knows it
 }
+
+// Superseded is why a member is Out whose lineage a forced recovery has ended.
+const Superseded = "superseded"
 
 // Former names a member and its directory. The zero value names none.
 type Former struct {
@@ -85,6 +93,10 @@ type identityJSON struct {
 	Joined    bool                `json:"joined,omitempty"`
 	Former    *formerJSON         `json:"former,omitempty"`
 	Out       string              `json:"out,omitempty"`
+
+	Recovering string     `json:"recovering,omitempty"`
+	Stopped    []MemberID `json:"stopped,omitempty"`
+	Parent     string     `json:"parent,omitempty"`
 }
 
 // formerJSON is a Former as the file has it.
@@ -144,9 +156,10 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 	return d.Err()
 }
 
-// grows reports whether the file has anything that only members with Config.Join have.
+// grows reports whether the file has anything that the oldest format lacks, besides a lineage.
 func (id *Identity) grows() bool {
-	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != ""
+	recovery := id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Parent != ([16]byte{})
+	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != "" || recovery
 }
 
 func encodeIdentity(id Identity) ([]byte, error) {
@@ -154,6 +167,7 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
+		Recovering: hexed(id.Recovering), Stopped: id.Stopped, Parent: hexed(id.Parent),
 	}
 	if f := id.Former; f != (Former{}) {
 		j.Former = &formerJSON{Member: f.Member, Directory: hex.EncodeToString(f.Directory[:])}
@@ -199,12 +213,22 @@ func decodeIdentity(text []byte) (Identity, error) {
 
 func (j identityJSON) identity() (Identity, error) {
 	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
-		Founders: j.Founders, Joined: j.Joined, Out: j.Out}
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}
 	if err := unhex(id.Directory[:], j.Directory); err != nil {
 		return Identity{}, fmt.Errorf("directory: %w", err)
+	}
+	for _, l := range []struct {
+		name, text string
+		to         []byte
+	}{{"recovering", j.Recovering, id.Recovering[:]}, {"parent", j.Parent, id.Parent[:]}} {
+		if l.text != "" {
+			if err := unhex(l.to, l.text); err != nil {
+				return Identity{}, fmt.Errorf("%s: %w", l.name, err)
+			}
+		}
 	}
 	switch {
 	case j.Format > identityFormatMin:
@@ -231,6 +255,14 @@ func (j identityJSON) identity() (Identity, error) {
 		id.Peers[m] = dir
 	}
 	return id, nil
+}
+
+// hexed returns a lineage as the file has it; empty for none.
+func hexed(lineage [16]byte) string {
+	if lineage == ([16]byte{}) {
+		return ""
+	}
+	return hex.EncodeToString(lineage[:])
 }
 
 func unhex(to []byte, text string) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -101,6 +102,14 @@ func (e *Ensemble) Wipe(id embed.MemberID) {
 	if err := os.RemoveAll(e.Dir(id)); err != nil {
 		e.t.Fatal(err)
 	}
+}
+
+// Recover does what the command vivarium recover does with the directory of a member that does not
+// run: from its next start on, the member is alone, without the voters that are lost.
+func (e *Ensemble) Recover(id embed.MemberID, lost ...embed.MemberID) error {
+	_, err := engine.Recover(context.Background(), engine.RecoverOptions{Dir: e.Dir(id), Stopped: lost, Join: e.addresses(),
+		Files: e.disk(id), Network: placed{e.mesh.Network(uint64(id)), e}})
+	return err
 }
 
 // Readdress gives a member that does not run another address. Nobody answers at the old one.

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Remains are what a stopped member's directory has of its ensemble.
+type Remains struct {
+	Dir      string
+	Member   MemberID
+	Ensemble string
+	Lineage  session.Lineage
+	Joined   bool // it is no founder
+	Out      string
+	// Recovering says that a recovery was interrupted, Recovered that one is done and no node has
+	// been started since.
+	Recovering, Recovered bool
+	// Members are those of the table in the image, which may be older than the logs.
+	Members []session.Member
+	Shards  []ShardRemains
+
+	id replication.Identity
+}
+
+// ShardRemains are what a directory has of a shard.
+type ShardRemains struct {
+	Shard ShardID
+	replication.Remains
+	Applied uint64    // index of the newest entry in the image
+	Zxid    tree.Zxid // of the image
+}
+
+// Unknown returns how many entries are not known to be committed.
+func (s ShardRemains) Unknown() uint64 { return s.Last - max(s.Committed, s.Applied) }
+
+// Voters returns the other members that vote on any shard, sorted.
+func (r *Remains) Voters() []MemberID {
+	if r.Recovering {
+		return r.id.Stopped // some logs may know only this member by now
+	}
+	var all []MemberID
+	for _, s := range r.Shards {
+		all = append(all, s.Members.Voters...)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(m MemberID) bool { return m == r.Member })
+}
+
+// Compare compares what two directories of one lineage have: the last terms, then the last indexes,
+// shard by shard. It is above zero if r has more on some shard and less on none, below zero if it
+// is the other way round, and zero if they have the same. If each has more somewhere, ok is false.
+func (r *Remains) Compare(other *Remains) (more int, ok bool) {
+	for i, s := range r.Shards {
+		o := other.Shards[i]
+		d := slices.Compare([]uint64{s.Term, s.Last}, []uint64{o.Term, o.Last})
+		if d*more < 0 {
+			return 0, false
+		}
+		more = max(min(more+d, 1), -1)
+	}
+	return more, true
+}
+
+// ErrRecover is wrapped by the errors that say why a directory cannot be recovered.
+var ErrRecover = errors.New("this directory cannot be recovered")
+
+// Look reads what a stopped member's directory has, and changes nothing. The error says why it
+// cannot: replication.ErrLocked, ErrNoMember, or damage.
+func Look(dir string) (Remains, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Remains{}, err
+	}
+	lock, err := replication.LockShared(files.OS, dir)
+	if err != nil {
+		return Remains{}, err
+	}
+	defer lock.Close()
+	d, err := disk.Open(files.OS, dir)
+	if err != nil {
+		return Remains{}, err
+	}
+	return look(d, dir)
+}
+
+// look does Look in a directory that is locked.
+func look(d *disk.Disk, dir string) (Remains, error) {
+	report, id, err := examine(d, dir)
+	if err != nil {
+		return Remains{}, err
+	}
+	if report.Damaged() {
+		errs := []error{report.Err}
+		for _, s := range report.Shards {
+			errs = append(errs, s.Err)
+		}
+		return Remains{}, fmt.Errorf("%s: %w: it is damaged, as vivarium check shows: choose another directory, or restore this one: %w", dir, ErrRecover, errors.Join(errs...))
+	}
+	r := Remains{Dir: dir, Member: id.Member, Ensemble: id.Ensemble, Lineage: id.Lineage, Joined: id.Joined, Out: id.Out,
+		Recovering: id.Recovering != ([16]byte{}), Recovered: id.Parent != ([16]byte{}), id: id, Members: report.members}
+	for _, s := range report.Shards {
+		found, err := replication.ReadRemains(offline(d.View(), dir, id), s.Shard)
+		if err != nil {
+			return Remains{}, fmt.Errorf("%s: %w: %w", dir, ErrRecover, err)
+		}
+		r.Shards = append(r.Shards, ShardRemains{Shard: s.Shard, Remains: found, Applied: s.Applied, Zxid: s.Zxid})
+	}
+	return r, nil
+}
+
+// offline returns the config of the Raft groups of a stopped member.
+func offline(d replication.Disk, dir string, id replication.Identity) replication.Config {
+	return replication.Config{Dir: dir, Disk: d, Member: id.Member, Digest: id.Digest, Shards: id.Shards}
+}
+
+// RecoverOptions say what to recover, and who is lost.
+type RecoverOptions struct {
+	Dir string
+	// Stopped are the other voters. None of them runs, nor will ever run again as what it was.
+	Stopped []MemberID
+	Join    []string    // where members may be that still run, besides the addresses in the directory
+	TLS     *tls.Config // between members; nil means plain text
+
+	Files   files.System      // nil means the operating system's
+	Network transport.Network // nil means TCP
+}
+
+// Recover makes the member of a directory the only one of its ensemble, after a majority of the
+// voters is lost for good. It returns what the directory had. It first asks all addresses that it
+// knows: if a member of the same lineage answers that knows a leader, or that is to be stopped,
+// Recover refuses, and nothing is changed. If Recover is interrupted, the next call goes on.
+func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
+	if o.Files == nil {
+		o.Files = files.OS
+	}
+	if o.Network == nil {
+		o.Network = transport.TCP("", o.TLS)
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return r, err
+	}
+	if info, err := o.Files.Stat(o.Dir); err != nil {
+		return r, err // before the lock, which would make it
+	} else if !info.IsDir() {
+		return r, fmt.Errorf("%s is not a directory", o.Dir)
+	}
+	lock, err := replication.LockDir(o.Files, o.Dir)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	d, err := disk.Open(o.Files, o.Dir)
+	if err != nil {
+		return r, err
+	}
+	if r, err = look(d, o.Dir); err != nil {
+		return r, err
+	}
+	if r.Recovered {
+		return r, nil
+	}
+	if err := r.mayRecover(o.Stopped); err != nil {
+		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
+	}
+	if err := askLost(ctx, &r, o); err != nil {
+		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
+	}
+	return r, recoverDir(d, o.Dir, r.id, o.Stopped)
+}
+
+// recoverDir writes the marks and the logs.
+func recoverDir(d *disk.Disk, dir string, id replication.Identity, stopped []MemberID) error {
+	if id.Recovering == ([16]byte{}) {
+		rand.Read(id.Recovering[:]) // never fails
+		id.Stopped = stopped
+		if err := replication.WriteIdentity(d, dir, id); err != nil {
+			return err
+		}
+	}
+	for i := range id.Shards {
+		if err := replication.Recover(offline(d, dir, id), ShardID(i+1)); err != nil {
+			return err
+		}
+	}
+	id.Lineage, id.Parent = id.Recovering, id.Lineage
+	id.Recovering, id.Stopped, id.Out = [16]byte{}, nil, ""
+	return replication.WriteIdentity(d, dir, id)
+}
+
+// mayRecover returns why the directory cannot be recovered without these voters, or nil.
+func (r *Remains) mayRecover(stopped []MemberID) error {
+	switch {
+	case r.Out != "" && r.Out != replication.Superseded:
+		return fmt.Errorf("its member %d is out of the ensemble (%s): choose the directory of another member", r.Member, r.Out)
+	case r.Lineage == (session.Lineage{}):
+		return fmt.Errorf("its ensemble has no lineage yet, by which members of the past could be told apart. It has one from level %d on: restore the directories of a majority from a copy", command.LevelMembers)
+	}
+	for _, s := range r.Shards {
+		if m := s.Members; !slices.Contains(m.Voters, r.Member) && !slices.Contains(m.Learners, r.Member) {
+			return fmt.Errorf("%w: member %d on shard %d: choose the directory of another member", replication.ErrNotPart, r.Member, s.Shard)
+		}
+	}
+	lost := r.Voters()
+	given := slices.Sorted(slices.Values(stopped))
+	switch {
+	case len(lost) == 0:
+		return fmt.Errorf("member %d is the only voter, so no majority is lost: start it", r.Member)
+	case slices.Contains(given, r.Member):
+		return fmt.Errorf("member %d is the one to recover: name the other voters, %s", r.Member, listed(lost))
+	case !slices.Equal(given, lost):
+		return fmt.Errorf("the other voters are members %s, and %s are said to be stopped: stop all of them, and name all of them and nobody else", listed(lost), orNobody(given))
+	}
+	return nil
+}
+
+func orNobody(ids []MemberID) string {
+	if len(ids) == 0 {
+		return "none"
+	}
+	return listed(ids)
+}
+
+// askLost asks all addresses that may be of members once more. It returns why the ensemble is not
+// lost, or nil.
+func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
+	t := transport.New(transport.Options{Self: transport.Identity{Directory: r.id.Directory}, Network: o.Network, Logger: slog.New(slog.DiscardHandler)})
+	defer t.Close()
+	places := slices.Clone(o.Join)
+	for _, m := range r.Members {
+		if MemberID(m.ID) != r.Member && m.Address != "" {
+			places = append(places, m.Address)
+		}
+	}
+	e := &Engine{cfg: Config{Join: places}, network: o.Network, transport: t}
+	e.identity.now = r.id
+	answers, _ := e.askAll(ctx)
+	for _, a := range answers {
+		switch {
+		case slices.Contains(a.Ancestors, r.Lineage):
+			return fmt.Errorf("member %d at %s goes on from an earlier recovery, as lineage %v: start this member with Config.Join, to join it as a new one", a.Member, a.Address, a.Lineage)
+		case a.Member == 0 || a.Lineage != r.Lineage:
+		case a.Leader != 0:
+			return fmt.Errorf("member %d at %s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.Member, a.Address, a.Leader)
+		case slices.Contains(r.Voters(), a.Member):
+			return fmt.Errorf("member %d at %s still runs: stop it first", a.Member, a.Address)
+		}
+	}
+	return nil
+}
+
+// errInterrupted is why a node does not start on a directory whose recovery was interrupted.
+func errInterrupted(id replication.Identity) error {
+	stopped := strings.ReplaceAll(listed(id.Stopped), " ", "")
+	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory", stopped)
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// aloneTime bounds how long the first start after a recovery waits without any progress. Nobody
+// else takes part, so only its own disk can delay it.
+const aloneTime = time.Minute
+
+// zxidStep is what a recovery moves zxids up to a multiple of. The lost majority may have given
+// zxids that this member never saw, and fencing tokens and ids of sessions with them. Nobody has
+// made so many writes without it.
+const zxidStep = 1 << 32
+
+// recovery returns the recovery that this start has to complete; zero if there is none.
+func recovery(id replication.Identity) session.Recovery {
+	if id.Parent == ([16]byte{}) {
+		return session.Recovery{}
+	}
+	return session.Recovery{Lineage: id.Lineage, Parent: id.Parent, Survivor: session.MemberID(id.Member)}
+}
+
+// completeRecovery begins the new lineage on all shards, if this is the first start after a forced
+// recovery. Until then this node sends nothing else to the log, so no transaction has a zxid that
+// the lost members may have given. The home shard comes last: if the log has the lineage, all is
+// done.
+func (e *Engine) completeRecovery() error {
+	now := recovery(e.identity.now)
+	if now == (session.Recovery{}) {
+		return nil
+	}
+	home := e.home()
+	for _, r := range append(e.shards[command.HomeShard:], home) { // all but the home shard, then that
+		if err := e.beAlone(home); err != nil {
+			return err
+		}
+		if home.Lineage() == now.Lineage {
+			break
+		}
+		if err := e.recoverShard(r, now); err != nil {
+			return err
+		}
+	}
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	e.identity.now.Parent = [16]byte{}
+	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
+}
+
+// recoverShard begins the new lineage on one shard.
+func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
+	if err := e.beAlone(r); err != nil {
+		return err
+	}
+	table := e.table()
+	if table.Ensemble.Lineage != now.Parent {
+		return fmt.Errorf("%s: the identity file says that a recovery has ended the lineage %v, the log is of %v: part of the directory is from another time; %s", e.cfg.Dir, now.Parent, table.Ensemble.Lineage, replication.WayOut)
+	}
+	var lost []session.MemberID
+	for _, m := range table.List {
+		if m.ID != now.Survivor {
+			lost = append(lost, m.ID)
+		}
+	}
+	for r.Level() < command.LevelMembers { // the home shard has it, and lost members may lack it here
+		next := r.Level() + 1
+		if err := e.proposeAlone(r, command.EncodeRaise(next, lost), func() bool { return r.Level() >= next }); err != nil {
+			return err
+		}
+	}
+	from := r.Visible()
+	to := (from/zxidStep + 1) * zxidStep
+	err := e.proposeAlone(r, command.EncodeRecover(now, lost, to, time.Now().UnixMilli()), func() bool { return r.Visible() >= to })
+	if err == nil {
+		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage, "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
+	}
+	return err
+}
+
+// beAlone waits until this node leads a shard and has applied everything in its log.
+func (e *Engine) beAlone(r *replica.Replica) error {
+	return e.waitAlone(r, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.RequestTimeout)
+		defer cancel()
+		return e.host.Load().Leads(r.Shard) && e.host.Load().Barrier(ctx, r.Shard, 0) == nil
+	})
+}
+
+// proposeAlone proposes a command until it is applied.
+func (e *Engine) proposeAlone(r *replica.Replica, cmd []byte, applied func() bool) error {
+	var proposed time.Time
+	return e.waitAlone(r, func() bool {
+		if now := time.Now(); !applied() && now.Sub(proposed) >= replica.RetryAfter {
+			proposed = now
+			_, _ = e.host.Load().Propose(r.Shard, cmd) // if it is lost, it is proposed again
+		}
+		return applied()
+	})
+}
+
+// waitAlone waits until done holds, as long as the shard gets on.
+func (e *Engine) waitAlone(r *replica.Replica, done func() bool) error {
+	index, since := r.Index(), time.Now()
+	for !done() {
+		if now := r.Index(); now != index {
+			index, since = now, time.Now()
+		}
+		if time.Since(since) > aloneTime {
+			return fmt.Errorf("%s: member %d does not lead shard %d alone after its recovery; %s", e.cfg.Dir, e.self(), r.Shard, e.notReady(context.DeadlineExceeded))
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.disk.Failed():
+			return e.disk.Err()
+		}
+	}
+	return nil
+}
+
+// isAncestor reports whether a forced recovery of this ensemble has ended a lineage.
+func (e *Engine) isAncestor(l [16]byte) bool {
+	if l == ([16]byte{}) {
+		return false
+	}
+	for _, ended := range e.ancestors() {
+		if ended == l {
+			return true
+		}
+	}
+	return false
+}
+
+// ancestors returns the lineages that forced recoveries of this ensemble have ended.
+func (e *Engine) ancestors() []session.Lineage {
+	known := e.table().Ensemble.Ancestors
+	if p := e.place.Load(); p != nil && p.recovery.Parent != (session.Lineage{}) {
+		known = append(known[:len(known):len(known)], p.recovery.Parent) // the log may not have it yet
+	}
+	return known
+}
+
+// failAsSuperseded records in the identity file that a forced recovery has gone on without this
+// member, and fails the node.
+func (e *Engine) failAsSuperseded(how string) {
+	e.recordOut(replication.Superseded)
+	e.fail(fmt.Errorf("%w: member %d: %s", ErrSuperseded, e.self(), how))
+}
