@@ -27,8 +27,6 @@ type Report struct {
 	Starts   uint64        // how many times a node was started on it
 	Shards   []ShardReport // empty if the number of shards is unknown
 	Err      error         // a problem of the directory as a whole
-
-	members []session.Member // of the table in the image
 }
 
 // A ShardReport is the result of Check for one shard. If Err is set, the other fields may be
@@ -42,8 +40,6 @@ type ShardReport struct {
 	Zxid     tree.Zxid
 	Level    uint32 // of the image
 	Err      error  // the problem, if any
-
-	members []session.Member // of the image
 }
 
 // Damaged reports whether Check found a problem.
@@ -99,7 +95,6 @@ func examine(d *disk.Disk, dir string) (Report, replication.Identity, error) {
 			return Report{}, id, s.Err
 		}
 		r.Shards = append(r.Shards, s)
-		r.members = append(r.members, s.members...) // only the home shard has any
 	}
 	return r, id, nil
 }
@@ -137,6 +132,5 @@ func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identi
 		return err
 	}
 	r.Applied, r.Znodes, r.Sessions, r.Zxid, r.Level = found.Applied, found.Znodes, found.Sessions, found.Zxid, found.Level
-	r.members = found.Members
 	return checkOrigin(dir, found.Origin, id.Start+1)
 }

@@ -104,17 +104,13 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 }
 
 // ask asks one question at one place.
-func (e *Engine) ask(ctx context.Context, to transport.Target, q question) (answer, error) {
-	return ask(ctx, e.transport, to, q)
-}
-
-func ask(ctx context.Context, t *transport.Transport, to transport.Target, q question) (answer, error) {
+func ask(ctx context.Context, by *transport.Transport, to transport.Target, q question) (answer, error) {
 	var a answer
 	text, err := json.Marshal(q)
 	if err != nil {
 		return a, err
 	}
-	got, err := t.Ask(ctx, to, text)
+	got, err := by.Ask(ctx, to, text)
 	if err != nil {
 		return a, err
 	}
@@ -134,21 +130,27 @@ func (e *Engine) ownQuestion() question {
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
 }
 
-// askAll asks all seeds and founders, at the same time, who they are. It leaves out this node
-// itself. silent says who gave no answer, and why.
+// askAll asks all seeds and founders who they are.
 func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
+	names := append(slices.Clone(e.cfg.Join), slices.Sorted(maps.Values(e.cfg.Members))...)
+	return askAll(ctx, e.transport, e.network, names, e.ownQuestion())
+}
+
+// askAll asks everybody at these places, at the same time. It leaves out who asks. silent says who
+// gave no answer, and why.
+func askAll(ctx context.Context, by *transport.Transport, network transport.Network, names []string, q question) (answers []answer, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	targets, silent := e.seeds(ctx)
+	targets, silent := resolve(ctx, network, names)
 	type result struct {
 		at  string
 		got answer
 		err error
 	}
-	results, q := make(chan result, len(targets)), e.ownQuestion()
+	results := make(chan result, len(targets))
 	for _, to := range targets {
 		go func() {
-			a, err := e.ask(ctx, to, q)
+			a, err := ask(ctx, by, to, q)
 			results <- result{to.Address, a, err}
 		}()
 	}
@@ -165,11 +167,10 @@ func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string)
 	return slices.CompactFunc(answers, func(a, b answer) bool { return a.Directory == b.Directory }), silent
 }
 
-// seeds returns all places to ask. A name may stand for several.
-func (e *Engine) seeds(ctx context.Context) (targets []transport.Target, silent []string) {
-	names := append(slices.Clone(e.cfg.Join), slices.Sorted(maps.Values(e.cfg.Members))...)
+// resolve returns all places to ask. A name may stand for several.
+func resolve(ctx context.Context, network transport.Network, names []string) (targets []transport.Target, silent []string) {
 	for _, name := range names {
-		found, err := e.network.Resolve(ctx, name)
+		found, err := network.Resolve(ctx, name)
 		if err != nil {
 			silent = append(silent, fmt.Sprintf("%s: %v", name, err))
 		}
@@ -284,7 +285,7 @@ func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {
 		if a.Leader == 0 || address == "" {
 			return 0, fmt.Errorf("member %d knows of no leader", a.Member)
 		}
-		next, err := e.ask(ctx, transport.Target{Address: address}, q)
+		next, err := ask(ctx, e.transport, transport.Target{Address: address}, q)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("member %d at %s, which leads: %w", a.Leader, address, err)

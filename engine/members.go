@@ -328,7 +328,7 @@ func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err e
 	if leader == 0 || address == "" {
 		return false, nil
 	}
-	a, err := e.ask(ctx, transport.Target{Member: uint64(leader), Address: address}, q)
+	a, err := ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
 	switch {
 	case err != nil:
 		return false, nil // the leader may be another one by now

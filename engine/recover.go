@@ -12,10 +12,12 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -31,9 +33,8 @@ type Remains struct {
 	// Recovering says that a recovery was interrupted, Recovered that one is done and no node has
 	// been started since.
 	Recovering, Recovered bool
-	// Members are those of the table in the image, which may be older than the logs.
-	Members []session.Member
-	Shards  []ShardRemains
+	Members               []session.Member // of the table of members
+	Shards                []ShardRemains
 
 	id replication.Identity
 }
@@ -42,8 +43,10 @@ type Remains struct {
 type ShardRemains struct {
 	Shard ShardID
 	replication.Remains
-	Applied uint64    // index of the newest entry in the image
-	Zxid    tree.Zxid // of the image
+	Applied uint64 // index of the newest entry in the image
+	// Certain is the newest transaction that is known to be committed, and Newest the newest one in
+	// the log. If the ensemble uses ACL schemes that this program does not have, both are the image's.
+	Certain, Newest tree.Zxid
 }
 
 // Unknown returns how many entries are not known to be committed.
@@ -113,15 +116,42 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 		return Remains{}, fmt.Errorf("%s: %w: it is damaged, as vivarium check shows: choose another directory, or restore this one: %w", dir, ErrRecover, errors.Join(errs...))
 	}
 	r := Remains{Dir: dir, Member: id.Member, Ensemble: id.Ensemble, Lineage: id.Lineage, Joined: id.Joined, Out: id.Out,
-		Recovering: id.Recovering != ([16]byte{}), Recovered: id.Parent != ([16]byte{}), id: id, Members: report.members}
+		Recovering: id.Recovering != ([16]byte{}), Recovered: id.Parent != ([16]byte{}), id: id}
 	for _, s := range report.Shards {
-		found, err := replication.ReadRemains(offline(d.View(), dir, id), s.Shard)
-		if err != nil {
+		if err := r.lookAt(d, s); err != nil {
 			return Remains{}, fmt.Errorf("%s: %w: %w", dir, ErrRecover, err)
 		}
-		r.Shards = append(r.Shards, ShardRemains{Shard: s.Shard, Remains: found, Applied: s.Applied, Zxid: s.Zxid})
 	}
 	return r, nil
+}
+
+// lookAt adds what the directory has of a shard. The image may lag far behind the log, so it applies
+// the log to it, in memory.
+func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
+	s := ShardRemains{Shard: checked.Shard, Applied: checked.Applied, Certain: checked.Zxid, Newest: checked.Zxid}
+	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(r.Dir, s.Shard)}, s.Shard)
+	s.Remains, err = replication.ReadRemains(offline(d.View(), r.Dir, r.id), s.Shard, func(e replication.Entry, committed bool) error {
+		if broken == nil {
+			broken = past.Apply(e.Index, e.Cmd)
+		}
+		if broken == nil && (committed || e.Index <= s.Applied) {
+			s.Certain = past.Zxid()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if past != nil {
+		r.Members = append(r.Members, past.Members().List...) // only the home shard has any
+	}
+	if broken == nil {
+		s.Newest = past.Zxid()
+	} else {
+		s.Certain = checked.Zxid
+	}
+	r.Shards = append(r.Shards, s)
+	return nil
 }
 
 // offline returns the config of the Raft groups of a stopped member.
@@ -137,8 +167,10 @@ type RecoverOptions struct {
 	Join    []string    // where members may be that still run, besides the addresses in the directory
 	TLS     *tls.Config // between members; nil means plain text
 
-	Files   files.System      // nil means the operating system's
-	Network transport.Network // nil means TCP
+	// For tests.
+	Files   files.System                        // nil means the operating system's
+	Network transport.Network                   // nil means TCP
+	Fault   func(op disk.Op, name string) error // called before every disk call that writes
 }
 
 // Recover makes the member of a directory the only one of its ensemble, after a majority of the
@@ -169,6 +201,7 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 	if err != nil {
 		return r, err
 	}
+	d.SetFault(o.Fault)
 	if r, err = look(d, o.Dir); err != nil {
 		return r, err
 	}
@@ -247,21 +280,27 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 			places = append(places, m.Address)
 		}
 	}
-	e := &Engine{cfg: Config{Join: places}, network: o.Network, transport: t}
-	e.identity.now = r.id
-	answers, _ := e.askAll(ctx)
+	answers, _ := askAll(ctx, t, o.Network, places, question{Directory: r.id.Directory})
 	for _, a := range answers {
 		switch {
 		case slices.Contains(a.Ancestors, r.Lineage):
-			return fmt.Errorf("member %d at %s goes on from an earlier recovery, as lineage %v: start this member with Config.Join, to join it as a new one", a.Member, a.Address, a.Lineage)
+			return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member with Config.Join, and it joins as a new one", a.who(), a.Lineage)
 		case a.Member == 0 || a.Lineage != r.Lineage:
 		case a.Leader != 0:
-			return fmt.Errorf("member %d at %s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.Member, a.Address, a.Leader)
+			return fmt.Errorf("%s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.who(), a.Leader)
 		case slices.Contains(r.Voters(), a.Member):
-			return fmt.Errorf("member %d at %s still runs: stop it first", a.Member, a.Address)
+			return fmt.Errorf("%s still runs: stop it first", a.who())
 		}
 	}
 	return nil
+}
+
+// who names the member that answers, and where it is if it says so.
+func (a *answer) who() string {
+	if a.Address == "" {
+		return fmt.Sprintf("member %d", a.Member)
+	}
+	return fmt.Sprintf("member %d at %s", a.Member, a.Address)
 }
 
 // errInterrupted is why a node does not start on a directory whose recovery was interrupted.

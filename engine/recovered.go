@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -39,7 +40,7 @@ func (e *Engine) completeRecovery() error {
 		return nil
 	}
 	home := e.home()
-	for _, r := range append(e.shards[command.HomeShard:], home) { // all but the home shard, then that
+	for _, r := range slices.Concat(e.shards[command.HomeShard:], e.shards[:command.HomeShard]) {
 		if err := e.beAlone(home); err != nil {
 			return err
 		}
@@ -71,15 +72,17 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
 			lost = append(lost, m.ID)
 		}
 	}
-	for r.Level() < command.LevelMembers { // the home shard has it, and lost members may lack it here
-		next := r.Level() + 1
-		if err := e.proposeAlone(r, command.EncodeRaise(next, lost), func() bool { return r.Level() >= next }); err != nil {
-			return err
-		}
-	}
 	from := r.Visible()
 	to := (from/zxidStep + 1) * zxidStep
-	err := e.proposeAlone(r, command.EncodeRecover(now, lost, to, time.Now().UnixMilli()), func() bool { return r.Visible() >= to })
+	cmd := command.EncodeRecover(now, lost, to, time.Now().UnixMilli())
+	var proposed time.Time
+	err := e.waitAlone(r, func() bool {
+		if at := time.Now(); r.Visible() < to && at.Sub(proposed) >= replica.RetryAfter {
+			proposed = at
+			_, _ = e.host.Load().Propose(r.Shard, cmd) // if it is lost, it is proposed again
+		}
+		return r.Visible() >= to
+	})
 	if err == nil {
 		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage, "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
 	}
@@ -92,18 +95,6 @@ func (e *Engine) beAlone(r *replica.Replica) error {
 		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.RequestTimeout)
 		defer cancel()
 		return e.host.Load().Leads(r.Shard) && e.host.Load().Barrier(ctx, r.Shard, 0) == nil
-	})
-}
-
-// proposeAlone proposes a command until it is applied.
-func (e *Engine) proposeAlone(r *replica.Replica, cmd []byte, applied func() bool) error {
-	var proposed time.Time
-	return e.waitAlone(r, func() bool {
-		if now := time.Now(); !applied() && now.Sub(proposed) >= replica.RetryAfter {
-			proposed = now
-			_, _ = e.host.Load().Propose(r.Shard, cmd) // if it is lost, it is proposed again
-		}
-		return applied()
 	})
 }
 
@@ -128,15 +119,7 @@ func (e *Engine) waitAlone(r *replica.Replica, done func() bool) error {
 
 // isAncestor reports whether a forced recovery of this ensemble has ended a lineage.
 func (e *Engine) isAncestor(l [16]byte) bool {
-	if l == ([16]byte{}) {
-		return false
-	}
-	for _, ended := range e.ancestors() {
-		if ended == l {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.ancestors(), l)
 }
 
 // ancestors returns the lineages that forced recoveries of this ensemble have ended.

@@ -21,10 +21,11 @@ type Remains struct {
 	Members Membership
 }
 
-// ReadRemains returns what the log of a shard holds. It opens the log through c.Disk and changes
+// ReadRemains returns what the log of a shard holds. It calls each for every command, if each is not
+// nil, with whether the log knows it to be committed. It opens the log through c.Disk and changes
 // files, as CheckLog does, so give it a View. It does not look for damage; CheckLog does.
-func ReadRemains(c Config, shard ShardID) (r Remains, err error) {
-	err = withLog(c, shard, func(l *offlineLog) error { r = l.remains(); return nil })
+func ReadRemains(c Config, shard ShardID, each func(e Entry, committed bool) error) (r Remains, err error) {
+	err = withLog(c, shard, each, func(l *offlineLog) error { r = l.remains(); return nil })
 	return r, err
 }
 
@@ -41,7 +42,7 @@ func Recover(c Config, shard ShardID) error {
 	if err := prepareRaftDir(c); err != nil { // what was never synced must be, before it counts as committed
 		return err
 	}
-	err := withLog(c, shard, func(l *offlineLog) error { return l.seclude(UUID(c.Digest, c.Member)) })
+	err := withLog(c, shard, nil, func(l *offlineLog) error { return l.seclude(UUID(c.Digest, c.Member)) })
 	return errors.Join(err, c.Disk.Err())
 }
 
@@ -54,8 +55,8 @@ type offlineLog struct {
 	roll           roll   // after it
 }
 
-// withLog opens the log of a shard and reads who its members are.
-func withLog(c Config, shard ShardID, work func(l *offlineLog) error) (err error) {
+// withLog opens the log of a shard and reads all of it.
+func withLog(c Config, shard ShardID, each func(e Entry, committed bool) error, work func(l *offlineLog) error) (err error) {
 	bridge.set()
 	c = c.withDefaults()
 	dir, exists, err := logDir(c)
@@ -78,7 +79,7 @@ func withLog(c Config, shard ShardID, work func(l *offlineLog) error) (err error
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
 		l := &offlineLog{db: db, shard: uint64(shard), replica: uint64(c.Member)}
-		if err := l.read(); err != nil {
+		if err := l.read(each); err != nil {
 			return err
 		}
 		return work(l)
@@ -89,8 +90,8 @@ func withLog(c Config, shard ShardID, work func(l *offlineLog) error) (err error
 	return nil
 }
 
-// read reads the state, the last entry and all changes of the members.
-func (l *offlineLog) read() error {
+// read reads the state, the last entry and all changes of the members. It calls each for commands.
+func (l *offlineLog) read(each func(e Entry, committed bool) error) error {
 	ss, err := l.db.GetSnapshot(l.shard, l.replica)
 	if err != nil {
 		return err
@@ -120,6 +121,12 @@ func (l *offlineLog) read() error {
 			l.term, l.last = e.Term, e.Index
 			if err := l.roll.apply(e); err != nil {
 				return err
+			}
+			if each == nil || e.Type != raftpb.EncodedEntry || len(e.Cmd) == 0 {
+				continue
+			}
+			if err := each(Entry{Index: e.Index, Cmd: e.Cmd[1:]}, e.Index <= l.state.Commit); err != nil { // for the first byte see checkEntry
+				return fmt.Errorf("entry %d: %w", e.Index, err)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (e *ensemble) view(n *node) Config {
 // remains returns what a stopped node has.
 func (e *ensemble) remains(n *node, shard ShardID) Remains {
 	e.t.Helper()
-	r, err := ReadRemains(e.view(n), shard)
+	r, err := ReadRemains(e.view(n), shard, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func (e *ensemble) appendTail(n *node, shard ShardID, newcomer MemberID, cmds ..
 	e.t.Helper()
 	c := e.config(n)
 	c.Disk = realDisk(e.t)(n.dir)
-	err := withLog(c, shard, func(l *offlineLog) error {
+	err := withLog(c, shard, nil, func(l *offlineLog) error {
 		cc := raftpb.ConfigChange{ConfigChangeId: l.roll.change, Type: raftpb.AddNonVoting, ReplicaID: uint64(newcomer), Address: UUID(e.digest, newcomer)}
 		entries := []raftpb.Entry{{Type: raftpb.ConfigChangeEntry, Term: l.state.Term, Index: l.last + 1, Cmd: raftpb.MustMarshal(&cc)}}
 		for i, cmd := range cmds {
@@ -229,7 +229,7 @@ func TestRecover_HasNoPart(t *testing.T) {
 	e, n, learner := survivor(t, 1, false)
 	c := e.config(n)
 	c.Disk = realDisk(t)(n.dir)
-	err := withLog(c, 1, func(l *offlineLog) error {
+	err := withLog(c, 1, nil, func(l *offlineLog) error {
 		for _, out := range []uint64{2, 1} { // its own removal is the last entry
 			cc := raftpb.ConfigChange{ConfigChangeId: l.roll.change, Type: raftpb.RemoveNode, ReplicaID: out}
 			e := raftpb.Entry{Type: raftpb.ConfigChangeEntry, Term: l.state.Term, Index: l.last + 1, Cmd: raftpb.MustMarshal(&cc)}
@@ -248,7 +248,7 @@ func TestRecover_HasNoPart(t *testing.T) {
 		t.Errorf("removed: %v", err)
 	}
 	learner.dir = t.TempDir()
-	if _, err := ReadRemains(e.view(learner), 1); !errors.Is(err, ErrLog) {
+	if _, err := ReadRemains(e.view(learner), 1, nil); !errors.Is(err, ErrLog) {
 		t.Errorf("empty: %v", err)
 	}
 	if names, err := fs.Glob(os.DirFS(learner.dir), "*"); err != nil || len(names) > 0 {

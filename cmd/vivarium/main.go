@@ -31,6 +31,7 @@ var commands = []command{
 	{"shell", "talk to a server, Vivarium's or ZooKeeper's, like zkCli", shell.Run},
 	{"members", "show the members of an ensemble, or remove one", askMembers},
 	{"check", "verify the data directory of a stopped member", check},
+	{"recover", "go on from one member's directory when the majority is lost for good", recoverMember},
 	{"version", "print the version", printVersion},
 }
 

@@ -44,16 +44,21 @@ func (r *Replica) applyRaise(c *command.Command) {
 		r.node.Fail(fmt.Errorf("shard %d: %w", r.Shard, err))
 		return
 	}
-	if c.Level == command.LevelSchemes {
+	r.raise(c.Level, c.Behind)
+}
+
+// raise raises the shard's level by one. mu is held.
+func (r *Replica) raise(level uint32, behind []session.MemberID) {
+	if level == command.LevelSchemes {
 		r.mu.table.RecordSchemes(r.mu.Rules.Schemes) // each member has at least those in force
 	}
-	if c.Level == command.LevelMembers {
+	if level == command.LevelMembers {
 		r.mu.table.RewriteOrigins()
 	}
-	r.tree.Load().SetPzxidStops(c.Level < command.LevelPzxid)
-	r.setLevel(c.Level)
+	r.tree.Load().SetPzxidStops(level < command.LevelPzxid)
+	r.setLevel(level)
 	r.noteOrigins()
-	r.node.Raised(r.Shard, c.Level, c.Behind)
+	r.node.Raised(r.Shard, level, behind)
 }
 
 // levelMax returns the highest level that this member agrees to.

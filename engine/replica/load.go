@@ -217,7 +217,6 @@ type Contents struct {
 	Zxid     tree.Zxid
 	Level    uint32
 	Origin   session.Origin // of the given member; zero if it has not registered
-	Members  []session.Member
 }
 
 // CheckImage reads and verifies a whole image, and keeps nothing of it in memory.
@@ -236,5 +235,5 @@ func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
 		return Contents{}, fmt.Errorf("%s: %w", o.Dir, err)
 	}
 	origin, _ := l.table.Origin(member)
-	return Contents{Applied: applied, Znodes: l.tree.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Level: l.state.Level, Origin: origin, Members: l.members.All()}, nil
+	return Contents{Applied: applied, Znodes: l.tree.Len(), Sessions: l.table.Len(), Zxid: l.state.Zxid, Level: l.state.Level, Origin: origin}, nil
 }

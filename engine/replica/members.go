@@ -73,10 +73,14 @@ func (r *Replica) applyRetire(c *command.Command) {
 
 // applyRecover begins the shard's life after a forced recovery. On the home shard it does nothing
 // if the lineage has begun already. On the others it may be repeated: nobody else has registered
-// before the home shard has the lineage. mu is held.
+// before the home shard has the lineage. They may lag behind its level, which only the lost members
+// can have kept down. mu is held.
 func (r *Replica) applyRecover(c *command.Command) {
-	if r.mu.Level < command.LevelMembers || r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) {
+	if r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) {
 		return
+	}
+	for r.mu.Level < command.LevelMembers {
+		r.raise(r.mu.Level+1, c.Lost)
 	}
 	for _, m := range c.Lost {
 		r.mu.table.Retire(m)
