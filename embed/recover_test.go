@@ -161,7 +161,7 @@ func TestRecover_WhileTheOthersGoOn(t *testing.T) {
 		if _, found, err := e.Session(1, embed.SessionOptions{}).Exists(bounded(t), "/lost"); found || err != nil {
 			t.Errorf("what nobody could know is there: %v", err)
 		}
-		voting(e, 1, 1, 1003, 1004)
+		voting(e, 1, 1, 1004, 1005)
 		must(t, e.Node(1).Err())
 	})
 }

@@ -90,8 +90,8 @@ func (e *Engine) clearFormer() error {
 // may be older than the rest.
 func (e *Engine) checkStart() error {
 	id := e.identity.now
-	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage && l != id.Parent {
-		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, id.Lineage, l, replication.WayOut)
+	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage && !slices.Contains(id.Ancestors, [16]byte(l)) {
+		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, session.Lineage(id.Lineage), l, replication.WayOut)
 	}
 	for _, r := range e.shards {
 		o, _ := r.Origin(session.MemberID(id.Member))

@@ -268,6 +268,10 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 		}
 		me.Member, me.Founders, me.Joined, me.Lineage = admitted, first.Founders, true, first.Lineage
 		me.Digest = replication.Founding(me.Ensemble, first.Founders, me.Shards)
+		me.Ancestors = nil
+		for _, l := range first.Ancestors {
+			me.Ancestors = append(me.Ancestors, l)
+		}
 		for m, address := range a.Members {
 			e.book.met(m, address)
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -32,6 +33,9 @@ func (e *Engine) lineageLoop() {
 func (e *Engine) knowLineage() bool {
 	home := e.home()
 	l := home.Lineage()
+	if slices.Contains(e.ancestors(), l) {
+		return false // the new one comes later in the log
+	}
 	if l == (session.Lineage{}) {
 		if home.Level() >= command.LevelMembers && e.Leader(home.Shard).Member == e.self() {
 			e.proposeLineage()
@@ -60,8 +64,8 @@ func (e *Engine) proposeLineage() {
 // it before the home shard is loaded.
 func (e *Engine) lineage() [16]byte {
 	l := e.home().Lineage()
-	if p := e.place.Load(); p != nil && p.recovery.Parent != (session.Lineage{}) && l == p.recovery.Parent {
-		return p.recovery.Lineage // from the first moment, so that nobody of the parent is let in
+	if p := e.place.Load(); p != nil && slices.Contains(p.ancestors, l) {
+		return p.lineage
 	}
 	if l != (session.Lineage{}) {
 		return l

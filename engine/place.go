@@ -53,9 +53,12 @@ func (h memberHandler) WithGroup(name string) slog.Handler {
 
 // A place is what does not change about a member.
 type place struct {
-	founders []MemberID       // of its ensemble
-	joined   bool             // it is none of them
-	recovery session.Recovery // that this start has to complete; zero: none
+	founders []MemberID // of its ensemble
+	joined   bool       // it is none of them
+	// Its lineage and those before it, as far as it knew at the start. It may not have applied them
+	// yet: who joins may have to apply all that was before a recovery.
+	lineage   session.Lineage
+	ancestors []session.Lineage
 }
 
 // founders returns who founded the ensemble, as far as this node knows. It waits for nobody. The

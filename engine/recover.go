@@ -116,7 +116,7 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 		return Remains{}, fmt.Errorf("%s: %w: it is damaged, as vivarium check shows: choose another directory, or restore this one: %w", dir, ErrRecover, errors.Join(errs...))
 	}
 	r := Remains{Dir: dir, Member: id.Member, Ensemble: id.Ensemble, Lineage: id.Lineage, Joined: id.Joined, Out: id.Out,
-		Recovering: id.Recovering != ([16]byte{}), Recovered: id.Parent != ([16]byte{}), id: id}
+		Recovering: id.Recovering != ([16]byte{}), Recovered: id.Recovered, id: id}
 	for _, s := range report.Shards {
 		if err := r.lookAt(d, s); err != nil {
 			return Remains{}, fmt.Errorf("%s: %w: %w", dir, ErrRecover, err)
@@ -231,7 +231,9 @@ func recoverDir(d *disk.Disk, dir string, id replication.Identity, stopped []Mem
 			return err
 		}
 	}
-	id.Lineage, id.Parent = id.Recovering, id.Lineage
+	id.Ancestors = append(id.Ancestors, id.Lineage)
+	id.Ancestors = id.Ancestors[max(0, len(id.Ancestors)-session.AncestorsMax):]
+	id.Lineage, id.Recovered = id.Recovering, true
 	id.Recovering, id.Stopped, id.Out = [16]byte{}, nil, ""
 	return replication.WriteIdentity(d, dir, id)
 }

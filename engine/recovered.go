@@ -22,23 +22,16 @@ const aloneTime = time.Minute
 // made so many writes without it.
 const zxidStep = 1 << 32
 
-// recovery returns the recovery that this start has to complete; zero if there is none.
-func recovery(id replication.Identity) session.Recovery {
-	if id.Parent == ([16]byte{}) {
-		return session.Recovery{}
-	}
-	return session.Recovery{Lineage: id.Lineage, Parent: id.Parent, Survivor: session.MemberID(id.Member)}
-}
-
 // completeRecovery begins the new lineage on all shards, if this is the first start after a forced
 // recovery. Until then this node sends nothing else to the log, so no transaction has a zxid that
 // the lost members may have given. The home shard comes last: if the log has the lineage, all is
 // done.
 func (e *Engine) completeRecovery() error {
-	now := recovery(e.identity.now)
-	if now == (session.Recovery{}) {
+	me := e.identity.now
+	if !me.Recovered || len(me.Ancestors) == 0 {
 		return nil
 	}
+	now := session.Recovery{Lineage: me.Lineage, Parent: me.Ancestors[len(me.Ancestors)-1], Survivor: session.MemberID(me.Member)}
 	home := e.home()
 	for _, r := range slices.Concat(e.shards[command.HomeShard:], e.shards[:command.HomeShard]) {
 		if err := e.beAlone(home); err != nil {
@@ -53,7 +46,7 @@ func (e *Engine) completeRecovery() error {
 	}
 	e.identity.Lock()
 	defer e.identity.Unlock()
-	e.identity.now.Parent = [16]byte{}
+	e.identity.now.Recovered = false
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 
@@ -125,10 +118,18 @@ func (e *Engine) isAncestor(l [16]byte) bool {
 // ancestors returns the lineages that forced recoveries of this ensemble have ended.
 func (e *Engine) ancestors() []session.Lineage {
 	known := e.table().Ensemble.Ancestors
-	if p := e.place.Load(); p != nil && p.recovery.Parent != (session.Lineage{}) {
-		known = append(known[:len(known):len(known)], p.recovery.Parent) // the log may not have it yet
+	if p := e.place.Load(); p != nil && len(p.ancestors) > len(known) { // this member may not have applied all
+		return p.ancestors
 	}
 	return known
+}
+
+// lineagesOf returns lineages in the type of package session.
+func lineagesOf(list [][16]byte) (all []session.Lineage) {
+	for _, l := range list {
+		all = append(all, l)
+	}
+	return all
 }
 
 // failAsSuperseded records in the identity file that a forced recovery has gone on without this

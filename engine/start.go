@@ -231,7 +231,7 @@ func (e *Engine) become(me replication.Identity) error {
 	for _, r := range e.shards {
 		r.Become(e.origin(me), sessionIDs(founders))
 	}
-	e.place.Store(&place{founders: founders, joined: me.Joined, recovery: recovery(me)})
+	e.place.Store(&place{founders: founders, joined: me.Joined, lineage: me.Lineage, ancestors: lineagesOf(me.Ancestors)})
 	e.names = replication.NewNames(me.Digest)
 	e.member.Store(uint64(me.Member))
 	if e.cfg.open() {

@@ -41,10 +41,11 @@ type Identity struct {
 	Former   Former     // what the process was before it got this directory id
 	Out      string     // why the member is out of the ensemble for good; empty: it is not
 
-	// Of a forced recovery. It has begun from Recovering on, and the logs are complete from Parent on.
-	Recovering [16]byte   // the lineage that is to begin; zero: the logs need nothing
+	// Of forced recoveries. The image may still be of an ancestor: it lags behind the log.
+	Ancestors  [][16]byte // the lineages that they have ended, the newest last
+	Recovering [16]byte   // one has begun, and this lineage is to follow; zero: the logs lack nothing
 	Stopped    []MemberID // while Recovering: the voters that somebody has said to be stopped
-	Parent     [16]byte   // the lineage that Lineage follows; zero: the log knows it
+	Recovered  bool       // the logs are complete, and do not have Lineage yet
 }
 
 // Superseded is why a member is Out whose lineage a forced recovery has ended.
@@ -94,9 +95,10 @@ type identityJSON struct {
 	Former    *formerJSON         `json:"former,omitempty"`
 	Out       string              `json:"out,omitempty"`
 
+	Ancestors  []string   `json:"ancestors,omitempty"`
 	Recovering string     `json:"recovering,omitempty"`
 	Stopped    []MemberID `json:"stopped,omitempty"`
-	Parent     string     `json:"parent,omitempty"`
+	Recovered  bool       `json:"recovered,omitempty"`
 }
 
 // formerJSON is a Former as the file has it.
@@ -158,7 +160,7 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 
 // grows reports whether the file has anything that the oldest format lacks, besides a lineage.
 func (id *Identity) grows() bool {
-	recovery := id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Parent != ([16]byte{})
+	recovery := len(id.Ancestors) > 0 || id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Recovered
 	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != "" || recovery
 }
 
@@ -167,7 +169,13 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
-		Recovering: hexed(id.Recovering), Stopped: id.Stopped, Parent: hexed(id.Parent),
+		Stopped: id.Stopped, Recovered: id.Recovered,
+	}
+	for _, l := range id.Ancestors {
+		j.Ancestors = append(j.Ancestors, hex.EncodeToString(l[:]))
+	}
+	if l := id.Recovering; l != ([16]byte{}) {
+		j.Recovering = hex.EncodeToString(l[:])
 	}
 	if f := id.Former; f != (Former{}) {
 		j.Former = &formerJSON{Member: f.Member, Directory: hex.EncodeToString(f.Directory[:])}
@@ -213,21 +221,23 @@ func decodeIdentity(text []byte) (Identity, error) {
 
 func (j identityJSON) identity() (Identity, error) {
 	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
-		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped}
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Recovered: j.Recovered}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}
 	if err := unhex(id.Directory[:], j.Directory); err != nil {
 		return Identity{}, fmt.Errorf("directory: %w", err)
 	}
-	for _, l := range []struct {
-		name, text string
-		to         []byte
-	}{{"recovering", j.Recovering, id.Recovering[:]}, {"parent", j.Parent, id.Parent[:]}} {
-		if l.text != "" {
-			if err := unhex(l.to, l.text); err != nil {
-				return Identity{}, fmt.Errorf("%s: %w", l.name, err)
-			}
+	for _, text := range j.Ancestors {
+		var l [16]byte
+		if err := unhex(l[:], text); err != nil {
+			return Identity{}, fmt.Errorf("ancestors: %w", err)
+		}
+		id.Ancestors = append(id.Ancestors, l)
+	}
+	if j.Recovering != "" {
+		if err := unhex(id.Recovering[:], j.Recovering); err != nil {
+			return Identity{}, fmt.Errorf("recovering: %w", err)
 		}
 	}
 	switch {
@@ -255,14 +265,6 @@ func (j identityJSON) identity() (Identity, error) {
 		id.Peers[m] = dir
 	}
 	return id, nil
-}
-
-// hexed returns a lineage as the file has it; empty for none.
-func hexed(lineage [16]byte) string {
-	if lineage == ([16]byte{}) {
-		return ""
-	}
-	return hex.EncodeToString(lineage[:])
 }
 
 func unhex(to []byte, text string) error {

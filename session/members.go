@@ -166,8 +166,8 @@ func (t *Members) Found(l Lineage, founders []MemberID, shards uint32, table *Ta
 }
 
 const (
-	// ancestorsMax bounds Ancestors; the oldest go first. Each is the loss of a majority for good.
-	ancestorsMax = 100
+	// AncestorsMax bounds Ancestors; the oldest go first. Each is the loss of a majority for good.
+	AncestorsMax = 100
 	// idsSkipped is how many ids a forced recovery leaves out. The lost majority may have given some
 	// of them.
 	idsSkipped = 1000
@@ -190,7 +190,7 @@ func (t *Members) Recover(r Recovery, wall int64) bool {
 		return false
 	}
 	e.Ancestors = append(slices.Clone(e.Ancestors), r.Parent)
-	e.Ancestors = e.Ancestors[max(0, len(e.Ancestors)-ancestorsMax):]
+	e.Ancestors = e.Ancestors[max(0, len(e.Ancestors)-AncestorsMax):]
 	e.Lineage, e.Next = r.Lineage, e.Next+idsSkipped
 	t.dirtyEnsemble = true
 	for _, other := range t.All() {
@@ -483,7 +483,7 @@ func (t *Members) verifyEnsemble() error {
 		}
 		return nil
 	}
-	if slices.Contains(e.Ancestors, e.Lineage) || slices.Contains(e.Ancestors, Lineage{}) || len(e.Ancestors) > ancestorsMax {
+	if slices.Contains(e.Ancestors, e.Lineage) || slices.Contains(e.Ancestors, Lineage{}) || len(e.Ancestors) > AncestorsMax {
 		return fmt.Errorf("lineage %v with ancestors %v", e.Lineage, e.Ancestors)
 	}
 	if e.Shards == 0 || (e.Govern == 0) != (e.Governor == 0) || e.Governor >= e.Next {

@@ -583,12 +583,12 @@ func TestMembers_Recover(t *testing.T) {
 	if m.Recover(first, 12) || m.Recover(Recovery{Lineage{7}, Lineage{9}, 3}, 12) || !reflect.DeepEqual(m.View(), want) {
 		t.Errorf("a late one made %+v", m.View())
 	}
-	for i := range byte(ancestorsMax) {
+	for i := range byte(AncestorsMax) {
 		if !m.Recover(Recovery{Lineage{9, i + 1}, m.Lineage(), 3}, 13) {
 			t.Fatal("not recovered")
 		}
 	}
-	if got := drained(t, m).View().Ensemble.Ancestors; len(got) != ancestorsMax || got[0] != (Lineage{9}) {
+	if got := drained(t, m).View().Ensemble.Ancestors; len(got) != AncestorsMax || got[0] != (Lineage{9}) {
 		t.Errorf("%d ancestors, the oldest is %v", len(got), got[0])
 	}
 }
