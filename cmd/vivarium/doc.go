@@ -6,6 +6,9 @@
 //	vivarium shell -server host:port    talk to a server, Vivarium's or ZooKeeper's, like zkCli
 //	vivarium members -config node.yaml  show the members of an ensemble, or remove one
 //	vivarium check DIR                  verify the data directory of a stopped member
+//	vivarium recover -look DIR...       show what the directories of lost members have
+//	vivarium recover -accept-data-loss -i-have-stopped 2,3 DIR
+//	                                    go on from one of them, without the others
 //	vivarium version
 //	vivarium help [command]
 //
@@ -132,6 +135,21 @@
 // snapshot matters from its arrival until the member makes its own next one. If it is damaged, a
 // start from it fails.
 //
+// # recover
+//
+// recover is for an ensemble whose majority is lost for good: it goes on from the directory of one
+// member, voter or not, that still has its disk. docs/runbook.md of the repository says when, and
+// what is lost. With -look it changes nothing. It shows who the members are, how far the log of each
+// shard reaches, and of several directories which has most.
+//
+// -i-have-stopped names all other voters. recover cannot know that they are dead: those that still
+// run go on beside it until they meet the recovered member, and then stop. So it first asks all
+// addresses in the directory, and those of -join. If the ensemble still has a leader, or a voter that
+// is said to be stopped answers, it refuses and changes nothing. If members use TLS, it needs a
+// member's certificate to ask: -cert, -key and -ca.
+//
+// If recover is interrupted, the member does not start. The same command goes on where it stopped.
+//
 // # Exit codes
 //
 // members ends with 1 if the ensemble refuses or does not answer in 30 seconds. The others:
@@ -144,4 +162,7 @@
 //	     or config                   understood                   directory; or a member runs on it;
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
+//
+// recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory cannot
+// be recovered; with 2 in the cases of check.
 package main

@@ -77,6 +77,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"serve", "-config", "x", "-log", "xml"}, exitUsage, "", "usage: vivarium serve"},
 		{[]string{"check"}, exitUsage, "", "usage: vivarium check DIR"},
 		{[]string{"check", "a", "b"}, exitUsage, "", "2 arguments, want 1"},
+		{[]string{"recover", "-h"}, exitOK, "", "usage: vivarium recover -look DIR..."},
+		{[]string{"recover"}, exitUsage, "", "name the data directory of a stopped member"},
 		{[]string{"version"}, exitOK, "vivarium ", ""},
 		{[]string{"version", "x"}, exitUsage, "", "usage: vivarium version"},
 	} {
