@@ -66,8 +66,8 @@ func (r *Remains) Voters() []MemberID {
 }
 
 // Compare compares what two directories of one lineage have: the last terms, then the last indexes,
-// shard by shard. It is above zero if r has more on some shard and less on none, below zero if it
-// is the other way round, and zero if they have the same. If each has more somewhere, ok is false.
+// shard by shard. The result is above zero if r has more on some shard and less on none, and below
+// zero for the reverse. It is zero if they have the same. If each has more somewhere, ok is false.
 func (r *Remains) Compare(other *Remains) (more int, ok bool) {
 	for i, s := range r.Shards {
 		o := other.Shards[i]
@@ -175,8 +175,8 @@ type RecoverOptions struct {
 
 // Recover makes the member of a directory the only one of its ensemble, after a majority of the
 // voters is lost for good. It returns what the directory had. It first asks all addresses that it
-// knows: if a member of the same lineage answers that knows a leader, or that is to be stopped,
-// Recover refuses, and nothing is changed. If Recover is interrupted, the next call goes on.
+// knows. If a member of the same lineage knows a leader, or one that is said to be stopped answers,
+// it refuses. Then nothing is changed. If Recover is interrupted, the next call goes on.
 func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 	if o.Files == nil {
 		o.Files = files.OS

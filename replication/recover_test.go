@@ -77,8 +77,8 @@ func (e *ensemble) remains(n *node, shard ShardID) Remains {
 	return r
 }
 
-// appendTail writes entries to the log of a stopped node, as if a leader had sent them and nobody
-// had heard yet whether they are committed: commands, and the admission of another member.
+// appendTail writes entries to the log of a stopped node: commands, and the admission of another
+// member. A leader has sent them, and nobody has heard yet whether they are committed.
 func (e *ensemble) appendTail(n *node, shard ShardID, newcomer MemberID, cmds ...string) {
 	e.t.Helper()
 	c := e.config(n)

@@ -137,10 +137,12 @@
 //
 // # recover
 //
-// recover is for an ensemble whose majority is lost for good: it goes on from the directory of one
-// member, voter or not, that still has its disk. docs/runbook.md of the repository says when, and
-// what is lost. With -look it changes nothing. It shows who the members are, how far the log of each
-// shard reaches, and of several directories which has most.
+// recover is for an ensemble whose majority is lost for good. It goes on from the directory of one
+// member that still has its disk, voter or not. docs/runbook.md of the repository says when, and
+// what is lost.
+//
+// With -look it changes nothing. It shows who the members are, how far the log of each shard
+// reaches, and of several directories which has most.
 //
 // -i-have-stopped names all other voters. recover cannot know that they are dead: those that still
 // run go on beside it until they meet the recovered member, and then stop. So it first asks all

@@ -104,8 +104,8 @@ func (e *Ensemble) Wipe(id embed.MemberID) {
 	}
 }
 
-// Recover does what the command vivarium recover does with the directory of a member that does not
-// run: from its next start on, the member is alone, without the voters that are lost.
+// Recover does what the command vivarium recover does, to the directory of a member that does not
+// run. From its next start on the member is alone, without the voters that are lost.
 func (e *Ensemble) Recover(id embed.MemberID, lost ...embed.MemberID) error {
 	_, err := engine.Recover(context.Background(), engine.RecoverOptions{Dir: e.Dir(id), Stopped: lost, Join: e.addresses(),
 		Files: e.disk(id), Network: e.faultsOf(id).links.Network(placed{e.mesh.Network(uint64(id)), e})})
