@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
@@ -45,7 +44,7 @@ func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 	l.tree.SetPzxidStops(l.state.Level < command.LevelPzxid)
 
 	silent, node := slog.New(slog.DiscardHandler), &pastNode{}
-	out := outbox.New(shard, nil, clock.Clock{}, session.Origin{Level: command.LevelMax}, command.Rules{}, nil)
+	out := &outbox.Outbox{Shard: shard, Origin: session.Origin{Level: command.LevelMax}} // nobody sends
 	p := &Past{node: node, r: New(Options{Shard: shard, Node: node, Outbox: out, Schemes: schemes, TimeoutMin: time.Second, ReapEvery: time.Minute, Log: silent})}
 	NewPurger([]*Replica{p.r}, nil, silent)
 	p.r.tree.Store(l.tree)
