@@ -57,7 +57,10 @@ func TestIdentity_Golden(t *testing.T) {
 	joined.Former, joined.Out = Former{Member: 2, Directory: [16]byte{6, 7}}, "left"
 	joining := joined
 	joining.Member, joining.Lineage, joining.Founders, joining.Joined, joining.Out = 0, [16]byte{}, nil, false, ""
-	for file, want := range map[string]Identity{"identity": first, "identity-2": testIdentity(), "identity-2-joined": joined, "identity-2-joining": joining} {
+	recovering, recovered := testIdentity(), testIdentity()
+	recovering.Recovering, recovering.Stopped, recovering.Ancestors = [16]byte{8, 9}, []MemberID{1, 3}, [][16]byte{{1}}
+	recovered.Lineage, recovered.Ancestors, recovered.Recovered = [16]byte{8, 9}, [][16]byte{{1}, {5, 6}}, true
+	for file, want := range map[string]Identity{"identity": first, "identity-2-recovering": recovering, "identity-2-recovered": recovered, "identity-2": testIdentity(), "identity-2-joined": joined, "identity-2-joining": joining} {
 		dir, d := t.TempDir(), newPlainDisk(t)
 		if err := WriteIdentity(d, dir, want); err != nil {
 			t.Fatal(err)
