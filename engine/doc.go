@@ -88,6 +88,8 @@
 //	members.go              what a member says of itself, leaves, and removes
 //	steering.go             where this node leads a shard: ask steer, and carry out its next step
 //	place.go, book.go       who votes, and where members may be
+//	recover.go              without a node: what a directory has, and to make its member the only one
+//	recovered.go            the first start after that
 //
 // The leader of the home shard plans wishes. The leader of each shard changes the members of its
 // own Raft group until they follow the wishes.
