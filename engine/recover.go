@@ -125,8 +125,8 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 	return r, nil
 }
 
-// lookAt adds what the directory has of a shard. The image may lag far behind the log, so it applies
-// the log to it, in memory.
+// lookAt adds what the directory has of a shard. The image may lag far behind the log, so it
+// applies the log to the image, in memory.
 func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	s := ShardRemains{Shard: checked.Shard, Applied: checked.Applied, Certain: checked.Zxid, Newest: checked.Zxid}
 	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(r.Dir, s.Shard)}, s.Shard)

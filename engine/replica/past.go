@@ -54,7 +54,8 @@ func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 	return p, nil
 }
 
-// Apply applies a command of the log, unless the image has it already. Commands come in their order.
+// Apply applies a command of the log, unless the image has it already. Commands come in their
+// order.
 func (p *Past) Apply(index uint64, cmd []byte) error {
 	if index <= p.r.Index() {
 		return nil
