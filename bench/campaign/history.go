@@ -159,7 +159,6 @@ type jump struct{ At, By time.Duration }
 type abandonment struct {
 	Member embed.MemberID
 	Run    int
-	At     time.Duration
 }
 
 // A past is a history at one moment.
@@ -205,16 +204,15 @@ func (h *history) end(at int, r Reply) {
 	}
 }
 
-// over returns the names of the sessions that the ensemble must know to be over. Their callers know
-// that they ended. If their member was abandoned, they have had the time to expire.
+// over returns the names of the sessions that the ensemble must know to be over soon: their callers
+// know that they ended. Those of abandoned members are not among them. They expire, and each change
+// of the leader may add a quarter of their timeout.
 func (h *history) over() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := make(map[string]bool)
 	for _, l := range h.mu.Lives {
-		lost := slices.ContainsFunc(h.mu.Abandoned, func(o abandonment) bool {
-			return o.Member == l.Member && o.Run == l.Run && h.now() < o.At+l.Timeout+expiryRoom
-		})
+		lost := slices.Contains(h.mu.Abandoned, abandonment{l.Member, l.Run})
 		if l.Ended != never && !lost {
 			names[l.Name] = true
 		}

@@ -45,7 +45,7 @@ func (e *ensemble) renew(id embed.MemberID) {
 func (e *ensemble) abandon(id embed.MemberID) {
 	r := e.run(id)
 	e.kill(id)
-	add(e.history, abandoned, abandonment{id, r.number, e.history.now()})
+	add(e.history, abandoned, abandonment{id, r.number})
 }
 
 func (e *ensemble) setLeft(id embed.MemberID, left bool) {
@@ -78,6 +78,13 @@ func (e *ensemble) members(ctx context.Context, id embed.MemberID) (Reply, error
 		return a, err
 	}
 	return e.call(ctx, id, Request{Call: callMembers, Within: requestTimeout})
+}
+
+// votes reports whether the member in a place votes.
+func (e *ensemble) votes(ctx context.Context, id embed.MemberID) bool {
+	a, err := e.members(ctx, id)
+	member := e.idOf(id)
+	return err == nil && slices.ContainsFunc(a.Members, func(f fellow) bool { return f.ID == member && f.Votes > 0 })
 }
 
 // rest waits until the members are at rest. why says what is not if ctx ends first.
