@@ -87,7 +87,9 @@ func (c *client) watch(q Request) {
 		}
 		c.noteRemovals(r)
 		for _, e := range r.Events {
-			edit(c.w.h, tapes, places[areaOf(e.Path)], func(t *tape) { t.Events = append(t.Events, e) })
+			if at, ok := places[areaOf(e.Path)]; ok { // a watch of the root also shows changes of the members
+				edit(c.w.h, tapes, at, func(t *tape) { t.Events = append(t.Events, e) })
+			}
 		}
 	})
 	if r.Wrong != "" {
