@@ -231,6 +231,51 @@ func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
 	})
 }
 
+// M62: three of five are removed at once. Each removal is safe by itself, and together they must not
+// take the quorum of the second shard.
+func TestRemoveMember_SeveralAtOnce(t *testing.T) {
+	growing(t, 5, func(c *embed.Config) { c.Shards = 2; c.Voters = 1 }, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		<-time.After(3 * time.Second)
+		led := func(shard int, m embed.MemberID) bool {
+			return e.Node(1).Status().Shards[shard-1].Leader == m
+		}
+		lead := func(shard int, m embed.MemberID) {
+			e.Until("leader", func() bool {
+				if led(shard, m) {
+					return true
+				}
+				for i := embed.MemberID(1); i <= 5; i++ {
+					_ = e.Node(i).TransferLeadership(shard, m)
+				}
+				<-time.After(200 * time.Millisecond)
+				return led(shard, m)
+			})
+		}
+		lead(1, 1)
+		<-time.After(6 * time.Second)
+		lead(2, 5)
+		lead(1, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		errs := make(chan error, 3)
+		for _, m := range []embed.MemberID{5, 4, 3} {
+			go func() { errs <- e.Node(1).RemoveMember(ctx, m) }()
+			<-time.After(1 * time.Millisecond)
+		}
+		for range 3 {
+			if err := <-errs; err != nil && !errors.Is(err, embed.ErrUnsafe) {
+				t.Error(err)
+			}
+		}
+		s := e.Session(1, embed.SessionOptions{})
+		for _, path := range onShard[:2] {
+			_, err := s.Create(bounded(t), path, nil, embed.Persistent)
+			must(t, err)
+		}
+	})
+}
+
 // M1: without the members that answer there would be no quorum: nothing is changed.
 func TestRemoveMember_Unsafe(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {

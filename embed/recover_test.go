@@ -193,7 +193,7 @@ func TestRecover_RefusesWhatIsNotLost(t *testing.T) {
 		e.Start(2)
 		<-e.Node(2).Done()
 		e.Kill(2)
-		if err := e.Recover(2, 1, 3); err == nil || !strings.Contains(err.Error(), "goes on from an earlier recovery") {
+		if err := e.Recover(2, 1, 3); err == nil || !strings.Contains(err.Error(), "goes on without its member 2") {
 			t.Errorf("a member that was left behind is recovered beside the first: %v", err)
 		}
 	})
@@ -358,8 +358,100 @@ func TestRecover_TheFirstStartDies(t *testing.T) {
 			e.Kill(1)
 		}
 		e.Restart(1)
-		if z := e.Node(1).Status().Shards[0].Zxid; z >= 2<<32 {
+		if z := e.Node(1).Status().Shards[0].Zxid; z>>32 != last>>32 {
 			t.Errorf("zxid %#x: it was recovered more than once", z)
+		}
+	})
+}
+
+// M29: two survivors of one ensemble are recovered, one after the other, and the second has never
+// heard of the first. Their zxids differ.
+func TestRecover_TwoSurvivorsGiveOtherTokens(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		ofAge(e)
+		killAll(e)
+		token := func(at embed.MemberID, others ...embed.MemberID) embed.Zxid {
+			must(t, e.Recover(at, others...))
+			e.Restart(at)
+			voting(e, at, at)
+			_, err := e.Session(at, embed.SessionOptions{}).Create(bounded(t), "/lock", nil, embed.Ephemeral)
+			must(t, err)
+			stat, _, err := e.Session(at, embed.SessionOptions{}).Exists(bounded(t), "/lock")
+			must(t, err)
+			return stat.Czxid
+		}
+		first := token(1, 2, 3)
+		e.Kill(1)
+		second := token(2, 1, 3)
+		if first>>32 == second>>32 {
+			t.Errorf("tokens %#x and %#x", first, second)
+		}
+	})
+}
+
+// M30: a recovery was interrupted, and the others turn out to live. The command says what is left to do.
+func TestRecover_InterruptedAndTheOthersLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
+		ofAge(e)
+		e.Kill(1)
+		source := t.TempDir()
+		must(t, os.CopyFS(source, os.DirFS(e.Dir(1))))
+		for at := 1; ; at++ {
+			must(t, os.RemoveAll(e.Dir(1)))
+			must(t, os.CopyFS(e.Dir(1), os.DirFS(source)))
+			calls := 0
+			_, _ = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
+				if calls++; calls == at {
+					return errNowhere
+				}
+				return nil
+			}})
+			if r, err := engine.Look(e.Dir(1)); err != nil {
+				t.Fatal(err)
+			} else if r.Recovering {
+				break
+			}
+		}
+		<-time.After(time.Second)
+		err := e.Recover(1, 2, 3)
+		_, errStart := e.TryStart(1)
+		for _, err := range []error{err, errStart} {
+			if err == nil || !strings.Contains(err.Error(), "keep") || !strings.Contains(err.Error(), "aside") {
+				t.Errorf("it does not say what is left to do: %v", err)
+			}
+		}
+	})
+}
+
+// M28: the survivor is a learner that the others do not have among their seeds. They hear of it all
+// the same, and join it.
+func TestRecover_OthersFindTheSurvivor(t *testing.T) {
+	seeds := func(c *embed.Config) { c.Join = []string{"member-1.test:1", "member-2.test:1", "member-3.test:1"} }
+	growing(t, 3, seeds, func(t *testing.T, e *embedtest.Ensemble) {
+		ofAge(e)
+		joined(e, 1)
+		synced(t, e.Node(4))
+		killAll(e)
+		must(t, e.Recover(4, 1, 2, 3))
+		e.Restart(4)
+		voting(e, 4, 4)
+		for _, m := range []embed.MemberID{1, 2, 3} {
+			e.Start(m)
+		}
+		for _, m := range []embed.MemberID{1, 2, 3} {
+			<-e.Node(m).Done()
+			if err := e.Node(m).Err(); !errors.Is(err, embed.ErrSuperseded) {
+				t.Errorf("member %d: %v", m, err)
+			}
+			e.Kill(m)
+			e.Start(m)
+		}
+		<-time.After(time.Minute)
+		for _, m := range []embed.MemberID{1, 2, 3} { // none of them founds again
+			if st := e.Node(m).Status(); st.Member > 0 && st.Member < 1000 {
+				t.Errorf("place %d is member %d: %q", m, st.Member, st.Joining)
+			}
 		}
 	})
 }

@@ -130,9 +130,14 @@ func (e *Engine) ownQuestion() question {
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
 }
 
-// askAll asks all seeds and founders who they are.
+// askAll asks all seeds, founders and members in the table who they are.
 func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
 	names := append(slices.Clone(e.cfg.Join), slices.Sorted(maps.Values(e.cfg.Members))...)
+	for _, m := range e.table().List {
+		if m.OutOf() == 0 && m.Address != "" && !slices.Contains(names, m.Address) {
+			names = append(names, m.Address)
+		}
+	}
 	return askAll(ctx, e.transport, e.network, names, e.ownQuestion())
 }
 
@@ -191,7 +196,7 @@ func resolve(ctx context.Context, network transport.Network, names []string) (ta
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
 func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string) ([]MemberID, error) {
-	if e.cfg.Found == nil && e.cfg.Member == 0 {
+	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now.Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
 	members := slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return a.Member == 0 })

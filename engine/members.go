@@ -283,7 +283,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	if err := e.mayChange(); err != nil {
 		return err
 	}
-	var recorded bool
+	var sent, recorded bool
 	var asked time.Time
 	for {
 		table := e.table()
@@ -299,17 +299,19 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			recorded = true
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			if _, err := e.atLeader(ctx, question{Remove: m}); err != nil {
+			answered, err := e.atLeader(ctx, question{Remove: m})
+			if err != nil {
 				return err
 			}
+			sent = sent || answered
 		}
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
 			return e.over()
 		case <-ctx.Done():
-			if recorded {
-				return fmt.Errorf("%w: the removal of member %d is recorded and goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
+			if sent || recorded {
+				return fmt.Errorf("%w: the removal of member %d may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
 			}
 			return e.notReady(unavailable(ctx, ctx.Err()))
 		}
@@ -376,7 +378,7 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	}
 	switch {
 	case q.Remove != 0:
-		return true, e.recordRemoval(q.Remove)
+		return e.recordRemoval(ctx, q.Remove)
 	case q.Reconfig != nil:
 		return true, e.recordReconfig(ctx, q.Reconfig)
 	}
@@ -386,24 +388,52 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	return true, nil
 }
 
-// recordRemoval proposes that a member be out, on a person's word. It is called where the home
-// shard is led.
-func (e *Engine) recordRemoval(m MemberID) error {
+// recordRemoval records that a member is to be out, where the home shard is led, and returns once the
+// table has it. With several shards it answers only when nobody else is on the way out: who is out of
+// one shard is over on all, and several at once could take the quorum of another shard.
+func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, err error) {
+	select {
+	case e.reconfiguring <- struct{}{}:
+		defer func() { <-e.reconfiguring }()
+	default:
+		return false, nil
+	}
 	table := e.table()
 	rec, found := table.Find(session.MemberID(m))
 	switch {
 	case !found:
-		return fmt.Errorf("%w: %d", session.ErrNotMember, m)
+		return true, fmt.Errorf("%w: %d", session.ErrNotMember, m)
 	case rec.Wish == session.Out:
-		return nil
+		return true, nil
+	case len(e.shards) > 1 && e.anyGoes(table):
+		return false, nil
 	}
 	if why := e.unsafeWithout(m, false); why != "" {
-		return fmt.Errorf("%w: %s", ErrUnsafe, why)
+		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
-	now := time.Now()
 	e.log.Info("a member is to be removed on request", "peer", m)
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, now.UnixMilli())) // if it is lost, the caller asks again
-	return nil
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, time.Now().UnixMilli())) // if it is lost, the caller asks again
+	ctx, cancel := context.WithTimeout(ctx, admitTime)
+	defer cancel()
+	for {
+		if rec, _ := e.table().Find(session.MemberID(m)); rec.Wish == session.Out {
+			return true, nil
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return true, e.over()
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
+}
+
+// anyGoes reports whether somebody is to be out, and still votes on some shard.
+func (e *Engine) anyGoes(table *session.MembersView) bool {
+	return slices.ContainsFunc(table.List, func(m session.Member) bool {
+		return m.Wish == session.Out && slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return m.Votes(uint32(r.Shard)) })
+	})
 }
 
 // unsafeWithout says why the voters that answer now would be no quorum without a member, on any
@@ -426,18 +456,13 @@ func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool) string {
 	}
 	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
 	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !e.answers(v) })
-	goes := func(v MemberID) bool {
-		rec, _ := e.table().Find(session.MemberID(v))
-		return rec.Wish == session.Out
-	}
-	staying, left := slices.DeleteFunc(slices.Clone(rest), goes), slices.DeleteFunc(slices.Clone(answering), goes)
 	switch {
 	case len(rest) == 0:
 		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
 	case len(answering) < len(rest)/2+1:
 		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, listed(rest), listed(answering))
-	case !helps && len(left) < (len(staying)+1)/2+1:
-		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, listed(left), listed(staying))
+	case !helps && len(answering) < (len(rest)+1)/2+1:
+		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, listed(answering), listed(rest))
 	}
 	return ""
 }

@@ -205,7 +205,12 @@ func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
 	before := e.voters(id)
 	voters := slices.DeleteFunc(slices.Clone(before), func(m MemberID) bool { return slices.Contains(c.Remove, m) })
 	stay := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !e.answers(m) })
-	stays, goes := len(voters), len(before)-len(voters)
+	stays, goes := len(voters), 0
+	for _, m := range c.Remove { // also who is on the way out
+		if rec, _ := e.table().Find(session.MemberID(m)); rec.Votes(uint32(id)) {
+			goes++
+		}
+	}
 	for _, m := range c.Promote {
 		if !slices.Contains(voters, m) {
 			voters = append(voters, m)
@@ -216,7 +221,7 @@ func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
 	switch {
 	case len(before) == 1 && stays == 1 && len(voters) == 2:
 		return fmt.Sprintf("member %d votes alone, and of two voters either failure stops both: let two more vote at once", voters[0])
-	case len(e.shards) > 1 && goes > 0 && steer.Margin(len(before), len(stay)) < 0:
+	case len(e.shards) > 1 && goes > 0 && steer.Margin(stays+goes, len(stay)) < 0:
 		return fmt.Sprintf("those who go are over once they are out of one shard, and shard %d cannot take them out without their votes, because of its voters %s only %s stay and answer: ask for fewer at once, or let them leave", id, listed(before), listed(stay))
 	case steer.Margin(len(voters), len(answering)) < 0:
 		return fmt.Sprintf("the voters would be %s, and of them only %s answer", listed(voters), listed(answering))

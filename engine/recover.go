@@ -212,6 +212,9 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
 	if err := askLost(ctx, &r, o); err != nil {
+		if r.Recovering { // some of its logs may end the old lineage already
+			err = fmt.Errorf("%w; this directory was half recovered, so keep it aside, and join with Config.Join on an empty one instead", err)
+		}
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
 	return r, recoverDir(d, o.Dir, r.id, o.Stopped)
@@ -241,7 +244,9 @@ func recoverDir(d *disk.Disk, dir string, id replication.Identity, stopped []Mem
 // mayRecover returns why the directory cannot be recovered without these voters, or nil.
 func (r *Remains) mayRecover(stopped []MemberID) error {
 	switch {
-	case r.Out != "" && r.Out != replication.Superseded:
+	case r.Out == replication.Superseded:
+		return fmt.Errorf("a forced recovery goes on without its member %d: recover the member that it was made from, or one that has joined since", r.Member)
+	case r.Out != "":
 		return fmt.Errorf("its member %d is out of the ensemble (%s): choose the directory of another member", r.Member, r.Out)
 	case r.Lineage == (session.Lineage{}):
 		return fmt.Errorf("its ensemble has no lineage yet, by which members of the past could be told apart. It has one from level %d on: restore the directories of a majority from a copy", command.LevelMembers)
@@ -308,5 +313,5 @@ func (a *answer) who() string {
 // errInterrupted is why a node does not start on a directory whose recovery was interrupted.
 func errInterrupted(id replication.Identity) error {
 	stopped := strings.ReplaceAll(listed(id.Stopped), " ", "")
-	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory", stopped)
+	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory; if the others live after all, keep this directory aside, and join with Config.Join on an empty one", stopped)
 }

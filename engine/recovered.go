@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -11,16 +12,21 @@ import (
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // aloneTime bounds how long the first start after a recovery waits without any progress. Nobody
 // else takes part, so only its own disk can delay it.
 const aloneTime = time.Minute
 
-// zxidStep is what a recovery moves zxids up to a multiple of. The lost majority may have given
-// zxids that this member never saw, and fencing tokens and ids of sessions with them. Nobody has
-// made so many writes without it.
-const zxidStep = 1 << 32
+// A recovery moves zxids up to a multiple of zxidStep, by a random number of steps below stepsMax.
+// The lost majority may have given zxids that this member never saw, and fencing tokens and ids of
+// sessions with them. Nobody has made so many writes without it. The number is random because two
+// survivors of one ensemble may be recovered, one after the other, and their zxids must differ too.
+const (
+	zxidStep = 1 << 32
+	stepsMax = 1 << 20
+)
 
 // completeRecovery begins the new lineage on all shards, if this is the first start after a forced
 // recovery. Until then this node sends nothing else to the log, so no transaction has a zxid that
@@ -66,7 +72,7 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
 		}
 	}
 	from := r.Visible()
-	to := (from/zxidStep + 1) * zxidStep
+	to := (from/zxidStep + 1 + tree.Zxid(rand.Uint64N(stepsMax))) * zxidStep
 	cmd := command.EncodeRecover(now, lost, to, time.Now().UnixMilli())
 	var proposed time.Time
 	err := e.waitAlone(r, func() bool {
@@ -77,9 +83,30 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
 		return r.Visible() >= to
 	})
 	if err == nil {
+		err = e.endOrphans(r)
+	}
+	if err == nil {
 		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage, "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
 	}
 	return err
+}
+
+// endOrphans ends the sessions of a further shard that the home shard does not list there. The lost
+// majority had them on the home shard, and nobody else would ever end them.
+func (e *Engine) endOrphans(r *replica.Replica) error {
+	if r.Shard == command.HomeShard {
+		return nil
+	}
+	var proposed time.Time
+	return e.waitAlone(r, func() bool {
+		orphans := r.Orphans(e.home())
+		if at := time.Now(); len(orphans) > 0 && at.Sub(proposed) >= replica.RetryAfter {
+			proposed = at
+			orphans = orphans[:min(len(orphans), replica.PurgeBatch)]
+			_, _ = e.host.Load().Propose(r.Shard, command.EncodePurge(at.UnixMilli(), orphans)) // likewise
+		}
+		return len(orphans) == 0
+	})
 }
 
 // beAlone waits until this node leads a shard and has applied everything in its log.

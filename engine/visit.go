@@ -45,22 +45,23 @@ func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 	v := newVisitor(cfg)
 	defer v.transport.Close()
-	recorded := false
+	asked := false
 	for {
 		a, err := v.ask(ctx, question{List: true})
 		at := slices.IndexFunc(a.List, func(rec Member) bool { return MemberID(rec.ID) == m })
 		switch {
-		case err != nil && !recorded:
+		case err != nil && !asked:
 			return err
 		case err != nil:
-			// The removal goes on, and so do the questions.
-		case at < 0 && recorded, at >= 0 && a.List[at].OutOf() == a.Shards:
+			// The removal may go on, and so do the questions.
+		case at < 0 && asked, at >= 0 && a.List[at].OutOf() == a.Shards:
 			return nil
 		case at < 0:
 			return fmt.Errorf("%w: %d", session.ErrNotMember, m)
 		case a.List[at].Wish == session.Out:
-			recorded = true
+			asked = true
 		default:
+			asked = true // its answer may be lost
 			if err := v.askRemoval(ctx, m); err != nil {
 				return err
 			}
@@ -68,20 +69,21 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 		select {
 		case <-time.After(replica.RetryAfter):
 		case <-ctx.Done():
-			if recorded {
-				return fmt.Errorf("%w: the removal of member %d is recorded and goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
+			if asked {
+				return fmt.Errorf("%w: the removal of member %d may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
 			}
 			return unavailable(ctx, ctx.Err())
 		}
 	}
 }
 
-// askRemoval asks once. Nil does not say that the removal is recorded.
+// askRemoval asks once, and returns the leader's refusal. Nil does not say that the removal is
+// recorded.
 func (v *visitor) askRemoval(ctx context.Context, m MemberID) error {
 	a, err := v.ask(ctx, question{Remove: m})
 	switch {
 	case err != nil:
-		return err
+		return nil // nobody knows what has become of it
 	case a.Unsafe:
 		return fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
 	case a.Refused != "":

@@ -85,11 +85,40 @@ func (r *Replica) applyRecover(c *command.Command) {
 	for _, m := range c.Lost {
 		r.mu.table.Retire(m)
 	}
+	for _, o := range r.mu.table.Origins() { // some may have registered here alone
+		if o.Member != c.Recovery.Survivor {
+			r.mu.table.Retire(o.Member)
+		}
+	}
 	r.mu.members.Forget(r.mu.table)
 	r.noteOrigins()
 	if c.Zxid > r.mu.Zxid {
 		_, _ = r.commit(tree.Header{Zxid: c.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
 	}
+}
+
+// Orphans returns how to end the sessions of this shard that the home shard does not list here.
+func (r *Replica) Orphans(home *Replica) (endings []command.Ending) {
+	r.mu.Lock()
+	var ids []tree.SessionID
+	for _, o := range r.mu.table.Origins() {
+		for _, rec := range r.mu.table.Sessions(o.Member) {
+			if !r.mu.table.IsEnding(rec.ID) {
+				ids = append(ids, rec.ID)
+			}
+		}
+	}
+	r.mu.Unlock()
+	home.mu.Lock()
+	defer home.mu.Unlock()
+	for _, id := range ids {
+		rec, open := home.mu.table.Get(id)
+		if open && rec.Uses(uint32(r.Shard)) || home.mu.table.HasEnded(id, uint32(r.Shard)) {
+			continue
+		}
+		endings = append(endings, command.Ending{Session: id, Zxid: home.mu.Zxid, Lost: true})
+	}
+	return endings
 }
 
 // hasMembers reports whether this shard has the table of members. mu is held.

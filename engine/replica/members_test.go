@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"testing"
@@ -333,4 +334,40 @@ func TestRecover_OnAFurtherShard(t *testing.T) {
 		t.Errorf("zxid %x, retired: %v, the survivor: %v", r.mu.Zxid, r.Retired(2), r.Retired(5))
 	}
 	r.wantLevel(t, command.LevelMembers)
+}
+
+// The survivor's log of a further shard reaches further than its log of the home shard. The session
+// there is unknown at home, so the recovery has to end it; else its lock would stay for ever.
+func TestRecover_EndsOrphans(t *testing.T) {
+	home := foundedRig(t, 2)
+	other := levelRig(t, 3, 3)
+	other.Shard = 2
+	NewPurger([]*Replica{home.Replica, other.Replica}, nil, slog.New(slog.DiscardHandler))
+	for level := uint32(2); level <= command.LevelMembers; level++ {
+		other.apply(command.EncodeRaise(level, nil))
+	}
+	// Member 2 opened session 77 and recorded shard 2 at home. The survivor's home log lacks that.
+	other.ask(2, 1, 1, command.Request{Kind: command.RequestIntroduce, Session: 77, Timeout: 4 * time.Second})
+	other.ask(2, 1, 2, command.Request{Kind: command.RequestTxn, Session: 77, Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/lock", ACL: tree.OpenACL(), Mode: tree.Ephemeral}}})
+	// A member that the survivor's home log does not know, but that registered on shard 2.
+	other.apply(registers(4, 1, 3))
+	r := session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: 1}
+	cmd := command.EncodeRecover(r, []session.MemberID{2, 3}, 1<<32, 5)
+	other.apply(cmd)
+	home.apply(cmd)
+	if other.mu.Zxid < 1<<32 || home.mu.Zxid < 1<<32 {
+		t.Fatal(other.mu.Zxid, home.mu.Zxid, home.disk.Err(), other.disk.Err())
+	}
+	if !other.Retired(4) {
+		t.Error("member 4, which home does not know, may still send on shard 2")
+	}
+	for rounds := 0; len(other.Orphans(home.Replica)) > 0; rounds++ {
+		if rounds > 0 {
+			t.Fatalf("orphans after a purge: %+v", other.Orphans(home.Replica))
+		}
+		other.apply(command.EncodePurge(6, other.Orphans(home.Replica)))
+	}
+	if _, open := other.mu.table.Get(77); open && !other.mu.table.IsEnding(77) {
+		t.Error("session 77 goes on, and is unknown at home")
+	}
 }
