@@ -276,6 +276,28 @@ func TestRemoveMember_SeveralAtOnce(t *testing.T) {
 	})
 }
 
+// M63: a learner is removed while it is down, and comes back when the others have stopped dialling
+// it. A learner says nothing by itself; it asks, and learns that it is out.
+func TestRemoveMember_ALearnerThatIsDown(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		learner := joined(e, 1)[0]
+		id := e.ID(learner)
+		e.Kill(learner)
+		must(t, e.Node(1).RemoveMember(bounded(t), id))
+		<-time.After(time.Minute)
+		n := e.Start(learner)
+		select {
+		case <-n.Done():
+		case <-time.After(time.Minute):
+			t.Fatal("after a minute it does not know that it is out")
+		}
+		if err := n.Err(); !errors.Is(err, embed.ErrRemoved) {
+			t.Errorf("the removed learner says %v", err)
+		}
+	})
+}
+
 // M1: without the members that answer there would be no quorum: nothing is changed.
 func TestRemoveMember_Unsafe(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {

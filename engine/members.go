@@ -138,7 +138,8 @@ func (e *Engine) lifetime(d time.Duration) (context.Context, context.CancelFunc)
 	return ctx, cancel
 }
 
-// seek asks the seeds where the members are. All of them may have moved at once.
+// seek asks the seeds where the members are. All of them may have moved at once. It also greets
+// them: a learner that was removed says nothing by itself, and nobody would tell it.
 func (e *Engine) seek() {
 	ctx, cancel := e.lifetime(askTime)
 	defer cancel()
@@ -153,6 +154,9 @@ func (e *Engine) seek() {
 			continue
 		}
 		e.book.met(a.Member, a.Address)
+		if a.Member != e.self() {
+			_ = e.transport.Probe(ctx, uint64(a.Member)) // a refusal reaches refused
+		}
 	}
 }
 
