@@ -15,6 +15,9 @@ import (
 // With -members churn voters beside those of the test leave and are wiped, and come back as others.
 // Those of the test stay, and have a quorum though one of them is dead.
 func TestChurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute of virtual time takes two of real time with the race detector")
+	}
 	before := membersflag.Churn
 	membersflag.Churn = true
 	defer func() { membersflag.Churn = before }()
