@@ -389,7 +389,8 @@ func TestRecover_TwoSurvivorsGiveOtherTokens(t *testing.T) {
 	})
 }
 
-// M30: a recovery was interrupted, and the others turn out to live. The command says what is left to do.
+// M30: a recovery was interrupted, and the others turn out to live. The command says what is left to
+// do.
 func TestRecover_InterruptedAndTheOthersLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})

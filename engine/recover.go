@@ -237,7 +237,7 @@ func recoverDir(d *disk.Disk, dir string, id replication.Identity, stopped []Mem
 	id.Ancestors = append(id.Ancestors, id.Lineage)
 	id.Ancestors = id.Ancestors[max(0, len(id.Ancestors)-session.AncestorsMax):]
 	id.Lineage, id.Recovered = id.Recovering, true
-	id.Recovering, id.Stopped, id.Out = [16]byte{}, nil, ""
+	id.Recovering, id.Stopped = [16]byte{}, nil
 	return replication.WriteIdentity(d, dir, id)
 }
 
