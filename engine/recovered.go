@@ -33,7 +33,9 @@ const (
 // the lost members may have given. The home shard comes last: if the log has the lineage, all is
 // done.
 func (e *Engine) completeRecovery() error {
+	e.identity.Lock() // peers are remembered meanwhile
 	me := e.identity.now
+	e.identity.Unlock()
 	if !me.Recovered || len(me.Ancestors) == 0 {
 		return nil
 	}

@@ -88,7 +88,7 @@ func (l *Leadership) transfer(ctx context.Context, to string) error {
 	if err == nil {
 		err = l.waitOffer(ctx, to, offer, given+1)
 	}
-	return l.conclude(ctx, offer, err)
+	return l.conclude(ctx, to, offer, err)
 }
 
 // waitIdle waits until the leader's fn has returned. After an error, the runner of that fn resigns.
@@ -117,7 +117,7 @@ func notTransferred(ctx context.Context, why error) error {
 
 // conclude ends a transfer after the place was given. It deletes the offer. Whether the offer still
 // exists tells whether the place was accepted, because one transaction deletes both.
-func (l *Leadership) conclude(ctx context.Context, offer *claim.Claim, why error) error {
+func (l *Leadership) conclude(ctx context.Context, to string, offer *claim.Claim, why error) error {
 	_, err := l.contender.Session.Multi(context.Background(), claim.OpRelease(offer))
 	place := l.contender.Claim.Err()
 	switch {
@@ -126,6 +126,7 @@ func (l *Leadership) conclude(ctx context.Context, offer *claim.Claim, why error
 		_ = l.Resign() // if it cannot be sent the node keeps trying until the session ends
 		return notTransferred(ctx, fmt.Errorf("resigned: %w", cmp.Or(why, errLeft)))
 	case errors.Is(err, embed.ErrNotHeld) && (errors.Is(place, embed.ErrDeleted) || errors.Is(place, embed.ErrReleased)):
+		l.waitVisible(ctx, to)
 		return nil
 	}
 	go l.Resign() // which may wait
@@ -133,6 +134,26 @@ func (l *Leadership) conclude(ctx context.Context, offer *claim.Claim, why error
 		why = fmt.Errorf("%w: %w", embed.ErrUnknownOutcome, why)
 	}
 	return why
+}
+
+// waitVisible waits until this node's reads show the new leader. A node ends a claim shortly before
+// it shows the transaction that took the claim's znode. That transaction also deleted the offer.
+func (l *Leadership) waitVisible(ctx context.Context, to string) {
+	s, e := l.contender.Session, l.candidate.election
+	for {
+		gone, err := s.Watch(ctx, e.offer(to), embed.WatchOnce)
+		if err != nil {
+			return
+		}
+		_, there, err := s.Exists(ctx, e.offer(to))
+		if there && err == nil {
+			err = wait(ctx, s, gone)
+		}
+		_ = gone.Close()
+		if !there || err != nil {
+			return
+		}
+	}
 }
 
 // makeOffer offers the place to a candidate. It tries again if this node's replica was out of date.
