@@ -48,6 +48,9 @@ func checkEach(p *past, rep *report) {
 
 // checkAll checks a complete history, with the final tree.
 func checkAll(p *past, tree []entry, dir string, rep *report) {
+	if p.Before != nil {
+		checkRecoveries(p, tree, dir, rep)
+	}
 	if tree != nil {
 		for _, text := range findLosses(p, tree) {
 			rep.violate("exactly once", "%s", text)

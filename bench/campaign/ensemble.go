@@ -42,6 +42,8 @@ type ensemble struct {
 		away    map[embed.MemberID]bool   // nobody runs there, and nobody is to be started
 		evicted map[embed.MemberID]eviction
 		left    map[embed.MemberID]bool // it was asked to leave, and nobody knows whether it has left
+		// after a forced recovery nobody is a founder any more
+		recovered bool
 	}
 
 	changing sync.Mutex // held by the change of the members that is under way
@@ -91,7 +93,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Home: e.host.Home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Voters: e.founders, Links: make(map[embed.MemberID]link)}
+	q := &start{Home: e.home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Voters: e.founders, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	for _, to := range e.ids {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
@@ -119,6 +121,17 @@ func (e *ensemble) start(id embed.MemberID) error {
 		}
 	}()
 	return nil
+}
+
+// home returns what a member's process has to know to start.
+func (e *ensemble) home(id embed.MemberID) Home {
+	h := e.host.Home(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.recovered {
+		h.Members = nil
+	}
+	return h
 }
 
 func (e *ensemble) newRunLocked(id embed.MemberID, p Process) *run {
@@ -335,16 +348,20 @@ func (e *ensemble) heal() {
 			e.resume(id)
 		}
 	}
-	for _, from := range e.ids {
-		for _, to := range e.ids {
-			e.setLink(from, to, link{})
-		}
-	}
+	e.healLinks()
 	for _, id := range e.here() {
 		if e.run(id).gone() {
 			if err := e.start(id); err != nil {
 				e.report.violate("harness", "member %d: %v", id, err)
 			}
+		}
+	}
+}
+
+func (e *ensemble) healLinks() {
+	for _, from := range e.ids {
+		for _, to := range e.ids {
+			e.setLink(from, to, link{})
 		}
 	}
 }

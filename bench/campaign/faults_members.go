@@ -27,13 +27,14 @@ const (
 	longest = 12 * time.Second
 )
 
+// changes reports whether a fault needs members that come and go.
 func (f fault) changes() bool {
 	for _, m := range memberFaults {
 		if m.name == f.name {
 			return true
 		}
 	}
-	return false
+	return f.recovers()
 }
 
 // changing lets no other change of the members happen meanwhile, and measures how long no write is
@@ -184,10 +185,29 @@ func leave(s *strike) (said string, changed bool) {
 	return said + ", and joins again", true
 }
 
-// An eviction is what is known of a member that was removed by another.
+// An eviction is what is known of a member that is out.
 type eviction struct {
 	member embed.MemberID
-	sure   bool // RemoveMember has returned nil
+	sure   bool // RemoveMember has returned nil, or the member is superseded
+	// A forced recovery has gone on without the member. Otherwise another member removed it.
+	superseded bool
+}
+
+// String says why the member is out.
+func (ev eviction) String() string {
+	if ev.superseded {
+		return "superseded"
+	}
+	return "removed"
+}
+
+// refused reports whether a node on the member's directory is refused, by why the node has failed
+// and what it waits for.
+func (ev eviction) refused(failed, joining string) bool {
+	if ev.superseded {
+		return strings.Contains(failed, supersededText)
+	}
+	return strings.Contains(failed, outText) || strings.Contains(joining, dismissedText)
 }
 
 // evict removes a member, which may be dead or alive. It returns its place, or zero. Its process
@@ -257,27 +277,44 @@ func imposter(s *strike) (said string, changed bool) {
 	case !ev.sure:
 		return fmt.Sprintf("member %d, perhaps", id), true
 	}
-	dir := s.e.host.Home(id).Dir
-	old, next := fmt.Sprintf("%s.%d", dir, ev.member), dir+".next" // no member has the id again
-	move := func(from, to string) {
-		if err := s.e.host.Rename(id, from, to); err != nil {
-			s.report.violate("harness", "member %d: %v", id, err)
-		}
-	}
-	move(dir, old)
+	s.e.setAside(id, ev.member)
 	s.e.appear(id)
-	if s.e.running(s.ctx, id) == nil {
-		return fmt.Sprintf("member %d, and the new one was not ready", id), true
+	return fmt.Sprintf("member %d: %s", id, s.impersonate(s.ctx, id, ev)), true
+}
+
+// setAside moves the directory of a dead member to where no other member's will ever be.
+func (e *ensemble) setAside(id, member embed.MemberID) {
+	e.rename(id, e.host.Home(id).Dir, e.aside(id, member))
+}
+
+func (e *ensemble) aside(id, member embed.MemberID) string {
+	return fmt.Sprintf("%s.%d", e.host.Home(id).Dir, member) // no member has the id again
+}
+
+func (e *ensemble) rename(id embed.MemberID, from, to string) {
+	if err := e.host.Rename(id, from, to); err != nil {
+		e.report.violate("harness", "member %d: %v", id, err)
 	}
+}
+
+// impersonate waits until the new member in a place is ready. Then a member whose directory was set
+// aside comes back there, with that directory. The new one is dead by the end, and its directory is
+// back.
+func (s *strike) impersonate(ctx context.Context, id embed.MemberID, ev eviction) string {
+	if s.e.running(ctx, id) == nil {
+		return "the new one was not ready"
+	}
+	dir, old := s.e.host.Home(id).Dir, s.e.aside(id, ev.member)
+	next := dir + ".next"
 	s.e.setAway(id, true)
 	s.e.kill(id)
-	move(dir, next)
-	move(old, dir)
-	how := s.haunt(s.ctx, id, ev)
-	move(dir, old)
-	move(next, dir)
+	s.e.rename(id, dir, next)
+	s.e.rename(id, old, dir)
+	how := s.haunt(ctx, id, ev)
+	s.e.rename(id, dir, old)
+	s.e.rename(id, next, dir)
 	s.e.setAway(id, false)
-	return fmt.Sprintf("member %d: %s", id, how), true
+	return how
 }
 
 // The ends of a haunting.
@@ -288,8 +325,8 @@ const (
 )
 
 // haunt starts a process on a directory of a member that may be out, and ends it when it is known
-// whether it is, or when ctx ends. If it is surely out, it must not serve: it fails, or asks to
-// join anew and is refused, because somebody removed it.
+// whether it is, or when ctx ends. If it is surely out, it must not serve: it fails. If somebody
+// removed it, it may also ask to join anew, and is refused.
 func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) string {
 	p, err := n.e.host.Spawn(id, logFile(n.e.dir, id))
 	if err != nil {
@@ -301,19 +338,19 @@ func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) str
 		<-p.Dead()
 	}()
 	p.Send(Request{Call: callExpired}, nil)
-	a := <-p.Send(Request{Call: callStart, Start: &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards, Voters: n.e.founders}}, nil)
+	a := <-p.Send(Request{Call: callStart, Start: &start{Home: n.e.home(id), ID: id, Shards: n.e.shards, Voters: n.e.founders}}, nil)
 	var joining string
 	for failed := a.Error; ; pause(ctx, tick) {
 		switch {
-		case strings.Contains(failed, outText), strings.Contains(joining, dismissedText):
-			n.report.count(sectionChecks, "removed directory refused", 1)
+		case ev.refused(failed, joining):
+			n.report.count(sectionChecks, ev.String()+" directory refused", 1)
 			return refuses
 		case failed != "":
-			n.report.violate("guest", "member %d on the directory of member %d, which was removed: %s", id, ev.member, failed)
+			n.report.violate("guest", "member %d on the directory of member %d, which was %v: %s", id, ev.member, ev, failed)
 			return waits
 		case (<-p.Send(Request{Call: callReady, Within: moment}, nil)).Error == "":
 			if ev.sure {
-				n.report.violate("removed", "member %d was removed, and serves again", ev.member)
+				n.report.violate(ev.String(), "member %d was %v, and serves again", ev.member, ev)
 			}
 			return serves
 		case ctx.Err() != nil:

@@ -86,7 +86,10 @@ type Machine struct {
 	Faults *embedtest.Faults    // what is broken for the process
 	Start  func(cfg embed.Config) (*embed.Node, error)
 	Close  func(n *embed.Node) error
-	Log    io.Writer
+	// Recover does what the command vivarium recover does, to the directory of the home. The given
+	// voters are lost. Nil means that the member's build has no such command.
+	Recover func(ctx context.Context, h Home, lost []embed.MemberID) error
+	Log     io.Writer
 	// Compact lets all members cut their logs, so that few entries are left for members that lag.
 	// It is nil where only bulk does that.
 	Compact func()

@@ -163,6 +163,12 @@ type abandonment struct {
 
 // A past is a history at one moment.
 type past struct {
+	// Before is the history that a forced recovery has ended. It is complete. Nil means that there
+	// was no recovery.
+	Before *past
+	// Survivor is the member in whose directory the ensemble lived on after this history. Zero means
+	// that the history has not ended in a recovery.
+	Survivor  embed.MemberID
 	Ops       []op
 	Lives     []life
 	Grants    []grant
@@ -264,7 +270,7 @@ func (h *history) snapshot() *past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &past{
-		Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants), Breaks: slices.Clone(h.mu.Breaks),
+		Before: h.mu.Before, Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants), Breaks: slices.Clone(h.mu.Breaks),
 		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Taken: h.now(),
 		Portions: h.portions,
 	}
@@ -279,7 +285,16 @@ func (h *history) snapshot() *past {
 	return p
 }
 
-// save writes a history to a file, one line per entry.
+// cut ends the history at a forced recovery, and begins another. No call is under way.
+func (h *history) cut(survivor embed.MemberID) {
+	before := h.snapshot()
+	before.Survivor = survivor
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.past = past{Before: before}
+}
+
+// save writes a history to a file, one line per entry, and what was before a recovery first.
 func (p *past) save(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "history.jsonl"))
 	if err != nil {
@@ -287,12 +302,23 @@ func (p *past) save(dir string) error {
 	}
 	defer f.Close()
 	enc := json.NewEncoder(f)
-	for _, list := range []any{p.Ops, p.Lives, p.Grants, p.Observers, p.Tapes} {
-		if err := saveList(enc, list); err != nil {
-			return err
+	for _, part := range p.parts() {
+		for _, list := range []any{part.Ops, part.Lives, part.Grants, part.Observers, part.Tapes} {
+			if err := saveList(enc, list); err != nil {
+				return err
+			}
 		}
 	}
 	return f.Sync()
+}
+
+// parts returns the histories from the first one to p, between which there was a recovery each.
+func (p *past) parts() (all []*past) {
+	for ; p != nil; p = p.Before {
+		all = append(all, p)
+	}
+	slices.Reverse(all)
+	return all
 }
 
 func saveList(enc *json.Encoder, list any) (err error) {

@@ -118,6 +118,8 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 	switch q.Call {
 	case callStart:
 		return m.startFirst(q.Start)
+	case callRecover:
+		return m.Recover(ctx, q.Start.Home, q.Lost)
 	case callLink:
 		setLink(m.Faults, q.To, q.Link)
 		return nil

@@ -12,8 +12,9 @@ import (
 )
 
 // outText is the error of a member that is out of the ensemble for good. dismissedText is that of
-// one that asks to join on a directory which somebody has removed.
-var outText, dismissedText = embed.ErrRemoved.Error(), session.ErrDismissed.Error()
+// one that asks to join on a directory which somebody has removed. supersededText is that of a
+// member of an ensemble that goes on as another since a forced recovery.
+var outText, dismissedText, supersededText = embed.ErrRemoved.Error(), session.ErrDismissed.Error(), embed.ErrSuperseded.Error()
 
 // joining returns what a node waits for that has yet to join.
 func joining(n *embed.Node) string { return n.Status().Joining }

@@ -12,7 +12,7 @@ import (
 
 // The members of a build from before Config.Join stay as they are.
 
-const outText, dismissedText = "never out", "never dismissed"
+const outText, dismissedText, supersededText = "never out", "never dismissed", "never superseded"
 
 func joining(*embed.Node) string { return "" }
 

@@ -7,31 +7,40 @@ import (
 )
 
 // Members change where they come and go: in every second pair of rounds, and in all rounds of a
-// campaign that does nothing else.
+// campaign that does nothing else. In every second of these pairs a majority is lost for good.
 func TestSettings_Grows(t *testing.T) {
-	rounds := func(s Settings) (grown []int) {
+	rounds := func(s Settings) (grown, losing []int) {
 		for n := 1; n <= 8; n++ {
 			kinds := s.kindsOf(n)
 			if s.grows(n) {
 				grown = append(grown, n)
 			}
-			if changes := slices.ContainsFunc(kinds, fault.changes); changes != (s.grows(n) && s.Upgrade == nil) {
+			if s.loses(n) {
+				losing = append(losing, n)
+			}
+			changes := slices.ContainsFunc(kinds, fault.changes) || s.loses(n)
+			if changes != (s.grows(n) && s.Upgrade == nil) && !slices.Contains(s.Only, "recovery") {
 				t.Errorf("round %d of %v: members change: %t", n, s.Only, changes)
 			}
 		}
-		return grown
+		return grown, losing
 	}
+	all := []int{1, 2, 3, 4, 5, 6, 7, 8}
 	for _, c := range []struct {
-		settings Settings
-		want     []int
+		settings      Settings
+		grown, losing []int
 	}{
-		{Settings{}, []int{2, 3, 6, 7}},
-		{Settings{Only: []string{"wipe", "kill one"}}, []int{2, 3, 6, 7}},
-		{Settings{Only: []string{"wipe", "leave"}}, []int{1, 2, 3, 4, 5, 6, 7, 8}},
-		{Settings{Upgrade: &Upgrade{}}, nil},
+		{Settings{}, []int{2, 3, 6, 7}, []int{6, 7}},
+		{Settings{Only: []string{"wipe", "kill one"}}, []int{2, 3, 6, 7}, nil},
+		{Settings{Only: []string{"recovery", "kill one"}}, []int{2, 3, 6, 7}, []int{6, 7}},
+		{Settings{Only: []string{"wipe", "leave"}}, all, nil},
+		{Settings{Only: []string{"wipe", "recovery"}}, all, all},
+		{Settings{Only: []string{"recovery"}}, all, all},
+		{Settings{Upgrade: &Upgrade{}}, nil, nil},
 	} {
-		if got := rounds(c.settings); !slices.Equal(got, c.want) {
-			t.Errorf("%v: members come and go in rounds %v, want %v", c.settings.Only, got, c.want)
+		grown, losing := rounds(c.settings)
+		if !slices.Equal(grown, c.grown) || !slices.Equal(losing, c.losing) {
+			t.Errorf("%v: members come and go in rounds %v, want %v; a majority is lost in rounds %v, want %v", c.settings.Only, grown, c.grown, losing, c.losing)
 		}
 	}
 }

@@ -40,13 +40,13 @@ func newNemesis(w *workload, s *Settings, round int) (*nemesis, error) {
 	if s.List != nil {
 		n.list = s.List
 	}
-	n.plan = plan{round: round, kinds: s.kindsOf(round), rest: s.pace(500 * time.Millisecond), rng: rand.New(rand.NewPCG(w.seed, 0))}
+	n.plan = plan{round: round, kinds: s.kindsOf(round), loses: s.loses(round), rest: s.pace(500 * time.Millisecond), rng: rand.New(rand.NewPCG(w.seed, 0))}
 	return n, nil
 }
 
 // run breaks things until ctx ends or nothing is left to break, and leaves everything healed.
 func (n *nemesis) run(ctx context.Context) {
-	if len(n.plan.kinds) == 0 {
+	if len(n.plan.kinds) == 0 && !n.plan.loses {
 		<-ctx.Done()
 	}
 	for ctx.Err() == nil {

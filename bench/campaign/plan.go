@@ -13,6 +13,7 @@ import (
 type plan struct {
 	round  int
 	kinds  []fault
+	loses  bool          // the ensemble loses its majority for good, again and again
 	rest   time.Duration // the longest pause after a cycle
 	rng    *rand.Rand
 	bag    []fault // kinds that were not drawn since it was filled
@@ -39,17 +40,24 @@ type planned struct {
 // twoAtOnce is how many of ten cycles have a second fault.
 const twoAtOnce = 2
 
+// lossEvery is how many cycles there are to each loss of the majority.
+const lossEvery = 4
+
 func (p *plan) next() cycle {
 	p.number++
 	c := cycle{round: p.round, number: p.number}
-	if len(p.kinds) == 0 { // only builds change
+	loss := p.loses && (len(p.kinds) == 0 || p.number%lossEvery == 0)
+	if len(p.kinds) == 0 && !loss { // only builds change
 		c.length = moment
 		return c
 	}
-	first := p.draw()
+	first := recovery
+	if !loss {
+		first = p.draw()
+	}
 	c.length = between(p.rng, first.shortest, first.longest)
 	c.strikes = []planned{{fault: first, seed: p.rng.Uint64()}}
-	if p.rng.IntN(10) < twoAtOnce {
+	if !loss && p.rng.IntN(10) < twoAtOnce {
 		c.strikes = append(c.strikes, planned{p.draw(), between(p.rng, 0, c.length/2), p.rng.Uint64()})
 	}
 	c.rest, c.settle, c.sweeper = between(p.rng, 0, p.rest), p.rng.IntN(5) > 0, p.rng.Int()

@@ -27,3 +27,18 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%d kinds of faults of %d; another seed plans something else: %v", len(seen), len(faultKinds), differ)
 	}
 }
+
+// In rounds that lose their majority, every lossEvery-th cycle is a loss, and nothing else happens in
+// it. If no other fault is chosen, each cycle is one.
+func TestPlan_Losses(t *testing.T) {
+	for _, kinds := range [][]fault{faultKinds, nil} {
+		p := &plan{round: 1, kinds: kinds, loses: true, rest: time.Second, rng: rand.New(rand.NewPCG(1, 0))}
+		for range 3 * lossEvery {
+			c := p.next()
+			loss := c.strikes[0].fault.recovers()
+			if loss != (kinds == nil || c.number%lossEvery == 0) || loss && len(c.strikes) > 1 {
+				t.Errorf("of %d kinds cycle %v", len(kinds), &c)
+			}
+		}
+	}
+}

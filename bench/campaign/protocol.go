@@ -35,10 +35,12 @@ type Request struct {
 	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch, a jump or a mend lasts
 	To      embed.MemberID `json:",omitempty"`
-	Shard   int            `json:",omitempty"`
-	Link    link           `json:",omitzero"`
-	Disk    diskFault      `json:",omitzero"`
-	Full    bool           `json:",omitempty"` // walk: return the tree, not only the digest
+	// recover: the voters that are lost
+	Lost  []embed.MemberID `json:",omitempty"`
+	Shard int              `json:",omitempty"`
+	Link  link             `json:",omitzero"`
+	Disk  diskFault        `json:",omitzero"`
+	Full  bool             `json:",omitempty"` // walk: return the tree, not only the digest
 }
 
 // A start is the part of embed.Config that the campaign sets, and the links that are already
@@ -72,6 +74,7 @@ type call string
 
 const (
 	callExpired  call = "expired"  // report every session that the log expires, for ever
+	callRecover  call = "recover"  // make the member the only one; its node does not run
 	callStart    call = "start"    // start the node
 	callReady    call = "ready"    // wait until the node is ready
 	callStatus   call = "status"   // who leads

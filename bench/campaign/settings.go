@@ -59,27 +59,33 @@ func (s *Settings) kinds() []fault {
 		all = slices.Concat(faultKinds, powerFaults)
 	}
 	if s.Upgrade == nil { // the older build has fixed members
-		all = slices.Concat(all, memberFaults)
+		all = slices.Concat(all, memberFaults, []fault{recovery})
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !chosen(f.name, s.Only) })
 }
 
-// kindsOf returns the faults of a round.
+// kindsOf returns the faults that a round draws from.
 func (s *Settings) kindsOf(round int) []fault {
-	if s.grows(round) {
-		return s.kinds()
-	}
-	return slices.DeleteFunc(s.kinds(), fault.changes)
+	grows := s.grows(round)
+	return slices.DeleteFunc(s.kinds(), func(f fault) bool { return f.recovers() || f.changes() && !grows })
 }
 
 // grows reports whether the members of a round's ensemble come and go. They do in every second pair
 // of rounds, so that ensembles of each size are of both kinds.
 func (s *Settings) grows(round int) bool {
+	return s.onlyMembers() || s.Upgrade == nil && round/2%2 == 1
+}
+
+// loses reports whether a round's ensemble loses its majority for good and is recovered by force.
+// That happens in every second pair of the rounds whose members come and go.
+func (s *Settings) loses(round int) bool {
+	return s.grows(round) && (s.onlyMembers() || round/4%2 == 1) && slices.ContainsFunc(s.kinds(), fault.recovers)
+}
+
+// onlyMembers reports whether all faults of the campaign change the members.
+func (s *Settings) onlyMembers() bool {
 	kinds := s.kinds()
-	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(f fault) bool { return !f.changes() }) {
-		return true
-	}
-	return s.Upgrade == nil && round/2%2 == 1
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(f fault) bool { return !f.changes() })
 }
 
 // chosen reports whether a name contains one of the words, or there are no words.

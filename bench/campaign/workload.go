@@ -40,6 +40,8 @@ type workload struct {
 	focus   atomic.Int64                      // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
 	started atomic.Int64
+
+	halt, resume func() // end the clients, and start them again; set by run
 }
 
 // plant creates what the clients need. Nothing is broken yet.
@@ -77,8 +79,11 @@ func (w *workload) parents(area string) []string {
 	return paths
 }
 
-// run starts the clients. They end after ctx, each after its present call. end waits for them.
-func (w *workload) run(ctx context.Context) {
+// run starts the clients. They end after ctx or halt, each after its present call. end waits for
+// them.
+func (w *workload) run(parent context.Context) {
+	ctx, halt := context.WithCancel(parent)
+	w.halt, w.resume = halt, func() { w.run(parent) }
 	writers := 4
 	if len(w.e.ids) > 3 {
 		writers = 3 // the machine is the same
@@ -129,7 +134,7 @@ func (w *workload) run(ctx context.Context) {
 	})
 }
 
-// end waits until all clients have ended. Nothing is broken any more.
+// end waits until all clients have ended. Nothing is broken any more, or all members are dead.
 func (w *workload) end() {
 	for _, id := range w.e.here() {
 		w.e.run(id).Send(Request{Call: callRest}, nil)

@@ -23,12 +23,13 @@ func runMember() {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	faults := embedtest.NewFaults()
 	m := campaign.NewMember(campaign.Machine{
-		Now:    now,
-		Faults: faults,
-		Start:  func(cfg embed.Config) (*embed.Node, error) { return embedtest.Start(cfg, faults) },
-		Close:  (*embed.Node).Close,
-		Log:    os.Stderr,
-		Ask:    200 * time.Microsecond,
+		Now:     now,
+		Faults:  faults,
+		Start:   func(cfg embed.Config) (*embed.Node, error) { return embedtest.Start(cfg, faults) },
+		Close:   (*embed.Node).Close,
+		Recover: recoverDir,
+		Log:     os.Stderr,
+		Ask:     200 * time.Microsecond,
 	})
 	child.Serve(m.Serve)
 }

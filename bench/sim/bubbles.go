@@ -199,7 +199,7 @@ func (g *bubbles) aside(do func()) {
 
 // Found makes an ensemble whose members do not run yet.
 func (g *bubbles) Found(_ string, size, spares, portion int) (campaign.Host, error) {
-	h := &host{ground: g, grows: spares > 0, configs: make(map[string]embed.Config), processes: make(map[embed.MemberID]*process)}
+	h := &host{ground: g, founders: size, grows: spares > 0, configs: make(map[string]embed.Config), processes: make(map[embed.MemberID]*process)}
 	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Join: h.grows, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
 	for range spares {
 		h.ens.AddPlace()
@@ -209,9 +209,10 @@ func (g *bubbles) Found(_ string, size, spares, portion int) (campaign.Host, err
 
 // A host is an ensemble of nodes in this process.
 type host struct {
-	ground *bubbles
-	ens    *embedtest.Ensemble
-	grows  bool // members come and go
+	ground   *bubbles
+	ens      *embedtest.Ensemble
+	founders int
+	grows    bool // members come and go
 
 	mu        sync.Mutex
 	configs   map[string]embed.Config     // of the next start, by directory
@@ -225,13 +226,20 @@ func (h *host) configure(c *embed.Config) {
 	defer h.mu.Unlock()
 	place := *c
 	*c = h.configs[c.Dir]
-	c.ID, c.Members, c.Join, c.Advertise = place.ID, place.Members, place.Join, place.Advertise
+	c.Join, c.Advertise = place.Join, place.Advertise
+	if c.Members != nil {
+		c.ID, c.Members = place.ID, place.Members
+	}
 }
 
 func (h *host) Home(id embed.MemberID) campaign.Home {
+	const set = "configure sets it"
 	home := campaign.Home{Dir: h.ens.Dir(id), Door: "members-in-a-bubble-listen-on-no-port:0"}
+	if int(id) <= h.founders {
+		home.Members = map[embed.MemberID]string{id: set}
+	}
 	if h.grows {
-		home.Join = []string{"configure sets it"}
+		home.Join = []string{set}
 	}
 	return home
 }
@@ -264,7 +272,7 @@ func (h *host) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
 	p.node <- false
 	p.mu.open = make(map[*question]bool)
 	p.member = campaign.NewMember(campaign.Machine{
-		Now: h.ground.Now, Faults: faults, Start: p.start, Close: p.close, Log: out, Ask: h.ground.ask, Compact: h.compact,
+		Now: h.ground.Now, Faults: faults, Start: p.start, Close: p.close, Recover: p.recover, Log: out, Ask: h.ground.ask, Compact: h.compact,
 	})
 	h.mu.Lock()
 	h.processes[id] = p
@@ -346,6 +354,16 @@ func (p *process) start(cfg embed.Config) (*embed.Node, error) {
 	n, err := p.host.ens.TryStart(p.id)
 	p.node <- err == nil
 	return n, err
+}
+
+// recover waits for nobody, so a process that is killed meanwhile recovers to the end.
+func (p *process) recover(_ context.Context, _ campaign.Home, lost []embed.MemberID) error {
+	if _, alive := <-p.node; !alive {
+		return errors.New("the process is over")
+	}
+	err := p.host.ens.Recover(p.id, lost...)
+	p.node <- false
+	return err
 }
 
 // killNode ends the node as a crash would.

@@ -1,0 +1,17 @@
+//go:build unix && !nomembers
+
+package main
+
+import (
+	"context"
+
+	"github.com/vivarium-go/vivarium/bench/campaign"
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
+)
+
+// recoverDir does what the command vivarium recover does.
+func recoverDir(ctx context.Context, h campaign.Home, lost []embed.MemberID) error {
+	_, err := engine.Recover(ctx, engine.RecoverOptions{Dir: h.Dir, Stopped: lost, Join: h.Join})
+	return err
+}
