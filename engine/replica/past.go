@@ -46,7 +46,7 @@ func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 	silent, node := slog.New(slog.DiscardHandler), &pastNode{}
 	out := &outbox.Outbox{Shard: shard, Origin: session.Origin{Level: command.LevelMax}} // nobody sends
 	p := &Past{node: node, r: New(Options{Shard: shard, Node: node, Outbox: out, Schemes: schemes, TimeoutMin: time.Second, ReapEvery: time.Minute, Log: silent})}
-	NewPurger([]*Replica{p.r}, nil, silent)
+	NewPurger([]*Replica{p.r, p.r}, nil, silent) // as the home shard and as a further one: it may be either
 	p.r.tree.Store(l.tree)
 	p.r.use(l)
 	p.r.index.Store(applied)

@@ -43,3 +43,18 @@ func TestPast(t *testing.T) {
 		t.Error("garbage is applied")
 	}
 }
+
+// The log of a further shard has the ends of sessions that the home shard has ended.
+func TestPast_OfAFurtherShard(t *testing.T) {
+	r := foundedRig(t, 1)
+	p, err := LoadPast(storage.Options{Disk: r.disk, Dir: filepath.Join(r.disk.Dir(), "no image")}, command.HomeShard+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	purge := command.EncodePurge(5, []command.Ending{{Session: 7, Zxid: 3}, {Session: 8, Zxid: 3}})
+	for index := range uint64(2) {
+		if err := p.Apply(index+1, purge); err != nil || p.r.Index() != index+1 {
+			t.Errorf("entry %d: %v", index+1, err)
+		}
+	}
+}
