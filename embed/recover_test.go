@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -387,6 +389,78 @@ func TestRecover_TwoSurvivorsGiveOtherTokens(t *testing.T) {
 			t.Errorf("tokens %#x and %#x", first, second)
 		}
 	})
+}
+
+// M29: nobody takes over a place in a queue that is from before a recovery. The tokens of such a
+// place count from then, and the lost majority has granted later ones.
+func TestRecover_PlacesOfThePast(t *testing.T) {
+	ours := lock.Options{Delay: time.Minute, Identity: "ours"}
+	for name, c := range map[string]struct {
+		// before leaves contenders in the queue and returns what ends them.
+		before func(ctx context.Context, s *embed.Session) (end func() error, err error)
+		after  func(ctx context.Context, s *embed.Session) (lock.Token, error)
+	}{
+		"in front of a lower priority": {
+			func(ctx context.Context, s *embed.Session) (func() error, error) {
+				e := election.New(s, "/lock")
+				if _, err := e.Enter(ctx, nil, election.Options{}); err != nil {
+					return nil, err
+				}
+				_, err := e.Enter(ctx, nil, election.Options{})
+				return s.Close, err
+			},
+			func(ctx context.Context, s *embed.Session) (lock.Token, error) {
+				c, err := election.New(s, "/lock").Enter(ctx, nil, election.Options{Priority: 1})
+				if err != nil {
+					return lock.Token{}, err
+				}
+				l, err := c.Wait(ctx)
+				if err != nil {
+					return lock.Token{}, err
+				}
+				return l.Token(), nil
+			},
+		},
+		"of the same identity": {
+			func(ctx context.Context, s *embed.Session) (func() error, error) {
+				h, err := lock.NewMutex(s, "/lock").With(ours).Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return h.Release, nil
+			},
+			func(ctx context.Context, s *embed.Session) (lock.Token, error) {
+				<-time.After(40 * time.Second) // the session is over by now, and the delay is not
+				h, err := lock.NewMutex(s, "/lock").With(ours).Lock(ctx)
+				if err != nil {
+					return lock.Token{}, err
+				}
+				return h.Token(), nil
+			},
+		},
+	} {
+		growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+			ofAge(e)
+			end, err := c.before(bounded(t), e.Session(1, embed.SessionOptions{}))
+			must(t, err)
+			synced(t, e.Node(3))
+			e.Kill(3)
+			must(t, end())
+			h, err := lock.NewMutex(e.Session(2, embed.SessionOptions{}), "/lock").Lock(bounded(t))
+			must(t, err)
+			e.Kill(1)
+			e.Kill(2)
+			must(t, e.Recover(3, 1, 2))
+			e.Start(3)
+			e.Ready(3)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			token, err := c.after(ctx, e.Session(3, embed.SessionOptions{}))
+			if err != nil || token.Compare(h.Token()) <= 0 {
+				t.Errorf("a place %s: token %v after the lost members have granted %v: %v", name, token, h.Token(), err)
+			}
+		})
+	}
 }
 
 // M30: a recovery was interrupted, and the others turn out to live. The command says what is left to

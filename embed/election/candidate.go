@@ -15,7 +15,8 @@ import (
 type Options struct {
 	// Priority is from 0 to 999. A candidate goes ahead of those that wait with a lower priority,
 	// even if they came earlier. Candidates of the same priority lead in the order in which they
-	// came. A priority takes the leadership away from nobody. A Curator client has priority 0.
+	// came. A priority takes the leadership away from nobody, and after a forced recovery it goes
+	// ahead of nobody who came before. A Curator client has priority 0.
 	// Going ahead of somebody costs one more commit, and a look at all who wait.
 	Priority int
 }
@@ -93,15 +94,17 @@ func published(value []byte) []byte {
 }
 
 // jump moves the candidate ahead of those that wait with a lower priority. Later candidates come
-// behind it, so one jump is enough.
+// behind it, so one jump is enough. It goes ahead of nobody who was there before a forced recovery,
+// because the lost members may have granted later tokens than it would get there.
 func (c *Candidate) jump(ctx context.Context) error {
 	e := c.election
+	var past []string
 	for {
 		names, _, err := e.session.Children(ctx, e.path)
 		if err != nil {
 			return err
 		}
-		before, ahead, ok := queue.Jump(c.contender, names, c.options.Priority)
+		before, ahead, ok := queue.Jump(c.contender, names, past, c.options.Priority)
 		if !ok {
 			return nil
 		}
@@ -110,6 +113,10 @@ func (c *Candidate) jump(ctx context.Context) error {
 			return err
 		}
 		if !ok {
+			continue
+		}
+		if queue.PlaceOf(before, stat.Czxid).IsPast(c.contender.Czxid) {
+			past = append(past, before)
 			continue
 		}
 		at := c.contender.InFrontOfLower(before, stat.Czxid, c.options.Priority)

@@ -29,7 +29,8 @@ type Options struct {
 	// session and ahead of all who wait. It is for a Mutex or a RWMutex only, and somebody who was
 	// a reader comes back as a reader. The delay is over when the new Hold is released. If the
 	// attempt ends before there is a new Hold, the delay begins anew, even if its session was
-	// closed. Empty means nobody. Identity and Keep exclude each other.
+	// closed. After a forced recovery nobody comes back to what was lost before. Empty means nobody.
+	// Identity and Keep exclude each other.
 	Identity string
 
 	// Keep lets a Mutex keep its lock after a release, so that the next Hold needs no commit; see

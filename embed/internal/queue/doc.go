@@ -23,6 +23,10 @@
 //
 //	~u_<key, in the uuid's first two groups>...<kind><number><key><number>
 //
+// A forced recovery goes on from one member's state. The lost members may have granted tokens later
+// than those of all places in it. So from then on nobody takes over a place of before, nor enters in
+// front of one; see Place.IsPast.
+//
 // claim.Before orders by the last ten digits, then by the whole name. Curator orders by what
 // follows the kind. Both orders are the same.
 package queue

@@ -37,6 +37,27 @@ func PlaceOf(path string, czxid embed.Zxid) Place {
 	return Place{Parent: parent, Number: number, Key: key(name), Zxid: zxid}
 }
 
+// lineageBits are the upper bits of a zxid, which each forced recovery changes. Nothing else does
+// in the first four thousand million transactions.
+const lineageBits = ^embed.Zxid(1<<32 - 1)
+
+// IsPast reports whether the place is from before a forced recovery, and now is a zxid from after
+// it.
+// The lost members may have granted later tokens than those of the place, so nobody may take it
+// over, nor enter in front of it.
+func (p Place) IsPast(now embed.Zxid) bool { return p.Zxid&lineageBits != now&lineageBits }
+
+// shown returns the zxid that reads of a znode show. It asks nobody but the session's own node, as
+// other reads do.
+func shown(ctx context.Context, s *embed.Session, path string) (embed.Zxid, error) {
+	w, err := s.Watch(ctx, path, embed.WatchOnce)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Close()
+	return w.Zxid(), nil
+}
+
 // Place returns the contender's place.
 func (c *Contender) Place() Place { return PlaceOf(c.Path(), c.Czxid) }
 
@@ -58,14 +79,15 @@ func InFrontOf(path string, czxid embed.Zxid) Place { return inFrontOf(path, czx
 const PriorityMax = 999
 
 // Jump returns where a candidate of a priority belongs, given the names of all candidates. It
-// belongs right before the one at lower, which is the first that waits with a lower priority. ahead
-// is the path of the candidate before lower. It must still exist when the candidate enters there;
-// otherwise lower may lead already. Jump returns false if the candidate is where it belongs.
-func Jump(c *Contender, names []string, priority int) (lower, ahead string, ok bool) {
+// belongs right before the one at lower, which is the first that waits with a lower priority. Those
+// at the paths in past do not count. ahead is the path of the candidate before lower. It must still
+// exist when the candidate enters there; otherwise lower may lead already. Jump returns false if the
+// candidate is where it belongs.
+func Jump(c *Contender, names, past []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
 	first, _ := First(names)
 	for _, name := range names {
-		if _, is := sequence(name); is && name != first && Priority(name) < priority && before(name, cmp.Or(lower, own)) < 0 {
+		if _, is := sequence(name); is && name != first && Priority(name) < priority && !slices.Contains(past, Child(parent, name)) && before(name, cmp.Or(lower, own)) < 0 {
 			lower = name
 		}
 	}
@@ -111,8 +133,8 @@ func (p Place) Granted() Place {
 }
 
 // Reenter takes over the place of a lost contender of the same kind and identity that lingers. If
-// there is no such place, or if a contender for which the kind waits is ahead of it, Reenter
-// returns nil.
+// there is no such place, if it is past, or if a contender for which the kind waits is ahead of it,
+// Reenter returns nil.
 func Reenter(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
 	if e.Identity == "" || e.Delay == 0 {
 		return nil, nil
@@ -126,7 +148,11 @@ func Reenter(ctx context.Context, s *embed.Session, e Entry, parent string) (*Co
 			path := Child(parent, name)
 			stat, ok, err := s.Exists(ctx, path)
 			if err == nil && ok && stat.EphemeralOwner == 0 {
-				c, err := EnterAt(ctx, s, e, PlaceOf(path, stat.Czxid), claim.OpInherit(path))
+				at := PlaceOf(path, stat.Czxid)
+				if now, err := shown(ctx, s, path); err != nil || at.IsPast(now) {
+					return nil, nil // likewise
+				}
+				c, err := EnterAt(ctx, s, e, at, claim.OpInherit(path))
 				if errors.Is(err, embed.ErrNoNode) {
 					return nil, nil // somebody has waited out the delay
 				}

@@ -47,7 +47,7 @@ func TestJump(t *testing.T) {
 		}
 		shuffled := append([]string{"transfer-x-"}, names...)
 		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		lower, ahead, ok := queue.Jump(c, shuffled, priority)
+		lower, ahead, ok := queue.Jump(c, shuffled, nil, priority)
 		if lower != wantLower || ahead != wantAhead || ok != (wantLower != "") {
 			t.Fatalf("%s of %v: before %q, behind %q; want %q and %q", own, names, lower, ahead, wantLower, wantAhead)
 		}
