@@ -93,16 +93,11 @@ func (e *ensemble) start(id embed.MemberID) error {
 	if err != nil {
 		return err
 	}
-	q := &start{Home: e.home(id), ID: id, Shards: e.shards, HoldLevel: b.hold, Voters: e.founders, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
-	for _, to := range e.ids {
-		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
-			q.Links[to] = l
-		}
-	}
 	r := e.newRunLocked(id, p)
-	q.Run = r.number
 	e.mu.Unlock()
+	q := e.newStart(id) // after the run, which is told of all later changes of the links
+	q.Run, q.HoldLevel = r.number, b.hold
 	p.Send(Request{Call: callExpired}, func(r Reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
 	go func() {
 		<-p.Dead()
@@ -121,6 +116,19 @@ func (e *ensemble) start(id embed.MemberID) error {
 		}
 	}()
 	return nil
+}
+
+// newStart returns what a member's process starts with. The present links are among it.
+func (e *ensemble) newStart(id embed.MemberID) *start {
+	q := &start{Home: e.home(id), ID: id, Shards: e.shards, Voters: e.founders, Links: make(map[embed.MemberID]link)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, to := range e.ids {
+		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
+			q.Links[to] = l
+		}
+	}
+	return q
 }
 
 // home returns what a member's process has to know to start.

@@ -338,7 +338,7 @@ func (n *nemesis) haunt(ctx context.Context, id embed.MemberID, ev eviction) str
 		<-p.Dead()
 	}()
 	p.Send(Request{Call: callExpired}, nil)
-	a := <-p.Send(Request{Call: callStart, Start: &start{Home: n.e.home(id), ID: id, Shards: n.e.shards, Voters: n.e.founders}}, nil)
+	a := <-p.Send(Request{Call: callStart, Start: n.e.newStart(id)}, nil)
 	var joining string
 	for failed := a.Error; ; pause(ctx, tick) {
 		switch {
