@@ -61,6 +61,12 @@ type place struct {
 	ancestors []session.Lineage
 }
 
+// isAhead reports whether this member has yet to apply a recovery, if the home shard has a lineage so
+// far. The lists of ancestors cannot tell: both may be as long as they get.
+func (p *place) isAhead(applied session.Lineage) bool {
+	return applied == (session.Lineage{}) || slices.Contains(p.ancestors, applied)
+}
+
 // founders returns who founded the ensemble, as far as this node knows. It waits for nobody. The
 // list is the caller's.
 func (e *Engine) founders() []MemberID {

@@ -146,11 +146,11 @@ func (e *Engine) isAncestor(l [16]byte) bool {
 
 // ancestors returns the lineages that forced recoveries of this ensemble have ended.
 func (e *Engine) ancestors() []session.Lineage {
-	known := e.table().Ensemble.Ancestors
-	if p := e.place.Load(); p != nil && len(p.ancestors) > len(known) { // this member may not have applied all
+	now := e.table().Ensemble
+	if p := e.place.Load(); p != nil && p.isAhead(now.Lineage) {
 		return p.ancestors
 	}
-	return known
+	return now.Ancestors
 }
 
 // lineagesOf returns lineages in the type of package session.
