@@ -12,6 +12,10 @@ import (
 // acknowledged writes may be lost, and it is never one of two faults at once.
 var recovery = fault{"forced recovery", moment, long, loseMajority}
 
+// ageing is how long members take until each has the ensemble's lineage on its disk. Without one, a
+// directory cannot be recovered.
+const ageing = 2 * time.Second
+
 func (f fault) recovers() bool { return f.name == recovery.name }
 
 // loseMajority kills all members while clients use them. The ensemble goes on from the directory of
@@ -26,6 +30,7 @@ func loseMajority(s *strike) (said string) {
 	if why := s.e.rest(ctx); why != "" {
 		return "the members are not at rest: " + why // inspect reports it
 	}
+	pause(ctx, ageing)
 	survivor := s.anyone()
 	others := s.e.others(survivor)
 	s.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })

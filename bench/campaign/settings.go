@@ -77,9 +77,9 @@ func (s *Settings) grows(round int) bool {
 }
 
 // loses reports whether a round's ensemble loses its majority for good and is recovered by force.
-// That happens in every second pair of the rounds whose members come and go.
+// That happens in the first of each two pairs of rounds whose members come and go.
 func (s *Settings) loses(round int) bool {
-	return s.grows(round) && (s.onlyMembers() || round/4%2 == 1) && slices.ContainsFunc(s.kinds(), fault.recovers)
+	return s.grows(round) && (s.onlyMembers() || round/4%2 == 0) && slices.ContainsFunc(s.kinds(), fault.recovers)
 }
 
 // onlyMembers reports whether all faults of the campaign change the members.
