@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 // newest is the level that this build brings an ensemble to.
@@ -233,5 +236,66 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 		if _, err := ens.TryStart(2); err == nil || !strings.Contains(err.Error(), `"token"`) {
 			t.Fatal(err)
 		}
+	})
+}
+
+// An ensemble of fixed members gets Config.Join in a rolling restart, while it is held at level
+// 1. Until the level rises, its directories are as the older build reads them, and each member may
+// go back. From then on others join and vote, and a founder is removed.
+func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		fixed, held, forgotten := map[embed.MemberID]bool{1: true, 2: true, 3: true}, true, false
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir(), Config: func(c *embed.Config) {
+			mu.Lock()
+			defer mu.Unlock()
+			if held {
+				c.HoldLevel = 1
+			}
+			if c.Voters = 5; fixed[c.ID] {
+				c.Join, c.Advertise, c.Voters = nil, "", 0
+			}
+			if forgotten {
+				c.ID, c.Members = 0, nil
+			}
+		}})
+		restart := func(m embed.MemberID, without bool) {
+			mu.Lock()
+			fixed[m] = without
+			mu.Unlock()
+			e.Kill(m)
+			e.Start(m)
+			e.Until("it is ready", func() bool { return e.Node(m).Ready(t.Context()) == nil })
+		}
+		for _, m := range e.Members() {
+			restart(m, false)
+			restart(m, true)
+			restart(m, false)
+			<-time.After(time.Minute)
+			text, err := os.ReadFile(filepath.Join(e.Dir(m), "identity"))
+			if err != nil || !strings.Contains(string(text), `"format": 1`) || e.Node(m).Status().Level != 1 {
+				t.Fatalf("level %d, %v, the identity file is\n%s", e.Node(m).Status().Level, err, text)
+			}
+		}
+		mu.Lock()
+		held = false
+		mu.Unlock()
+		for _, m := range e.Members() {
+			restart(m, false)
+		}
+		withLineage(t, e)
+		for _, place := range []embed.MemberID{e.Join(), e.Join()} {
+			e.Until("a new member votes", func() bool { return embedtest.Votes(e.Node(1), e.ID(place)) == shardsflag.N })
+		}
+		must(t, e.Node(1).RemoveMember(t.Context(), 3))
+		// Nothing need name the founders any more.
+		mu.Lock()
+		forgotten = true
+		mu.Unlock()
+		e.Kill(2)
+		e.Start(2)
+		s := e.Session(2, embed.SessionOptions{})
+		_, err := s.Create(t.Context(), "/n", nil, embed.Persistent)
+		must(t, err)
 	})
 }

@@ -137,10 +137,17 @@ func (e *Engine) sameFounding(id *replication.Identity) error {
 	case id.Digest != e.cfg.founding():
 		return e.otherMembers(*id)
 	}
-	if grows { // from now on the config need not say it any more
+	e.keepFounders(id)
+	return nil
+}
+
+// keepFounders enters the founders, so that from now on the config need not say them. It does so for
+// a member that runs with Config.Join, once the ensemble has a lineage. Before, the file stays in the
+// format of older builds: the member may go back to one of them.
+func (e *Engine) keepFounders(id *replication.Identity) {
+	if e.cfg.open() && len(id.Founders) == 0 && id.Lineage != ([16]byte{}) {
 		id.Founders = e.cfg.memberIDs()
 	}
-	return nil
 }
 
 // otherMembers returns the error for a directory with other members. It names those that the

@@ -48,6 +48,7 @@ func (e *Engine) knowLineage() bool {
 		return true
 	}
 	e.identity.now.Lineage = l
+	e.keepFounders(&e.identity.now)
 	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 	return true
 }
