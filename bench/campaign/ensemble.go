@@ -28,6 +28,7 @@ type ensemble struct {
 	host     Host
 	ids      []embed.MemberID // all places
 	founders int
+	voters   int // of members that come and go, so many vote at rest
 	shards   int
 
 	mu struct {
@@ -44,6 +45,7 @@ type ensemble struct {
 		left    map[embed.MemberID]bool // it was asked to leave, and nobody knows whether it has left
 		// after a forced recovery nobody is a founder any more
 		recovered bool
+		fixed   bool                    // no member comes or goes yet
 	}
 
 	changing sync.Mutex // held by the change of the members that is under way
@@ -55,13 +57,13 @@ type run struct {
 	Process
 	member  embed.MemberID
 	number  int           // counts the member's runs
-	orderly atomic.Bool   // it was asked to shut down
+	orderly atomic.Bool   // it was asked to shut down, or is removed
 	ready   chan struct{} // closed when the node is ready
 }
 
 // newEnsemble returns members that do not run yet. Spares are places for members that come and go.
 func newEnsemble(g Ground, dir string, size, spares, shards, portion int, h *history, rep *report) (*ensemble, error) {
-	e := &ensemble{dir: dir, founders: size, shards: shards, report: rep, history: h}
+	e := &ensemble{dir: dir, founders: size, voters: size, shards: shards, report: rep, history: h}
 	e.mu.runs = make(map[embed.MemberID]*run)
 	e.mu.links = make(map[[2]embed.MemberID]link)
 	e.mu.stopped = make(map[embed.MemberID]bool)

@@ -175,7 +175,7 @@ func leave(s *strike) (said string, changed bool) {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s: %v", said, err), true // perhaps it stays, perhaps it joins anew
-	case len(s.e.here()) > s.e.founders:
+	case len(s.e.here()) > s.e.voters:
 		s.e.setAway(id, true)
 		return said + ", its place is vacant", true
 	case s.rng.IntN(2) == 0:
@@ -210,13 +210,23 @@ func (ev eviction) refused(failed, joining string) bool {
 	return strings.Contains(failed, outText) || strings.Contains(joining, dismissedText)
 }
 
-// evict removes a member, which may be dead or alive. It returns its place, or zero. Its process
-// is dead then, and its directory is as it was.
-func (s *strike) evict() (id embed.MemberID, ev eviction) {
+// evictAny removes any member as evict does. It returns its place, or zero.
+func (s *strike) evictAny() (id embed.MemberID, ev eviction) {
 	id = s.anyone()
-	ev.member = s.e.idOf(id)
-	if ev.member == 0 || s.e.isTaken(id) {
+	if s.e.isTaken(id) {
 		return 0, ev
+	}
+	if ev = s.evict(id); ev.member == 0 {
+		return 0, ev
+	}
+	return id, ev
+}
+
+// evict removes the member in a place, which may be dead or alive. Its process is dead then, and its
+// directory is as it was. It removes nobody if the member there does not say its id.
+func (s *strike) evict(id embed.MemberID) (ev eviction) {
+	if ev.member = s.e.idOf(id); ev.member == 0 {
+		return ev
 	}
 	others := s.e.others(id)
 	s.e.setAway(id, true)
@@ -242,12 +252,12 @@ func (s *strike) evict() (id embed.MemberID, ev eviction) {
 		pause(s.ctx, tick)
 	}
 	s.e.abandon(id)
-	return id, ev
+	return ev
 }
 
 // evict removes a member. It comes back with an empty directory.
 func evict(s *strike) (said string, changed bool) {
-	id, ev := s.evict()
+	id, ev := s.evictAny()
 	switch {
 	case id == 0:
 		return "nobody", false
@@ -260,7 +270,7 @@ func evict(s *strike) (said string, changed bool) {
 
 // graveyard removes a member, which comes back with the directory that it had.
 func graveyard(s *strike) (said string, changed bool) {
-	id, ev := s.evict()
+	id, ev := s.evictAny()
 	if id == 0 {
 		return "nobody", false
 	}
@@ -270,7 +280,7 @@ func graveyard(s *strike) (said string, changed bool) {
 // imposter removes a member. A new member comes in its place, and the old directory comes back at
 // the address of the new member.
 func imposter(s *strike) (said string, changed bool) {
-	id, ev := s.evict()
+	id, ev := s.evictAny()
 	switch {
 	case id == 0:
 		return "nobody", false

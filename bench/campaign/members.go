@@ -104,7 +104,7 @@ func (e *ensemble) rest(ctx context.Context) (why string) {
 // in the present places are the members, and that as many of them vote as shall, by the Raft of
 // each shard.
 func (e *ensemble) unrest(ctx context.Context) string {
-	if len(e.ids) == e.founders {
+	if len(e.ids) == e.founders || e.isFixed() {
 		return ""
 	}
 	here := e.here()
@@ -135,8 +135,8 @@ func (e *ensemble) unrest(ctx context.Context) string {
 			voters = append(voters, f.ID)
 		}
 	}
-	if len(voters) != e.founders || present != len(here) {
-		return fmt.Sprintf("%v vote and shall be %d; %d of %d are members", voters, e.founders, present, len(here))
+	if len(voters) != e.voters || present != len(here) {
+		return fmt.Sprintf("%v vote and shall be %d; %d of %d are members", voters, e.voters, present, len(here))
 	}
 	for _, raft := range first.Voters {
 		if !slices.Equal(raft, voters) {

@@ -115,14 +115,18 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	seed := c.Seed + uint64(n)
 	portion := c.portion(seed)
 	h := &history{now: c.ground.Now, portions: portion > 0}
-	spares := 0
-	if c.grows(n) {
+	spares, voters := 0, size
+	switch {
+	case c.joins():
+		spares, voters = newcomers, size+newcomers
+	case c.grows(n):
 		spares = 1
 	}
 	e, err := newEnsemble(c.ground, dir, size, spares, c.Shards, portion, h, c.report)
 	if err != nil {
 		return nil, nil, err
 	}
+	e.voters = voters
 	defer e.end()
 	c.chooseBuilds(e)
 	for _, id := range e.here() {
@@ -194,6 +198,10 @@ func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration, weigh 
 	end := w.h.now() + length
 	if c.Upgrade != nil && !c.Upgrade.Mixed {
 		n.roll(ctx, c.Upgrade)
+	}
+	if c.joins() {
+		n.grow(ctx, c.Upgrade)
+		n.plan.kinds, n.plan.bag = c.kinds(), nil
 	}
 	rest, stopRest := limit(ctx, end-w.h.now())
 	defer stopRest()

@@ -58,22 +58,26 @@ func (s *Settings) kinds() []fault {
 	if s.Power {
 		all = slices.Concat(faultKinds, powerFaults)
 	}
-	if s.Upgrade == nil { // the older build has fixed members
+	switch {
+	case s.Upgrade == nil:
 		all = slices.Concat(all, memberFaults, []fault{recovery})
+	case s.Upgrade.Join: // otherwise the members are fixed
+		all = slices.Concat(all, memberFaults)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !chosen(f.name, s.Only) })
 }
 
-// kindsOf returns the faults that a round draws from.
+// kindsOf returns the faults of a round. In a round with a roll they are those until its end.
 func (s *Settings) kindsOf(round int) []fault {
 	grows := s.grows(round)
 	return slices.DeleteFunc(s.kinds(), func(f fault) bool { return f.recovers() || f.changes() && !grows })
 }
 
 // grows reports whether the members of a round's ensemble come and go. They do in every second pair
-// of rounds, so that ensembles of each size are of both kinds.
+// of rounds, so that ensembles of each size are of both kinds. With an upgrade the members are fixed
+// at first; see joins.
 func (s *Settings) grows(round int) bool {
-	return s.onlyMembers() || s.Upgrade == nil && round/2%2 == 1
+	return s.Upgrade == nil && (s.onlyMembers() || round/2%2 == 1)
 }
 
 // loses reports whether a round's ensemble loses its majority for good and is recovered by force.

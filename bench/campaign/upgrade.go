@@ -17,12 +17,21 @@ type Upgrade struct {
 	// Mixed leaves one member at the older build for the whole round, and replaces it at the end.
 	// Otherwise all members of a round begin there, and change one after the other.
 	Mixed bool
+	// Join gives the present build Config.Join. So the ensemble is one that grows once its members
+	// are rolled, and then its members come and go.
+	Join bool
 }
+
+// newcomers is how many members join an ensemble that was rolled to one that grows. All are to
+// vote.
+const newcomers = 2
 
 // An Upgrader is a Host with an older build of the members' program.
 type Upgrader interface {
 	// SpawnOld is Spawn with the older build.
 	SpawnOld(id embed.MemberID, log string) (Process, error)
+	// Fingerprint returns a hash of all that is in the directory of a member that does not run.
+	Fingerprint(id embed.MemberID) (string, error)
 }
 
 // A build is what a member runs.
@@ -54,9 +63,26 @@ func (s *Settings) steady() bool {
 
 // chooseBuilds chooses what the members of a new ensemble run.
 func (c *campaign) chooseBuilds(e *ensemble) {
-	for _, id := range e.ids {
-		e.setBuild(id, build{old: c.Upgrade != nil && (!c.Upgrade.Mixed || id == e.ids[len(e.ids)-1])})
+	for _, id := range e.ids[:e.founders] {
+		e.setBuild(id, build{old: c.Upgrade != nil && (!c.Upgrade.Mixed || id == e.ids[e.founders-1])})
 	}
+	e.setFixed(c.joins())
+}
+
+// joins reports whether the members of an ensemble come and go once it is rolled.
+func (s *Settings) joins() bool { return s.Upgrade != nil && s.Upgrade.Join }
+
+// setFixed says whether the members stay as they are until it is called again.
+func (e *ensemble) setFixed(fixed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.fixed = fixed
+}
+
+func (e *ensemble) isFixed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mu.fixed
 }
 
 func (e *ensemble) setBuild(id embed.MemberID, b build) {
@@ -108,7 +134,7 @@ func (e *ensemble) level(ctx context.Context, id embed.MemberID) (int64, error) 
 // roll rolls all members from the older build to the present one, one cycle after the other, in any
 // order. On the way it goes back where that is possible, and tries to where it is not.
 func (n *nemesis) roll(ctx context.Context, u *Upgrade) {
-	ids := slices.Clone(n.e.ids)
+	ids := n.e.here()
 	n.rolls.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	first := n.plan.next()
 	n.cycle(ctx, &first)
@@ -155,12 +181,69 @@ func (n *nemesis) roll(ctx context.Context, u *Upgrade) {
 func (n *nemesis) replace(ctx context.Context, u *Upgrade) {
 	n.finish()
 	n.expectLevel(ctx, u.From)
-	for _, id := range n.e.ids {
+	for _, id := range n.e.here() {
 		if n.e.build(id).old {
 			n.change(ctx, change{id, build{}})
 		}
 	}
 	n.awaitLevel(ctx, u.Level)
+}
+
+// grow lets members come and go in an ensemble that was founded with fixed members, and rolled to
+// the present build with Config.Join. Others join and vote, a founder is removed, and the older
+// build is refused at a founder. Every second time something else happens meanwhile.
+func (n *nemesis) grow(ctx context.Context, u *Upgrade) {
+	if ctx.Err() != nil {
+		return
+	}
+	n.e.setFixed(false)
+	for place := n.e.vacant(); place != 0; place = n.e.vacant() {
+		n.e.renew(place)
+	}
+	if n.rolls.IntN(2) == 0 {
+		c := n.plan.next()
+		n.cycle(ctx, &c)
+	}
+	n.finish()
+	n.expectRest(ctx)
+	removed := n.remove(ctx, n.e.ids[n.rolls.IntN(n.e.founders)])
+	n.finish() // judges the old directory, and starts a new member in its place
+	n.expectRest(ctx)
+	others := slices.DeleteFunc(slices.Clone(n.e.ids[:n.e.founders]), func(id embed.MemberID) bool { return id == removed })
+	n.expectRefusal(ctx, others[n.rolls.IntN(len(others))], u.Level)
+	n.expectRest(ctx)
+	if ctx.Err() == nil {
+		n.report.count(sectionChecks, "ensemble of fixed members grown", 1)
+	}
+}
+
+// remove removes the member in a place, and returns the place.
+func (n *nemesis) remove(ctx context.Context, id embed.MemberID) embed.MemberID {
+	bound, cancel := limit(ctx, patience)
+	defer cancel()
+	s := &strike{nemesis: n, ctx: bound, rng: n.rolls}
+	n.e.run(id).orderly.Store(true)
+	if ev := s.evict(id); !ev.sure && ctx.Err() == nil {
+		n.report.violate("available", "member %d in place %d is not removed %v after it was asked", ev.member, id, patience)
+	}
+	n.note("member %d is removed", id)
+	return id
+}
+
+// expectRest waits until all members are at rest.
+func (n *nemesis) expectRest(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	begun := n.w.h.now()
+	bound, cancel := limit(ctx, patience)
+	defer cancel()
+	if why := n.e.rest(bound); why != "" && ctx.Err() == nil {
+		n.e.stacks()
+		n.report.violate("members", "%v after everything was healed: %s", patience, why)
+		return
+	}
+	n.report.say("%d members at rest after %v", len(n.e.here()), (n.w.h.now() - begun).Round(tick))
 }
 
 // A change gives a member another build.
@@ -263,6 +346,10 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 	s := &strike{nemesis: n, ctx: ctx, rng: n.rolls}
 	s.shutDown(id)
 	defer n.finish() // starts the present build, unless the member is away
+	before, err := n.e.host.(Upgrader).Fingerprint(id)
+	if err != nil {
+		n.report.violate("harness", "member %d: %v", id, err)
+	}
 	p, err := n.e.spawn(id, build{old: true})
 	if err != nil {
 		n.report.violate("harness", "member %d: %v", id, err)
@@ -279,38 +366,46 @@ func (n *nemesis) expectRefusal(ctx context.Context, id embed.MemberID, level in
 		// the identity file of an ensemble with a lineage.
 		says = append(says, "malformed", "format 2")
 	}
-	why, ok := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards}, says)
+	why, atStart, ok := n.refusal(p, &start{Home: n.e.host.Home(id), ID: id, Shards: n.e.shards}, says)
 	if !ok {
 		n.report.violate("level", "member %d with the older build, after level %d: %q", id, level, why)
 		return
 	}
 	n.report.say("member %d with the older build: %s", id, why)
 	n.report.count(sectionChecks, "older build refused", 1)
+	if !atStart {
+		return
+	}
+	if after, err := n.e.host.(Upgrader).Fingerprint(id); err != nil || after != before {
+		n.report.violate("level", "the older build was refused, and has changed the directory of member %d: %v", id, err)
+		return
+	}
+	n.report.count(sectionChecks, "directory unchanged by the older build", 1)
 }
 
-// refusal starts a node and returns why it cannot be ready, and whether that is one of the given
-// reasons.
-func (n *nemesis) refusal(p Process, q *start, says []string) (why string, ok bool) {
+// refusal starts a node and returns why it cannot be ready, whether it did not even start, and
+// whether the reason is one of the given ones.
+func (n *nemesis) refusal(p Process, q *start, says []string) (why string, atStart, ok bool) {
 	expected := func() bool {
 		return slices.ContainsFunc(says, func(part string) bool { return strings.Contains(why, part) })
 	}
 	if a := <-p.Send(Request{Call: callStart, Start: q}, nil); a.Error != "" {
 		why = a.Error
-		return why, expected()
+		return why, true, expected()
 	}
 	for begun := n.w.h.now(); n.w.h.now()-begun < patience; pause(context.Background(), tick) {
 		ready := <-p.Send(Request{Call: callReady, Within: moment}, nil)
 		if ready.Error == "" {
-			return "it is ready", false
+			return "it is ready", false, false
 		}
 		why = ready.Error
 		if a := <-p.Send(Request{Call: callStatus}, nil); a.Failed != "" {
 			why = a.Failed
-			return why, expected()
+			return why, false, expected()
 		}
 		if expected() {
-			return why, true
+			return why, false, true
 		}
 	}
-	return why, false
+	return why, false, false
 }

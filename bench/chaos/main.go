@@ -76,6 +76,7 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas; \"none\" causes none")
 	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before")
 	mixed := set.Bool("mixed", false, "with -upgrade: keep one member with the older build until the end of each round")
+	join := set.Bool("join", false, "with -upgrade: the present build runs with Config.Join, and members come and go once all have it")
 	err = set.Parse(args)
 	s.Only = strings.Split(*only, ",")
 	switch {
@@ -88,8 +89,10 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 		err = fmt.Errorf("-d is %v, want at least %v", s.Length, campaign.LengthMin)
 	case s.Members != 0 && s.Members != 3 && s.Members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.Members)
-	case *mixed && from == "":
-		err = errors.New("-mixed needs -upgrade")
+	case (*mixed || *join) && from == "":
+		err = errors.New("-mixed and -join need -upgrade")
+	case *mixed && *join:
+		err = errors.New("-mixed keeps the level down, and -join needs it up")
 	case s.Shards < 1 || s.Shards > embed.MaxShards:
 		err = fmt.Errorf("-shards is %d, want 1 to %d", s.Shards, embed.MaxShards)
 	default:
@@ -101,8 +104,8 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 			s.Repeat += fmt.Sprintf(" -faults %q", *only)
 		}
 		if from != "" {
-			s.Upgrade = &campaign.Upgrade{Level: levelMax, Mixed: *mixed}
-			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t", from, *mixed)
+			s.Upgrade = &campaign.Upgrade{Level: levelMax, Mixed: *mixed, Join: *join}
+			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t -join=%t", from, *mixed, *join)
 		}
 		return s, from, nil
 	}

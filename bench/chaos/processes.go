@@ -4,7 +4,11 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -92,6 +96,24 @@ func (m *machines) Spawn(_ embed.MemberID, log string) (campaign.Process, error)
 func (m *machines) SpawnOld(_ embed.MemberID, log string) (campaign.Process, error) {
 	p, err := child.SpawnProgram[campaign.Request, campaign.Reply](m.old, memberVariable, log)
 	return process{p}, err
+}
+
+func (m *machines) Fingerprint(id embed.MemberID) (string, error) {
+	sum := sha256.New()
+	err := filepath.WalkDir(m.Home(id).Dir, func(name string, d fs.DirEntry, err error) error {
+		fmt.Fprintln(sum, name)
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(sum, f)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 func (m *machines) Dial(ctx context.Context, id embed.MemberID) (net.Conn, error) {

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -24,7 +23,8 @@ func TestMain(m *testing.M) {
 
 // Three processes of the release before are rolled to this build while clients use them and a
 // random process is killed now and then. They go back while the level is held, and are refused
-// after the rise.
+// after the rise. Fixed members stay so, or they have Config.Join in this build: then the ensemble
+// grows, and loses a founder.
 func TestUpgrade(t *testing.T) {
 	old, level, err := buildOld("previous", t.TempDir())
 	if errors.Is(err, errNoHistory) {
@@ -33,17 +33,31 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shards := range []int{1, 4} {
-		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
-			s, _, err := parse([]string{"-d", "20s", "-members", "3", "-shards", fmt.Sprint(shards), "-faults", "kill one", "-upgrade", "previous"}, t.Output())
+	for _, test := range []struct {
+		name   string
+		args   []string
+		checks []string
+	}{
+		{"1 shard", []string{"-shards", "1"}, nil},
+		{"4 shards", []string{"-shards", "4"}, nil},
+		{"1 shard grows", []string{"-shards", "1", "-join"}, []string{"ensemble of fixed members grown", "removed directory refused", "directory unchanged by the older build"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := []string{"-d", "20s", "-members", "3", "-faults", "kill one", "-upgrade", "previous"}
+			s, _, err := parse(append(args, test.args...), t.Output())
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Upgrade.From = level
 			var out bytes.Buffer
 			violated, err := campaign.Run(s, processes{old}, io.MultiWriter(&out, t.Output()))
-			if err != nil || violated || !strings.Contains(out.String(), "ensemble rolled to the present build") {
+			if err != nil || violated {
 				t.Errorf("violated: %t, %v", violated, err)
+			}
+			for _, check := range append(test.checks, "ensemble rolled to the present build") {
+				if !strings.Contains(out.String(), check) {
+					t.Errorf("not checked: %s", check)
+				}
 			}
 		})
 	}
