@@ -335,19 +335,11 @@ func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err e
 		return false, nil
 	}
 	a, err := ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, nil // the leader may be another one by now
-	case a.Unsafe:
-		return true, fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
-	case a.Changed:
-		return true, fmt.Errorf("%w: %s", ErrConfigChanged, a.Refused)
-	case a.UnderWay:
-		return true, fmt.Errorf("%w: %s", ErrReconfiguring, a.Refused)
-	case a.Refused != "":
-		return true, errors.New(a.Refused)
 	}
-	return a.Done, nil
+	err = a.refusal()
+	return a.Done || err != nil, err
 }
 
 // settled waits until this node has led the home shard for so long that it knows who answers. It

@@ -67,9 +67,47 @@ type answer struct {
 	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
 	Done     bool     // of a removal, a leave or a Reconfig: the leader has done or judged what was asked
-	// Why a removal, a leave or a Reconfig was refused: as ErrUnsafe, and so on.
-	Unsafe, Changed, UnderWay bool
+	// Why a removal, a leave or a Reconfig was refused; see refusals.
+	Unsafe, Changed, UnderWay, NoMember, Observes bool
 }
+
+// refusals returns the errors that callers tell apart, each with the field that says it.
+func (a *answer) refusals() map[error]*bool {
+	return map[error]*bool{ErrUnsafe: &a.Unsafe, ErrConfigChanged: &a.Changed, ErrReconfiguring: &a.UnderWay,
+		session.ErrNotMember: &a.NoMember, session.ErrObserver: &a.Observes}
+}
+
+// refuse answers with an error.
+func (a *answer) refuse(err error) {
+	a.Refused = err.Error()
+	for kind, is := range a.refusals() {
+		*is = errors.Is(err, kind)
+	}
+}
+
+// refusal returns the error with which the leader has answered, or nil. It is of the same kinds
+// there and here.
+func (a *answer) refusal() error {
+	if a.Refused == "" {
+		return nil
+	}
+	r := &refusal{text: a.Refused}
+	for kind, is := range a.refusals() {
+		if *is {
+			r.kinds = append(r.kinds, kind)
+		}
+	}
+	return r
+}
+
+// A refusal is an error of another member.
+type refusal struct {
+	text  string
+	kinds []error
+}
+
+func (r *refusal) Error() string   { return r.text }
+func (r *refusal) Unwrap() []error { return r.kinds }
 
 // admitTime bounds how long a member waits for an admission to be applied.
 const admitTime = 10 * time.Second
@@ -116,8 +154,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		a.Done, err = e.change(ctx, q)
 	}
 	if err != nil {
-		a.Refused, a.Unsafe = err.Error(), errors.Is(err, ErrUnsafe)
-		a.Changed, a.UnderWay = errors.Is(err, ErrConfigChanged), errors.Is(err, ErrReconfiguring)
+		a.refuse(err)
 	}
 }
 

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -58,5 +61,35 @@ func TestReconfig_WhatATableShows(t *testing.T) {
 		if got := (&Reconfig{Remove: []MemberID{2, 3}}).otherUnderWay(table); got != 0 {
 			t.Errorf("%s: to remove it waits for member %d", name, got)
 		}
+	}
+}
+
+// A caller hears the same error at the leader and at any other member: its kind decides on the code
+// that a gateway answers.
+func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
+	kinds := []error{ErrUnsafe, ErrConfigChanged, ErrReconfiguring, session.ErrNotMember, session.ErrObserver}
+	for _, kind := range append(kinds, errors.New("any other")) {
+		atLeader := fmt.Errorf("%w: member 4", kind)
+		var sent, got answer
+		sent.refuse(atLeader)
+		text, err := json.Marshal(sent)
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := got.refusal()
+		if here == nil || here.Error() != atLeader.Error() {
+			t.Errorf("%q is %q elsewhere", atLeader, here)
+		}
+		for _, k := range kinds {
+			if errors.Is(here, k) != errors.Is(atLeader, k) {
+				t.Errorf("elsewhere %q is the error %q: %v", here, k, errors.Is(here, k))
+			}
+		}
+	}
+	if err := (&answer{Done: true}).refusal(); err != nil {
+		t.Error(err)
 	}
 }

@@ -81,15 +81,10 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 // recorded.
 func (v *visitor) askRemoval(ctx context.Context, m MemberID) error {
 	a, err := v.ask(ctx, question{Remove: m})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil // nobody knows what has become of it
-	case a.Unsafe:
-		return fmt.Errorf("%w: %s", ErrUnsafe, a.Refused)
-	case a.Refused != "":
-		return errors.New(a.Refused)
 	}
-	return nil
+	return a.refusal()
 }
 
 // ask asks one seed after the other, until the leader answers. If none does, the error is
