@@ -76,8 +76,9 @@ type Config struct {
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest. Needs Join.
 	Zone string `yaml:"zone"`
-	// Observer keeps the member a learner: it never votes. It counts when the member joins. Needs
-	// Join.
+	// Observer keeps the member a learner: it never votes. It counts when the member joins. A later
+	// value changes nothing, and the node logs a warning: to change it, let the member Leave, and join
+	// as a new one. Needs Join.
 	Observer bool `yaml:"observer"`
 	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
 	// Leave does. Needs Join.

@@ -134,7 +134,8 @@ func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 // M61: a member that is to go crashes before it is out, while its vote still counts. It comes back as
 // a replica, and the ensemble has the quorum that it needs to take it out.
 func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
-	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	logs := &journal{}
+	growing(t, 3, func(c *embed.Config) { c.Logger = logs.logger() }, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
 		joined(e, 1) // its heir, for which it waits
 		ctx, leaving := bounded(t), e.Node(2)
@@ -147,12 +148,64 @@ func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
 		}
 		e.Kill(3)
 		back := e.Start(2)
+		e.Until("it to say that it is to go", func() bool {
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			err := back.Ready(soon)
+			return errors.Is(err, embed.ErrRemoved) && strings.Contains(err.Error(), "its vote counts until")
+		})
+		if !logs.says("this member is to go") {
+			t.Error("its log does not say that it is to go")
+		}
 		_, err := e.Session(1, embed.SessionOptions{}).Create(ctx, "/goes-on", nil, embed.Persistent)
 		must(t, err)
 		voting(e, 1, 1, 3, 4)
 		<-back.Done()
 		if err := back.Err(); !errors.Is(err, embed.ErrRemoved) {
 			t.Errorf("the member that is out says %v", err)
+		}
+	})
+}
+
+// A learner that lost its directory comes back under its name. Its old record goes at once.
+func TestJoin_AWipedLearnerIsReplaced(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		place := joined(e, 1)[0]
+		e.Kill(place)
+		e.Wipe(place)
+		e.Start(place)
+		e.Ready(place)
+		began := time.Now()
+		e.Until("the old record to go", func() bool {
+			return !slices.ContainsFunc(e.Node(1).Members(), func(m embed.Member) bool { return m.ID == 4 })
+		})
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		voting(e, 1, 1, 2, 3)
+	})
+}
+
+// Config.Observer counts when a member joins. A later value changes nothing, and the log says so.
+func TestJoin_ObserverCountsThenOnly(t *testing.T) {
+	logs := &journal{}
+	observer := false
+	growing(t, 1, func(c *embed.Config) { c.Observer, c.Logger = observer, logs.logger() }, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		joined(e, 2)
+		voting(e, 1, 1, 2, 3)
+		const line = "Config.Observer has no effect: it counts when a member joins"
+		if logs.says(line) {
+			t.Fatal("nothing has changed")
+		}
+		e.Kill(3)
+		observer = true
+		e.Start(3)
+		e.Until("a line about it", func() bool { return logs.says(line) })
+		voting(e, 3, 1, 2, 3)
+		if e.Node(3).Members()[2].Observer {
+			t.Error("a voter became an observer")
 		}
 	})
 }

@@ -89,12 +89,25 @@ func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session
 }
 
 // Dismissed fails the node, unless the member is only to go: until it is out of a shard, it has a
-// vote there, without which it may never get out. Then it goes on as a replica, and serves nobody.
+// vote there, without which it may never get out. Then it goes on as a replica, serves nobody, and
+// says so.
 func (c callbacks) Dismissed(why error) {
 	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() == 0 {
+		text := fmt.Sprintf("%v: it serves nobody, and its vote counts until the others have taken it out; %s", why, afterwards(rec.Reason))
+		if c.engine.toGo.CompareAndSwap(nil, &text) {
+			c.engine.news.tell(slog.LevelWarn, "this member is to go", "cause", text)
+		}
 		return
 	}
 	c.engine.failAsRemoved(why.Error())
+}
+
+// afterwards says how the process of a member that is out can come back.
+func afterwards(why session.Reason) string {
+	if why == session.Removed {
+		return "then stop it, or empty its directory and start it to join as a new member"
+	}
+	return "then stop it, or start it again to join as a new member"
 }
 
 func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }

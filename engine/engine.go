@@ -68,6 +68,10 @@ type Engine struct {
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
 	lack     atomic.Pointer[string] // what enterLoop waits for
 
+	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
+	// does.
+	toGo atomic.Pointer[string]
+
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
 	news    news

@@ -75,6 +75,7 @@ func (e *Engine) memberLoop() {
 	ticker := time.NewTicker(memberInterval)
 	defer ticker.Stop()
 	leaderless := time.Now()
+	observerSaid := false
 	for {
 		select {
 		case <-e.stop:
@@ -90,6 +91,7 @@ func (e *Engine) memberLoop() {
 		if e.Leader(command.HomeShard).Member != 0 {
 			leaderless = time.Now()
 			e.announce()
+			observerSaid = observerSaid || e.sayObserver()
 		} else if e.cfg.open() && time.Since(leaderless) > LongestElection(e.cfg.Tick) {
 			e.seek()
 		}
@@ -123,6 +125,18 @@ func (e *Engine) announce() {
 	ctx, cancel := e.lifetime(memberInterval)
 	defer cancel()
 	_ = home.Outbox.Wait(ctx, call, memberInterval) // the loop looks again
+}
+
+// sayObserver logs that Config.Observer is not what the ensemble knows, and reports whether it did.
+// The value counts at the join alone: a voter never becomes a learner again, and nothing in the log
+// changes it for a learner.
+func (e *Engine) sayObserver() bool {
+	rec, known := e.table().Find(session.MemberID(e.self()))
+	if !known || rec.Observer == e.cfg.Observer || !e.cfg.open() || !isDone(e.home().Outbox.Ready) {
+		return false
+	}
+	e.log.Warn("Config.Observer has no effect: it counts when a member joins", "recorded", rec.Observer)
+	return true
 }
 
 // lifetime returns a context that ends with the node, or after a time.

@@ -74,7 +74,9 @@ func (e *Engine) lacks() (list []string, refusals []error) {
 	}
 	peers, refusals := e.lackingPeers(len(leaderless) > 0)
 	list = append(list, peers...)
-	if len(unknown) > 0 {
+	if why := e.toGo.Load(); why != nil {
+		list, refusals = append(list, *why), append(refusals, ErrRemoved)
+	} else if len(unknown) > 0 {
 		list = append(list, "this member is not registered yet"+e.onShards(unknown))
 	}
 	if len(list) == 0 && len(silent) > 0 {

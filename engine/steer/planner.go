@@ -224,19 +224,24 @@ func (p *plan) inZone(zone string) (n int) {
 }
 
 // forget wishes out a learner that has been silent for so long that nobody will miss it, and one
-// that was admitted and never came.
+// that was admitted and never came. If somebody has joined under the name of a silent learner, it
+// goes at once: it has no vote, so nothing needs to take its place first. While nobody is to vote,
+// the table lets no learner go.
 func (p *plan) forget() Wish {
 	after := p.Rules.ForgetAfter
 	for i := range p.Table.List {
 		m := &p.Table.List[i]
-		if m.Wish != session.Learner || m.ID == p.Self || after <= 0 || p.Health(m.ID).Silent < after {
-			continue
+		silent := p.Health(m.ID).Silent
+		switch {
+		case m.Wish != session.Learner || m.ID == p.Self || silent == 0 || p.living+p.dead == 0:
+		case p.hasNamesake(m):
+			return Wish{m.ID, session.Out, session.Replaced}
+		case after <= 0 || silent < after:
+		case p.everywhere(m, 0):
+			return Wish{m.ID, session.Out, session.NeverCame}
+		default:
+			return Wish{m.ID, session.Out, session.Silent}
 		}
-		reason := session.Silent
-		if p.everywhere(m, 0) {
-			reason = session.NeverCame
-		}
-		return Wish{m.ID, session.Out, reason}
 	}
 	return Wish{}
 }

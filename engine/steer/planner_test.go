@@ -100,6 +100,12 @@ func TestPlan(t *testing.T) {
 		{name: "P5: a learner is silent for an hour", members: []session.Member{voter(1), learner(2)}, health: of{2: dead}, want: Wish{2, asOut, session.Silent}},
 		{name: "P5: a learner is silent for a minute", members: []session.Member{voter(1), learner(2)}, health: of{2: {Silent: time.Minute}}},
 		{name: "P5, M21: never came", members: []session.Member{voter(1), stranger}, health: of{9: dead}, want: Wish{9, asOut, session.NeverCame}},
+		{name: "P3: a wiped learner came back under its name", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(learner(5))}, health: of{4: quiet}, want: Wish{4, asOut, session.Replaced}},
+		{name: "P3: who never came has come under its name", members: []session.Member{voter(1), voter(2), voter(3), named(stranger), named(learner(10))}, health: of{9: quiet}, want: Wish{9, asOut, session.Replaced}},
+		{name: "P3: the learner answers again", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(learner(5))}},
+		{name: "P3: a learner under a name that came before", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(learner(5))}, health: of{5: quiet}},
+		{name: "P3: who came under the learner's name goes too", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(going(learner(5), session.Left))}, health: of{4: quiet}},
+		{name: "P3: not while nobody is to vote", members: []session.Member{going(voter(1), session.Replaced), named(learner(2)), named(learner(3))}, health: of{2: quiet, 3: fresh}},
 		{name: "P5: voters first", members: []session.Member{voter(1), voter(2), voter(3), learner(4), learner(5)}, health: of{3: dead, 4: dead}, want: Wish{5, asVoter, 0}},
 
 		// P6, M16.
