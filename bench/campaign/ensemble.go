@@ -45,7 +45,7 @@ type ensemble struct {
 		left    map[embed.MemberID]bool // it was asked to leave, and nobody knows whether it has left
 		// after a forced recovery nobody is a founder any more
 		recovered bool
-		fixed   bool                    // no member comes or goes yet
+		fixed     bool // no member comes or goes yet
 	}
 
 	changing sync.Mutex // held by the change of the members that is under way
