@@ -145,22 +145,19 @@ func startVivarium(t *testing.T) *system {
 // the test if ZooKeeper is not installed.
 func startZooKeeper(t *testing.T, members int) *system {
 	t.Helper()
-	return startZooKeeperWith(t, members, "")
-}
-
-// startZooKeeperWith is startZooKeeper with further lines in the servers' configuration.
-func startZooKeeperWith(t *testing.T, members int, config string) *system {
-	t.Helper()
 	if !zookeeper.Installed() {
 		t.Skip(zookeeper.Missing)
 	}
 	s := &system{name: "ZooKeeper"}
-	for _, addr := range zookeeper.Start(t, members, config+fmt.Sprintf("tickTime=200\ninitLimit=100\nsyncLimit=100\nforceSync=no\n"+
-		"minSessionTimeout=%d\nmaxSessionTimeout=%d\n", leastTimeout.Milliseconds(), embed.DefaultMaxSessionTimeout.Milliseconds())) {
+	for _, addr := range zookeeper.Start(t, members, zooKeeperTimes) {
 		s.doors = append(s.doors, newDoor(t, addr))
 	}
 	return s
 }
+
+// zooKeeperTimes are lines of the servers' configuration.
+var zooKeeperTimes = fmt.Sprintf("tickTime=200\ninitLimit=100\nsyncLimit=100\nforceSync=no\nminSessionTimeout=%d\nmaxSessionTimeout=%d\n",
+	leastTimeout.Milliseconds(), embed.DefaultMaxSessionTimeout.Milliseconds())
 
 // leastTimeout is the least session timeout of embedtest's ensembles.
 const leastTimeout = 720 * time.Millisecond
@@ -169,22 +166,17 @@ const leastTimeout = 720 * time.Millisecond
 // servers. If ZooKeeper is installed, it also checks that its servers still give the recorded one.
 // run makes a transcript.
 func compare(t *testing.T, name string, run func(t *testing.T, s *system) string) {
-	compareOn(t, name, func(t *testing.T) *system { return startZooKeeper(t, 3) }, startVivarium, run)
-}
-
-// compareOn is compare for systems that are started in another way.
-func compareOn(t *testing.T, name string, zooKeeper, vivarium func(t *testing.T) *system, run func(t *testing.T, s *system) string) {
 	golden := filepath.Join("testdata", name+".golden")
 	if *update {
-		must(t, os.WriteFile(golden, []byte(run(t, zooKeeper(t))), 0o644))
+		must(t, os.WriteFile(golden, []byte(run(t, startZooKeeper(t, 3))), 0o644))
 	}
 	t.Run("ZooKeeper", func(t *testing.T) {
 		t.Parallel() // they wait more than they compute
-		diff(t, golden, run(t, zooKeeper(t)))
+		diff(t, golden, run(t, startZooKeeper(t, 3)))
 	})
 	t.Run("Vivarium", func(t *testing.T) {
 		t.Parallel()
-		diff(t, golden, run(t, vivarium(t)))
+		diff(t, golden, run(t, startVivarium(t)))
 	})
 }
 
