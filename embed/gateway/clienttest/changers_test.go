@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,7 +202,9 @@ func startShell(t *testing.T) asker {
 	if !zookeeper.Installed() {
 		t.Skip(zookeeper.Missing)
 	}
-	return &shellClient{pipe: open(t, zookeeper.Java(nil, "org.apache.zookeeper.ZooKeeperMain", "-server", "127.0.0.1:1"))}
+	java := zookeeper.Java(nil, "org.apache.zookeeper.ZooKeeperMain", "-server", "127.0.0.1:1") // it connects elsewhere later
+	// The shell complains on stderr, in order with what it prints.
+	return &shellClient{pipe: open(t, exec.Command("sh", append([]string{"-c", `exec "$@" 2>&1`}, slices.Insert(java.Args, 0, "sh")...)...))}
 }
 
 func (c *shellClient) ask(words ...string) []string {
@@ -274,7 +277,7 @@ func (c *shellClient) sort(line string) bool {
 
 // shellTexts are the texts that the shell has for codes.
 var shellTexts = map[string]string{"Insufficient permission": "-102", "version No is not valid": "-103", "Arguments are not valid": "-8",
-	"No quorum of new config": "-13", "Another reconfiguration": "-14", "reconfig is disabled": "-123"}
+	"No quorum of new config": "-13", "Another reconfiguration": "-14", "Reconfig is disabled": "-123"}
 
 func shellConfig(text string) []string {
 	data, stat := shellData.FindString(text), shellStat.FindStringSubmatch(text)

@@ -23,7 +23,7 @@ import (
 const configPath = "/zookeeper/config"
 
 // A council is four servers whose members clients may change. The first three vote, and the last
-// is an observer. Here it has the role of a system's doors, but nothing shuts.
+// is an observer.
 type council struct {
 	name  string
 	addrs []string // of the servers, by id - 1
