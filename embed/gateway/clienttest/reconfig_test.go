@@ -57,7 +57,7 @@ func startZooKeeperCouncil(t *testing.T) *council {
 	}
 	// The digest is that of super:test. ZooKeeper makes system properties of keys that it does not
 	// know. Like Vivarium, it lets a voter stay alone.
-	addrs := zookeeper.StartWithObservers(t, 4, 1, zooKeeperTimes+"reconfigEnabled=true\nstandaloneEnabled=false\n"+
+	addrs := zookeeper.StartAnnounced(t, 4, 1, zooKeeperTimes+"reconfigEnabled=true\nstandaloneEnabled=false\n"+
 		"DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n")
 	return &council{name: "ZooKeeper", addrs: addrs, off: zookeeper.Start(t, 1, zooKeeperTimes)[0]}
 }

@@ -65,11 +65,24 @@ func Java(more []string, args ...string) *exec.Cmd {
 // lines to each server's configuration; one of them must set tickTime.
 func Start(t testing.TB, n int, config string) (addrs []string) {
 	t.Helper()
-	return StartWithObservers(t, n, 0, config)
+	return start(t, n, config, func(int, string) string { return "" })
 }
 
-// StartWithObservers is Start with an ensemble whose last servers are observers.
-func StartWithObservers(t testing.TB, n, observers int, config string) (addrs []string) {
+// StartAnnounced is Start with an ensemble whose last servers are observers. Its config tells
+// clients where all servers are. Clients that follow the config then bypass whatever is in between.
+func StartAnnounced(t testing.TB, n, observers int, config string) (addrs []string) {
+	t.Helper()
+	return start(t, n, config, func(i int, port string) string {
+		role := "participant"
+		if i >= n-observers {
+			role = "observer"
+		}
+		return ":" + role + ";127.0.0.1:" + port
+	})
+}
+
+// start starts an ensemble. end returns the end of a server's line in the config.
+func start(t testing.TB, n int, config string, end func(i int, port string) string) (addrs []string) {
 	t.Helper()
 	addrs, err := child.FreeAddrs(3 * n) // for clients, for the leader, for elections
 	testkit.Must(t, err)
@@ -81,21 +94,14 @@ func StartWithObservers(t testing.TB, n, observers int, config string) (addrs []
 	config += "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\n" +
 		"maxClientCnxns=0\nadmin.enableServer=false\n"
 	for i := range n {
-		role := "participant"
-		if i >= n-observers {
-			role = "observer"
-		}
 		if n > 1 {
-			config += fmt.Sprintf("server.%d=127.0.0.1:%s:%s:%s;127.0.0.1:%s\n", i+1, ports[n+i], ports[2*n+i], role, ports[i])
+			config += fmt.Sprintf("server.%d=127.0.0.1:%s:%s%s\n", i+1, ports[n+i], ports[2*n+i], end(i, ports[i]))
 		}
 	}
 	for i := range n {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "zoo.cfg")
-		own := fmt.Sprintf("dataDir=%s\n", dir)
-		if n == 1 {
-			own += fmt.Sprintf("clientPort=%s\nclientPortAddress=127.0.0.1\n", ports[i])
-		}
+		own := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n", dir, ports[i])
 		testkit.Must(t, os.WriteFile(file, []byte(config+own), 0o644))
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o644))
 		cmd := Java(nil, "-Dznode.container.checkIntervalMs=3600000", Server, file)
