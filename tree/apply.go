@@ -216,7 +216,7 @@ func (t *Tree) refuse(ops []Op) error {
 		switch op := &ops[i]; op.Kind {
 		case KindCreate:
 			err = op.Mode.Validate()
-		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren:
+		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
 		case KindLose, KindConfigure:
@@ -253,6 +253,12 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.lose(op)
 	case KindConfigure:
 		return t.configure(op)
+	case KindCheckMzxid:
+		return t.checkMzxid(op)
+	case KindAdd:
+		return t.add(op, r)
+	case KindEnsure:
+		return t.ensure(op, r)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

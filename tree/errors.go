@@ -37,6 +37,10 @@ var (
 	ErrNotHeld = errors.New("no longer held")
 	// ErrTooManyChildren says that the znode has more children than a check of children allows.
 	ErrTooManyChildren = errors.New("znode has too many children")
+	// ErrNotNumber says that a znode's data is no number in the form that an add expects.
+	ErrNotNumber = errors.New("data is not a number")
+	// ErrOverflow says that the sum of an add does not fit into its form.
+	ErrOverflow = errors.New("number overflows")
 	// ErrQuotaExceeded says that a transaction would exceed a hard limit.
 	ErrQuotaExceeded = errors.New("quota exceeded")
 	// ErrInvalidKind says that an Op's kind is unknown, as in the zero Op, or is not allowed here.

@@ -150,7 +150,7 @@ func (r *fuzzRun) newPath() string {
 
 // op returns one operation for a transaction, alone or with others.
 func (r *fuzzRun) op(alone bool) Op {
-	op := Op{Kind: OpKind(1 + r.pick(7)), Version: AnyVersion}
+	op := Op{Kind: fuzzKinds[r.pick(len(fuzzKinds))], Version: AnyVersion}
 	if op.Kind == KindSetACL && !alone {
 		op.Kind = KindSet
 	}
@@ -160,7 +160,7 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Mode = CreateMode(b % 7)
 		op.Path = r.newPath()
 	case b > 252:
-		op.Kind, op.Mode = OpKind(r.pick(10)), CreateMode(r.pick(9))
+		op.Kind, op.Mode, op.Width = OpKind(r.pick(14)), CreateMode(r.pick(9)), Width(r.pick(5))
 		fallthrough
 	default:
 		op.Path = r.path()
@@ -184,15 +184,28 @@ func (r *fuzzRun) op(alone bool) Op {
 	if op.Kind == KindGuard || op.Kind == KindDelete && r.byte() < 120 {
 		op.Czxid = r.model.znodes[op.Path].Czxid + Zxid(r.byte()/200)
 	}
-	if op.Kind == KindCheckChildren {
+	switch op.Kind {
+	case KindCheckMzxid:
+		op.Mzxid = r.model.znodes[op.Path].Mzxid + Zxid(r.byte()/200)
+	case KindAdd:
+		op.Width, op.Delta = Width(r.pick(4)), fuzzDeltas[r.pick(len(fuzzDeltas))]
+	case KindCheckChildren:
 		op.Version = int32(len(r.model.children(op.Path)) - 1 + r.pick(3))
 	}
 	op.Data = r.data(op.Path)
 	return op
 }
 
+// fuzzKinds are the kinds of operations that anyone may use.
+var fuzzKinds = []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure}
+
+// fuzzDeltas are numbers to add, some of which overflow.
+var fuzzDeltas = []int64{1, -1, 0, 7, math.MaxInt32, math.MinInt32, math.MaxInt64, math.MinInt64}
+
 func (r *fuzzRun) data(path string) []byte {
 	switch b := r.byte(); {
+	case b > 243: // a number
+		return Width(b % 3).Format(int64(int8(r.byte())))
 	case strings.Contains(path, "/zookeeper_") && b < 200:
 		return []byte(fuzzTracks[r.pick(len(fuzzTracks))])
 	case b > 200:

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -67,7 +68,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || op.Kind >= KindLose && !h.System || op.Kind > 9) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || (op.Kind == KindLose || op.Kind == KindConfigure) && !h.System || op.Kind > 12) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -117,6 +118,24 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 		return Result{}, m.lose(h, op.Path)
 	case KindConfigure:
 		return Result{}, m.configure(h, op.Data)
+	case KindCheckMzxid:
+		if err := m.check(h, Op{Path: op.Path, Version: -1}, Read); err != nil {
+			return Result{}, err
+		}
+		if m.znodes[op.Path].Mzxid != op.Mzxid {
+			return Result{}, ErrBadVersion
+		}
+		return Result{}, nil
+	case KindAdd:
+		return m.add(h, op)
+	case KindEnsure:
+		if !modelValid(op.Path) {
+			return Result{}, ErrInvalidPath
+		}
+		if _, ok := m.znodes[op.Path]; ok {
+			return Result{}, nil
+		}
+		return m.create(h, Op{Path: op.Path, Mode: Container})
 	}
 	return Result{}, ErrInvalidKind
 }
@@ -220,6 +239,47 @@ func (m *model) set(h Header, op Op) (Result, error) {
 	m.change(Change{Type: DataChanged, Path: op.Path, Owner: z.Owner, ACL: z.ACL})
 	m.charge(op.Path, 0, more)
 	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
+}
+
+func (m *model) add(h Header, op Op) (Result, error) {
+	if op.Width > 2 {
+		return Result{}, ErrInvalidMode
+	}
+	for _, need := range []Perms{Write, Read} {
+		if err := m.check(h, Op{Path: op.Path, Version: -1}, need); err != nil {
+			return Result{}, err
+		}
+	}
+	n, ok := new(big.Int), true
+	switch data := m.znodes[op.Path].Data; {
+	case len(data) == 0:
+	case op.Width == Text:
+		n, ok = n.SetString(string(data), 10)
+		ok = ok && n.IsInt64()
+	default:
+		n.SetBytes(data)
+		if data[0] > 127 {
+			n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(data))))
+		}
+		ok = len(data) == []int{8, 4}[op.Width]
+	}
+	if !ok {
+		return Result{}, ErrNotNumber
+	}
+	n.Add(n, big.NewInt(op.Delta))
+	if !n.IsInt64() || op.Width == Int32 && (n.Int64() > math.MaxInt32 || n.Int64() < math.MinInt32) {
+		return Result{}, ErrOverflow
+	}
+	data := []byte(n.String())
+	if op.Width != Text {
+		size := []int{8, 4}[op.Width]
+		data = new(big.Int).And(n, new(big.Int).SetBytes(bytes.Repeat([]byte{255}, size))).FillBytes(make([]byte, size))
+	}
+	r, err := m.set(h, Op{Path: op.Path, Data: data, Version: -1})
+	if err == nil {
+		r.Value = n.Int64()
+	}
+	return r, err
 }
 
 func (m *model) setACL(h Header, op Op) (Result, error) {

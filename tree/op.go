@@ -90,6 +90,22 @@ const (
 	// KindConfigure replaces the data of ConfigPath, whose version stays -1. It uses Data. Only the
 	// ensemble's own transactions may contain it.
 	KindConfigure
+	// KindCheckMzxid fails unless transaction Mzxid was the last to write the znode's data. It uses
+	// Path and Mzxid.
+	KindCheckMzxid
+	// KindAdd adds to the number that is a znode's data. It uses Path, Width and Delta.
+	KindAdd
+	// KindEnsure creates a container, unless the path has a znode. It uses Path.
+	KindEnsure
+)
+
+// A Width is the form of a number that is a znode's data. An empty znode is zero in every form.
+type Width uint8
+
+const (
+	Int64 Width = iota // 8 bytes, big-endian, two's complement
+	Int32              // 4 bytes, likewise
+	Text               // decimal digits in ASCII, of 64 bits
 )
 
 // String returns the kind as a word.
@@ -113,6 +129,12 @@ func (k OpKind) String() string {
 		return "lose"
 	case KindConfigure:
 		return "configure"
+	case KindCheckMzxid:
+		return "checkmzxid"
+	case KindAdd:
+		return "add"
+	case KindEnsure:
+		return "ensure"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }
@@ -134,6 +156,9 @@ type Op struct {
 	Version int32
 	// Czxid is the creation that a guard or delete names. In a delete, zero means any.
 	Czxid Zxid
+	Mzxid Zxid  // the write that a check of mzxid names
+	Width Width // of the number that an add changes
+	Delta int64 // what an add adds
 }
 
 // A Header holds what all operations of a transaction share.
@@ -150,8 +175,11 @@ type Header struct {
 // the Op, and none that could change with the tree.
 type Result struct {
 	Kind OpKind
-	Path string // of a create: the final path, with its suffix; else empty
-	Stat Stat   // of a create, set or SetACL: the znode right after it; else zero
+	// Path is the final path of a create, with its suffix, or of an ensure that created the znode.
+	// It is empty for all else.
+	Path  string
+	Stat  Stat  // of a create, set, add, SetACL or an ensure that created: the znode right after it
+	Value int64 // of an add: the number right after it
 }
 
 // ChangeType is what happened to a znode. The numbers are those of ZooKeeper's events.

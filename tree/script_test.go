@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -187,7 +188,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "configure", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "configure", "checkmzxid", "add", "ensure", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -257,14 +258,15 @@ func (s *script) who(c command) (who []Identity) {
 
 func (s *script) op(c command) Op {
 	op := Op{Path: c.path(), Mode: s.mode(c), TTL: s.number(c, "ttl", 0), Version: int32(s.number(c, "version", int64(AnyVersion))),
-		Czxid: Zxid(s.number(c, "czxid", 0))}
+		Czxid: Zxid(s.number(c, "czxid", 0)), Mzxid: Zxid(s.number(c, "mzxid", 0)),
+		Width: Width(s.number(c, "width", 0)), Delta: s.number(c, "delta", 0)}
 	if data, ok := c.keys["data"]; ok {
 		op.Data = []byte(data)
 	}
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose, KindConfigure} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose, KindConfigure, KindCheckMzxid, KindAdd, KindEnsure} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}
@@ -292,10 +294,12 @@ func (s *script) transaction(head command, commands []command) {
 	}
 	for i, r := range results {
 		switch ops[i].Kind {
-		case KindCreate:
-			s.printf("%s", r.Path)
+		case KindCreate, KindEnsure:
+			s.printf("%s", cmp.Or(r.Path, "ok"))
 		case KindSet:
 			s.printf("version=%d", r.Stat.Version)
+		case KindAdd:
+			s.printf("%d version=%d", r.Value, r.Stat.Version)
 		case KindSetACL:
 			s.printf("aversion=%d", r.Stat.Aversion)
 		default:

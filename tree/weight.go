@@ -53,7 +53,7 @@ func (t *Tree) checkWeight() error {
 // longer found room.
 func lastGrowing(ops []Op) int {
 	for i := len(ops) - 1; i > 0; i-- {
-		if k := ops[i].Kind; k == KindCreate || k == KindSet {
+		if k := ops[i].Kind; k == KindCreate || k == KindSet || k == KindAdd || k == KindEnsure {
 			return i
 		}
 	}

@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -114,20 +116,63 @@ func (t *Tree) set(op *Op, r *Result) error {
 	if err := t.permit(old.acl(), Write); err != nil {
 		return err
 	}
-	grown := int64(len(op.Data) - len(old.data))
-	if err := t.checkQuota(e.path, 0, grown); err != nil {
+	if err := t.checkQuota(e.path, 0, int64(len(op.Data)-len(old.data))); err != nil {
 		return err
 	}
 	if !op.expects(old.version) {
 		return ErrBadVersion
 	}
-	v := t.stage(e)
-	v.written(&t.header)
-	v.setData(op.Data)
-	t.charge(e.path, 0, grown)
-	r.Stat = v.stat()
-	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.rest().owner, ACL: v.acl()})
+	r.Stat = t.write(e, op.Data)
 	return nil
+}
+
+// write stages new data of a znode, and returns the Stat.
+func (t *Tree) write(e *entry, data []byte) Stat {
+	v := t.stage(e)
+	grown := int64(len(data) - len(v.data))
+	v.written(&t.header)
+	v.setData(data)
+	t.charge(e.path, 0, grown)
+	t.changes = append(t.changes, Change{Type: DataChanged, Path: e.path, Owner: v.rest().owner, ACL: v.acl()})
+	return v.stat()
+}
+
+// add needs both Read and Write: the requester learns the sum.
+func (t *Tree) add(op *Op, r *Result) error {
+	if err := op.Width.Validate(); err != nil {
+		return err
+	}
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	old := e.current()
+	if err := cmp.Or(t.permit(old.acl(), Write), t.permit(old.acl(), Read)); err != nil {
+		return err
+	}
+	n, err := op.Width.parse(old.data)
+	if err != nil {
+		return err
+	}
+	sum := n + op.Delta
+	if (sum < n) != (op.Delta < 0) || op.Width == Int32 && sum != int64(int32(sum)) {
+		return fmt.Errorf("%w: %d and %d", ErrOverflow, n, op.Delta)
+	}
+	data := op.Width.Format(sum)
+	if err := t.checkQuota(e.path, 0, int64(len(data)-len(old.data))); err != nil {
+		return err
+	}
+	r.Stat, r.Value = t.write(e, data), sum
+	return nil
+}
+
+// ensure makes no check on a znode that exists, as Exists makes none but Read.
+func (t *Tree) ensure(op *Op, r *Result) error {
+	_, err := t.existing(op.Path)
+	if !errors.Is(err, ErrNoNode) {
+		return err
+	}
+	return t.create(&Op{Kind: KindCreate, Path: op.Path, Mode: Container}, r)
 }
 
 // delete checks the path only as far as ZooKeeper does: no znode has a malformed path. It needs a
@@ -183,6 +228,20 @@ func (t *Tree) checkVersion(op *Op) error {
 		return err
 	}
 	if !op.expects(e.current().version) {
+		return ErrBadVersion
+	}
+	return nil
+}
+
+func (t *Tree) checkMzxid(op *Op) error {
+	e, err := t.existing(op.Path)
+	if err != nil {
+		return err
+	}
+	if err := t.permit(e.current().acl(), Read); err != nil {
+		return err
+	}
+	if e.current().mzxid != op.Mzxid {
 		return ErrBadVersion
 	}
 	return nil
