@@ -26,6 +26,10 @@ var (
 	ErrQuotaExceeded = tree.ErrQuotaExceeded // a hard limit of the subtree, or Config.MaxTreeSize
 	// ErrTooManyChildren says that the znode has more children than an OpCheckChildren allows.
 	ErrTooManyChildren = tree.ErrTooManyChildren
+	// ErrNotNumber says that a znode's data is no number of the width that an OpAdd names.
+	ErrNotNumber = tree.ErrNotNumber
+	// ErrOverflow says that the sum of an OpAdd does not fit. Nothing was changed.
+	ErrOverflow = tree.ErrOverflow
 )
 
 // Requests that were refused before anything was sent.

@@ -8,8 +8,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck
-// or OpCheckChildren; lock.Guard and election.Guard make others. The zero Op is refused.
+// An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck,
+// OpCheckChildren, OpCheckMzxid, OpAdd or OpEnsure; lock.Guard and election.Guard make others. The zero Op is refused.
 type Op inside.Op
 
 // plain returns the Op that is an operation of the tree.
@@ -59,4 +59,28 @@ func OpCheckChildren(path string, most int) Op {
 		most = -1 // refused
 	}
 	return plain(tree.Op{Kind: tree.KindCheckChildren, Path: path, Version: int32(most)})
+}
+
+// OpCheckMzxid makes the Multi fail with ErrBadVersion unless the znode exists and zxid is the last
+// write of its data, its Stat's Mzxid. Unlike a version, a zxid also tells a znode that was deleted
+// and created again. It needs level 4 of the ensemble; below, the error is ErrLevel.
+func OpCheckMzxid(path string, zxid Zxid) Op {
+	return plain(tree.Op{Kind: tree.KindCheckMzxid, Path: path, Mzxid: zxid})
+}
+
+// OpAdd adds to the number that is a znode's data; an empty znode is zero. The Result's Value is the
+// sum. So a sum costs one commit, however many add. It needs the permissions Read and Write.
+//
+// Errors: ErrNoNode, ErrNotNumber if the data is not of the width, ErrOverflow if the sum does not
+// fit (then nothing is changed), ErrQuotaExceeded, ErrInvalidMode if the width is unknown, and
+// ErrLevel below level 4 of the ensemble.
+func OpAdd(path string, delta int64, w Width) Op {
+	return plain(tree.Op{Kind: tree.KindAdd, Path: path, Delta: delta, Width: w})
+}
+
+// OpEnsure creates a container, unless the path has a znode of any kind. Its parent must exist: a
+// Multi may ensure one level after the other, in one commit. The Result has a Path if the znode was
+// created. It needs level 4 of the ensemble; below, the error is ErrLevel.
+func OpEnsure(path string) Op {
+	return plain(tree.Op{Kind: tree.KindEnsure, Path: path})
 }

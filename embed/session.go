@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -267,6 +268,66 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 	in := s.in()
 	names, stat, err := in.Session.Children(in.Root.In(path))
 	return names, stat, opError("children", path, err)
+}
+
+// Page returns up to n names of a znode's children, in order and after the given one. An empty
+// after begins with the first. The cost does not grow with the number of children, except for the
+// root with several shards. Each call reads the present state. Errors are those of Get, and
+// ErrInvalidArgument if n is not positive.
+func (s *Session) Page(ctx context.Context, path, after string, n int) ([]string, error) {
+	if err := s.read(ctx, path); err != nil {
+		return nil, opError("page", path, err)
+	}
+	if n <= 0 {
+		return nil, opError("page", path, fmt.Errorf("%w: a page of %d names", ErrInvalidArgument, n))
+	}
+	in := s.in()
+	names, err := in.Session.Page(in.Root.In(path), after, n)
+	return names, opError("page", path, err)
+}
+
+// A Znode is one element of a Walk.
+type Znode struct {
+	Path string // below the session's Root
+	Data []byte // it belongs to the caller; nil if it was set to nil
+	Stat Stat
+	Zxid Zxid // of the state that the Walk shows, the same for all its znodes
+}
+
+// Walk yields a znode and all below it, each before its children, in byte order, and all as they
+// were at one zxid. Writes go on meanwhile, and this node keeps in memory what they replace until
+// the loop ends. Walk passes over what the session may not read.
+//
+// After an error the sequence ends. Errors are those of Get, ErrNoAuth for the first znode, and
+// ErrCrossShard for a znode whose descendants are on several shards: the root, and
+// /zookeeper/quota. With ErrNoNode the Znode's Zxid tells at which zxid there was none.
+func (s *Session) Walk(ctx context.Context, path string) iter.Seq2[Znode, error] {
+	return func(yield func(Znode, error) bool) {
+		in, stopped := s.in(), false
+		var at Zxid
+		err := s.read(ctx, path)
+		if err == nil {
+			at, err = in.Session.Walk(ctx, in.Root.In(path), func(at Zxid, path string, f tree.Found) bool {
+				stopped = !yield(Znode{in.Root.Out(path), f.Data(), f.Stat(), at}, nil)
+				return !stopped
+			})
+		}
+		if err != nil && !stopped {
+			yield(Znode{Zxid: at}, opError("walk", path, err))
+		}
+	}
+}
+
+// Await waits until this node shows a zxid of the path's shard, or a later one. So a zxid that
+// another process tells, from a Stat or a token, makes this node's reads as new, without a commit.
+//
+// Errors: those of Sync, and ErrCrossShard for a path that is on all shards.
+func (s *Session) Await(ctx context.Context, path string, z Zxid) error {
+	if err := s.read(ctx, path); err != nil {
+		return opError("await", path, err)
+	}
+	in := s.in()
+	return opError("await", path, in.Session.Await(ctx, in.Root.In(path), z))
 }
 
 // ACL returns the ACL of a znode and its Stat, both at the same zxid. Without the permission Admin,

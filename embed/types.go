@@ -42,11 +42,14 @@ type (
 	ACL = tree.ACL
 	// Perms is what an ACL allows: a sum of Perm constants.
 	Perms = tree.Perms
+	// Width is the form of a number that OpAdd changes.
+	Width = tree.Width
 	// Result is the answer of one operation of a transaction.
 	//
-	//	Kind tree.OpKind // the kind of operation; its String is a word, such as "create"
-	//	Path string      // after a create: the final path, with its sequence number; else empty
-	//	Stat Stat        // after a create or a set: of the znode; else zero
+	//	Kind  tree.OpKind // the kind of operation; its String is a word, such as "create"
+	//	Path  string      // after a create: the final path, with its sequence number; else empty
+	//	Stat  Stat        // after a create, a set or an add: of the znode; else zero
+	//	Value int64       // after an add: the sum
 	Result = tree.Result
 	// MultiError says which operation made a Multi fail. No operation was applied. errors.Is finds
 	// the error that it wraps.
@@ -65,6 +68,11 @@ type (
 	//	Type EventType // what happened
 	//	Path string    // the znode, below the session's Root; for NodeChildrenChanged the parent
 	//	Zxid Zxid      // the transaction: reads show it by now, and Stats compare with it
+	//
+	// Its methods Data and Stat show the znode as the transaction left it, if the watch has
+	// WatchOptions.Values and the event is a NodeCreated or NodeDataChanged. Otherwise Data is nil
+	// and Stat returns false. They also do so after a transaction that deleted the znode again, and
+	// in an event that stands for a gap.
 	Event = watch.Event
 	// GapError is an ErrWatchGap, as errors.Is tells, that says how far the gap reaches.
 	//
@@ -111,6 +119,13 @@ const (
 
 // AnyVersion, as an expected version, matches every version.
 const AnyVersion = tree.AnyVersion
+
+// Widths of numbers.
+const (
+	Int64 = tree.Int64 // 8 bytes, big-endian: Curator's DistributedAtomicLong
+	Int32 = tree.Int32 // 4 bytes, big-endian: Curator's SharedCount and DistributedAtomicInteger
+	Text  = tree.Text  // decimal digits in ASCII, of 64 bits: kazoo's Counter with whole numbers
+)
 
 // Watch modes.
 const (

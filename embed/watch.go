@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // A Watch delivers the changes that it matches. It is armed when Session.Watch returns. From then
@@ -32,14 +33,37 @@ type Watch struct{ w *engine.Watch }
 // time. If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth.
 // Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
+	return s.WatchWith(ctx, path, mode, WatchOptions{})
+}
+
+// BufferMax is the largest WatchOptions.Buffer.
+const BufferMax = 1 << 20
+
+// WatchOptions are the settings of one watch. The zero value is usable.
+type WatchOptions struct {
+	// Buffer is how many events may wait for a slow consumer, up to BufferMax. Zero means 64.
+	// A WatchOnce always has room for its event. The room is taken at once: 48 bytes for each event.
+	Buffer int
+	// Values says that Event.Data and Event.Stat show the znode as each change left it. So no
+	// change of data is missed, even if the next one follows at once. An event that waits keeps its
+	// data in memory.
+	Values bool
+}
+
+// WatchWith is Watch with all options of a watch. Other errors: ErrInvalidArgument if Buffer is out
+// of range.
+func (s *Session) WatchWith(ctx context.Context, path string, mode WatchMode, o WatchOptions) (*Watch, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, opError("watch", path, err)
+	}
+	if o.Buffer < 0 || o.Buffer > BufferMax {
+		return nil, opError("watch", path, fmt.Errorf("%w: WatchOptions.Buffer is %d, not 0 to %d", ErrInvalidArgument, o.Buffer, BufferMax))
 	}
 	if mode > WatchRecursive { // package watch has more modes, for clients of the gateway
 		return nil, opError("watch", path, fmt.Errorf("%w: %d is not a mode of a watch", ErrInvalidMode, mode))
 	}
 	in := s.in()
-	w, err := in.Session.Watch(in.Root.In(path), mode, string(in.Root))
+	w, err := in.Session.Watch(in.Root.In(path), mode, watch.Options(o), string(in.Root))
 	if err != nil {
 		return nil, opError("watch", path, err)
 	}

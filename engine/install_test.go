@@ -166,7 +166,7 @@ func TestInstallTellsWatchesWhatTheyMissed(t *testing.T) {
 				}
 				var watches []*keeper.Watch
 				for _, mode := range modes {
-					w, err := s.Watch(c.path, mode, "")
+					w, err := s.Watch(c.path, mode, watch.Options{}, "")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -211,7 +211,7 @@ func afterGap(w *keeper.Watch, zxid tree.Zxid) string {
 func TestInstallQueuesEventsBeforeTheNewTreeShows(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
-		w, err := s.Watch("/n", watch.Once, "")
+		w, err := s.Watch("/n", watch.Once, watch.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s, gone := n.open(testTimeout), n.open(testTimeout)
 		held, deleted, lost := n.held(s, "/held"), n.held(s, "/deleted"), n.held(gone, "/lost")
-		w, err := gone.Watch("/held", watch.Persistent, "")
+		w, err := gone.Watch("/held", watch.Persistent, watch.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -480,7 +480,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 		kept, lost := n.held(s, "/kept"), n.held(s, "/lost")
 		watches := make(map[string]*keeper.Watch)
 		for _, path := range []string{"/a", "/b"} {
-			w, err := s.Watch(path, watch.Persistent, "")
+			w, err := s.Watch(path, watch.Persistent, watch.Options{}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -523,7 +523,7 @@ func TestInstallTwiceInQuickSuccession(t *testing.T) {
 func TestInstallThatBreaksOffChangesNothing(t *testing.T) {
 	withGap(t, func(t *testing.T, n *node, ahead *peer) {
 		s := n.open(testTimeout)
-		w, err := s.Watch("/n", watch.Persistent, "")
+		w, err := s.Watch("/n", watch.Persistent, watch.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

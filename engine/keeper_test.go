@@ -507,11 +507,11 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 			withNode(t, func(t *testing.T, n *node) {
 				s, other := n.open(testTimeout), n.open(time.Minute)
 				n.claim(s, "/q")
-				w, err := s.Watch("/q", watch.Persistent, "")
+				w, err := s.Watch("/q", watch.Persistent, watch.Options{}, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				stays, _ := other.Watch("/q", watch.Persistent, "")
+				stays, _ := other.Watch("/q", watch.Persistent, watch.Options{}, "")
 				c.end(n, s)
 				if e, ok := <-w.Events(); ok {
 					t.Fatalf("an event of its own end: %v", e)
@@ -522,7 +522,7 @@ func TestWatchesEndWithTheSession(t *testing.T) {
 				if name != "node" && testkit.Closed(stays.Events()) {
 					t.Fatal("another session's watch ended too")
 				}
-				if _, err := s.Watch("/q", watch.Once, ""); !errors.Is(err, c.why) {
+				if _, err := s.Watch("/q", watch.Once, watch.Options{}, ""); !errors.Is(err, c.why) {
 					t.Fatalf("a watch on an ended session: %v", err)
 				}
 			})

@@ -414,7 +414,7 @@ func TestWhatLingersIsReaped(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.after(2 * lingerTime)() // it has an owner
-		w, err := r.Watch("/e", watch.Persistent, "")
+		w, err := r.Watch("/e", watch.Persistent, watch.Options{}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestReadsOfASessionThatIsOverAskNothingOfTheKeeper(t *testing.T) {
 				n.mkdir(gone, "/a")
 				go gone.Close()
 				n.commit()
-				w, err := late.Watch("/a", watch.Data, "")
+				w, err := late.Watch("/a", watch.Data, watch.Options{}, "")
 				if err != nil {
 					t.Fatal(err)
 				}

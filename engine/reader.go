@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -82,6 +84,22 @@ func (r reader) Children(path string) (names []string, stat tree.Stat, err error
 		names, stat = f.children(), f.stat()
 	}
 	return names, stat, err
+}
+
+func (r reader) Page(path, after string, n int) ([]string, error) {
+	if !r.engine.spans(path) {
+		return r.view(path).Page(path, after, n)
+	}
+	f, err := r.find(path)
+	if err != nil {
+		return nil, err
+	}
+	names := f.children()
+	i, found := slices.BinarySearch(names, after)
+	if found {
+		i++
+	}
+	return names[i:min(i+n, len(names))], nil
 }
 
 func (r reader) Descendants(path string) (int, error) {

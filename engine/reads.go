@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,14 +162,61 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	return z, s.Live()
 }
 
+// Await waits until this node shows transaction z of the path's shard, or a later one. A path that
+// is on all shards is refused: their zxids do not compare.
+func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
+	if s.engine.spans(path) {
+		return fmt.Errorf("%w: %s is on each, and their zxids do not compare", ErrCrossShard, path)
+	}
+	bounded, cancel := s.engine.bounded(ctx)
+	defer cancel()
+	r := s.engine.at(path)
+	reached, stop := r.Watches.Reached(z)
+	defer stop()
+	select {
+	case <-reached:
+	case <-s.Done():
+	case <-bounded.Done():
+		return s.engine.lacking(r.Shard, unavailable(ctx, bounded.Err()))
+	}
+	return s.Live()
+}
+
+// Page returns up to n names of a znode's children after the given one, in byte order.
+func (s *Session) Page(path, after string, n int) (names []string, err error) {
+	names, err = s.reader().Page(path, after, n)
+	if err := s.Live(); err != nil {
+		return nil, err
+	}
+	return names, err
+}
+
+// Walk calls fn with a znode and all below it that the session may read, as they were at one zxid,
+// until fn returns false. Walk returns the zxid. A znode that has others of several shards below it
+// is refused.
+func (s *Session) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+	if err := s.Live(); err != nil {
+		return 0, err
+	}
+	if s.engine.reaches(path) {
+		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
+	}
+	pin := s.engine.at(path).Tree().Pin()
+	defer pin.Release()
+	err := pin.As(s.Identities()).Walk(path, func(path string, f tree.Found) bool {
+		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
+	})
+	return pin.Zxid(), cmp.Or(s.Live(), ctx.Err(), err)
+}
+
 // Watch arms a watch, which ends with the session. Its events have paths below root.
-func (s *Session) Watch(path string, mode watch.Mode, root string) (*keeper.Watch, error) {
+func (s *Session) Watch(path string, mode watch.Mode, o watch.Options, root string) (*keeper.Watch, error) {
 	if err := s.Live(); err != nil {
 		return nil, err
 	}
 	// Without the keeper's mu: this waits for a shard that is sending events or comparing its
 	// watches with a snapshot.
-	return s.AddWatch(s.engine.watch(path, mode, s.watcherBelow(root)))
+	return s.AddWatch(s.engine.watch(path, mode, o, s.watcherBelow(root)))
 }
 
 // watcherBelow returns the receiver of the session's watches with a root. Watches with the same

@@ -60,7 +60,7 @@ func TestRemoteSessionMoves(t *testing.T) {
 			withTeam(t, 1, func(t *testing.T, m *team) {
 				s := m.open(1)
 				m.mustCreate(s, "/e")
-				w, err := s.Watch("/e", watch.Data, "")
+				w, err := s.Watch("/e", watch.Data, watch.Options{}, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -73,6 +74,19 @@ func (e *Engine) at(path string) *replica.Replica { return e.shards[shardOf(path
 // several shards, because no shard could undo what another has committed. With an error, it returns
 // any replica.
 func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
+	r, err := e.shardOfAll(ops)
+	if err != nil {
+		return r, err
+	}
+	for i := range ops {
+		if need, level := command.OpLevel(ops[i].Kind), r.Level(); level < need {
+			return r, &tree.MultiError{Index: i, Err: fmt.Errorf("%w: %v is of level %d, the ensemble is at level %d: start a build on every member that reads it, without a lower Config.HoldLevel", ErrLevel, ops[i].Kind, need, level)}
+		}
+	}
+	return r, nil
+}
+
+func (e *Engine) shardOfAll(ops []tree.Op) (*replica.Replica, error) {
 	if len(e.shards) == 1 {
 		return e.home(), nil
 	}
@@ -100,7 +114,7 @@ func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
 // routeOne returns the replica for one operation, or nil if every shard will do.
 func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	switch {
-	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindSetACL):
+	case e.spans(op.Path) && (op.Kind == tree.KindSet || op.Kind == tree.KindAdd || op.Kind == tree.KindSetACL):
 		return nil, fmt.Errorf("%w: the data and the ACL of %s, which is on each, are fixed when there are several", ErrCrossShard, op.Path)
 	case e.spans(op.Path) && op.Kind == tree.KindCheckChildren:
 		return nil, fmt.Errorf("%w: the children of %s are on several, which count their own", ErrCrossShard, op.Path)
@@ -108,7 +122,9 @@ func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // the shard of the name that the create will make
 	case op.Kind == tree.KindCreate && isRootQuota(op.Path):
 		return nil, fmt.Errorf("%w: what the root holds is not counted when there are several", ErrCrossShard)
-	case op.Path == rootPath && op.Kind == tree.KindCheck:
+	case e.spans(op.Path) && op.Kind == tree.KindCheckMzxid:
+		return nil, fmt.Errorf("%w: each has its own zxids of %s", ErrCrossShard, op.Path)
+	case op.Path == rootPath && (op.Kind == tree.KindCheck || op.Kind == tree.KindEnsure):
 		return nil, nil // it is the same on every shard
 	}
 	return e.at(op.Path), nil

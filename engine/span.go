@@ -67,10 +67,10 @@ func (e *Engine) watchedOn(path string, mode watch.Mode) int {
 }
 
 // watch arms a watch on every shard that has a part of what it sees.
-func (e *Engine) watch(path string, mode watch.Mode, who *watch.Watcher) keeper.Stream {
+func (e *Engine) watch(path string, mode watch.Mode, o watch.Options, who *watch.Watcher) keeper.Stream {
 	at := e.watchedOn(path, mode)
 	if at == watch.Everywhere {
-		return watch.Join(e.registries.Registries, path, mode, who)
+		return watch.Join(e.registries.Registries, path, mode, o, who)
 	}
-	return e.shards[at].Watches.Add(path, mode, 0, who)
+	return e.shards[at].Watches.Add(path, mode, o, who)
 }

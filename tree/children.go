@@ -61,6 +61,15 @@ func (c children) list(n int) []string {
 	return c.byName.appendTo(make([]string, 0, n))
 }
 
+// page returns the first n names after the given one, in order.
+func (c children) page(after string, n int) (names []string) {
+	c.byName.ascend(after, strings.Compare, func(name string) bool {
+		names = append(names, name)
+		return len(names) < n
+	})
+	return names
+}
+
 // before returns the greatest name that precedes the given one in the order of suffixes and
 // matches.
 func (c children) before(name string, match []string) (found string, ok bool) {

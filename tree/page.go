@@ -131,6 +131,27 @@ func (p *page) appendTo(names []string) []string {
 	return names
 }
 
+// ascend calls fn with the names after the given one, in order, until fn returns false. Then ascend
+// returns false too.
+func (p *page) ascend(name string, cmp order, fn func(string) bool) bool {
+	if p == nil {
+		return true
+	}
+	i, found := p.search(name, cmp)
+	switch {
+	case p.kids != nil && !found && i > 0:
+		i-- // this kid has smaller names, and maybe later ones
+	case p.kids == nil && found:
+		i++
+	}
+	for ; i < len(p.names); i++ {
+		if p.kids == nil && !fn(p.names[i]) || p.kids != nil && !p.kids[i].ascend(name, cmp, fn) {
+			return false
+		}
+	}
+	return true
+}
+
 // descend calls fn with the names before the given one, from the greatest down, until fn returns
 // false. Then descend returns false too. If match is not empty, descend may skip pages without a
 // name that contains one of match.

@@ -26,6 +26,9 @@ func (t *Tree) Pin() *Pin {
 // Release ends the pin. Afterwards it must not be used for reading.
 func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
 
+// Zxid returns the pinned zxid.
+func (p *Pin) Zxid() Zxid { return p.zxid }
+
 // Exists is Tree.Exists at the pinned zxid.
 func (p *Pin) Exists(path string) (Stat, bool) {
 	v := p.find(path)

@@ -49,6 +49,15 @@ func (v View) Find(path string) (Found, error) {
 	return Found{z}, err
 }
 
+// Newest returns the state of a znode that the last transaction has left, for the writer.
+func (t *Tree) Newest(path string) (Found, bool) {
+	e := t.index.get(path)
+	if e == nil || e.current() == nil {
+		return Found{}, false
+	}
+	return Found{e.current()}, true
+}
+
 // A Found is the state of a znode when it was found; later changes do not affect it. Finding copies
 // nothing, so it may be done while holding a lock. The zero value is not usable.
 type Found struct{ version *version }
@@ -86,6 +95,41 @@ func (v View) Children(path string) ([]string, Stat, error) {
 		return nil, Stat{}, err
 	}
 	return z.names(), z.stat(), nil
+}
+
+// Page returns the names of a znode's children after the given name, in byte order and at most n of
+// them. n is positive. The cost does not grow with the number of children. The errors are
+// ErrNoNode, and ErrNoAuth without Read.
+func (v View) Page(path, after string, n int) ([]string, error) {
+	z, err := v.read(path)
+	if err != nil {
+		return nil, err
+	}
+	return z.rest().children.page(after, n), nil
+}
+
+// Walk calls fn with a znode and all below it that the View may read, each before its children, in
+// byte order, until fn returns false. Only a View of a Pin shows all at one zxid. The errors are
+// ErrNoNode, and ErrNoAuth without Read on the first.
+func (v View) Walk(path string, fn func(path string, f Found) bool) error {
+	z, err := v.read(path)
+	if err != nil {
+		return err
+	}
+	for left := []string{path}; len(left) > 0; {
+		path, left = left[len(left)-1], left[:len(left)-1]
+		if z = v.find(path); z == nil {
+			continue // gone; not with a Pin
+		}
+		if v.permit(z.acl(), Read) == nil && !fn(path, Found{z}) {
+			return nil
+		}
+		names, above := z.names(), strings.TrimSuffix(path, "/")
+		for _, name := range slices.Backward(names) {
+			left = append(left, above+"/"+name)
+		}
+	}
+	return nil
 }
 
 // Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which

@@ -131,7 +131,7 @@ func (m *clientModel) see(z tree.Zxid, c tree.Change) {
 	}
 	if c.Type != tree.DataChanged {
 		parent := tree.Parent(c.Path)
-		m.trigger(m.child, Children, Event{NodeChildrenChanged, parent, z}, c.ParentACL, false)
+		m.trigger(m.child, Children, Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL, false)
 	}
 }
 
@@ -139,7 +139,7 @@ func (m *clientModel) see(z tree.Zxid, c tree.Change) {
 func (m *clientModel) reset(paths []string, mode Mode, missed func(path string) EventType) {
 	for _, path := range paths {
 		if e := missed(path); e != 0 && m.err == nil {
-			m.queued = append(m.queued, Event{e, path, NoZxid})
+			m.queued = append(m.queued, Event{Type: e, Path: path, Zxid: NoZxid})
 		} else {
 			m.arm(path, mode)
 		}
@@ -163,13 +163,13 @@ func (m *clientModel) install(z tree.Zxid, gap *scriptGap) {
 			m.remove(path, Data)
 			deleted = e == NodeDeleted
 			if m.may || len(acl) == 0 {
-				m.send(Event{e, path, z})
+				m.send(Event{Type: e, Path: path, Zxid: z})
 			}
 		}
 		if e, acl, yes := gap.touched(path, Children); yes && m.child[path][Children] {
 			m.remove(path, Children)
 			if (m.may || len(acl) == 0) && !(deleted && e == NodeDeleted) {
-				m.send(Event{e, path, z})
+				m.send(Event{Type: e, Path: path, Zxid: z})
 			}
 		}
 	}

@@ -264,7 +264,7 @@ func TestClient_OrderIsThatOfTheChanges(t *testing.T) {
 	r.Deliver(7, []tree.Change{change(tree.DataChanged, "/b"), change(tree.Created, "/a/x"), change(tree.DataChanged, "/a"), change(tree.Deleted, "/a/x")}, nil)
 	r.Deliver(8, set("/b"), nil)
 	events, err := w.Take(w.At(0))
-	want := []Event{{NodeDataChanged, "/b", 7}, {NodeChildrenChanged, "/a", 7}, {NodeDataChanged, "/a", 7}, {NodeChildrenChanged, "/a", 7}, {NodeDataChanged, "/b", 8}}
+	want := []Event{{Type: NodeDataChanged, Path: "/b", Zxid: 7}, {Type: NodeChildrenChanged, Path: "/a", Zxid: 7}, {Type: NodeDataChanged, Path: "/a", Zxid: 7}, {Type: NodeChildrenChanged, Path: "/a", Zxid: 7}, {Type: NodeDataChanged, Path: "/b", Zxid: 8}}
 	if !slices.Equal(events, want) || err != nil {
 		t.Errorf("told %v, %v", events, err)
 	}

@@ -26,7 +26,7 @@ func idle(paths []string, mode Mode, open bool) (*Registry, []*Stream, float64) 
 	streams := make([]*Stream, len(paths))
 	before := testkit.Heap()
 	for i, path := range paths {
-		streams[i] = r.Add(path, mode, 0, nil)
+		streams[i] = r.Add(path, mode, Options{}, nil)
 		if open {
 			streams[i].Events()
 		}
@@ -58,7 +58,7 @@ func TestToldWatchIsSmall(t *testing.T) {
 	r := NewRegistry()
 	streams := make([]*Stream, watches)
 	for i := range streams {
-		streams[i] = r.Add("/a", Persistent, 0, nil)
+		streams[i] = r.Add("/a", Persistent, Options{}, nil)
 	}
 	before := testkit.Heap()
 	r.Deliver(1, set("/a"), nil)
@@ -120,12 +120,12 @@ func BenchmarkDeliver(b *testing.B) {
 		for _, n := range []int{0, 1000, 1_000_000} {
 			r := NewRegistry()
 			for _, path := range all[:n] {
-				r.Add(path, mode, 0, nil)
+				r.Add(path, mode, Options{}, nil)
 			}
 			for _, matching := range []int{0, 1} {
 				var events <-chan Event
 				if matching > 0 {
-					events = r.Add("/services/000/instances/new", mode, 0, nil).Events()
+					events = r.Add("/services/000/instances/new", mode, Options{}, nil).Events()
 				}
 				b.Run(fmt.Sprintf("mode=%d/idle=%d/matching=%d", mode, n, matching), func(b *testing.B) {
 					b.ReportAllocs()
@@ -146,7 +146,7 @@ func BenchmarkDeliver(b *testing.B) {
 // recursive watch of the root.
 func BenchmarkDeepPath(b *testing.B) {
 	r := NewRegistry()
-	events := r.Add("/", Recursive, 0, nil).Events()
+	events := r.Add("/", Recursive, Options{}, nil).Events()
 	changes := set(strings.Repeat("/a", 1<<19))
 	for b.Loop() {
 		r.Deliver(r.zxid+1, changes, nil)
@@ -162,7 +162,7 @@ func BenchmarkHerd(b *testing.B) {
 				b.StopTimer()
 				r := NewRegistry()
 				for range 100_000 {
-					if s := r.Add("/a", Once, 0, nil); open {
+					if s := r.Add("/a", Once, Options{}, nil); open {
 						s.Events()
 					}
 				}
@@ -178,8 +178,8 @@ func BenchmarkHerd(b *testing.B) {
 func TestMatchingDoesNotCostByIdleWatches(t *testing.T) {
 	r := NewRegistry()
 	for _, path := range idlePaths(10_000) {
-		r.Add(path, Recursive, 0, nil)
-		r.Add(path, Persistent, 0, nil)
+		r.Add(path, Recursive, Options{}, nil)
+		r.Add(path, Persistent, Options{}, nil)
 	}
 	if len(r.depths) != 5 || r.depths[4] != 10_000 || r.depths[0]+r.depths[1]+r.depths[2]+r.depths[3] != 0 {
 		t.Errorf("depths %v", r.depths)

@@ -1,7 +1,7 @@
 // Package watch finds the watches that a change concerns and queues events for them. It makes no
 // promise of compatibility to users of the library; they import embed.
 //
-//	w := registry.Add("/config", watch.Persistent, 0, nil)
+//	w := registry.Add("/config", watch.Persistent, watch.Options{}, nil)
 //	for e := range w.Events() {
 //		// e.Type, e.Path, e.Zxid
 //	}

@@ -63,6 +63,26 @@ type Event struct {
 	Path string
 	// Zxid is the transaction that made the change, or NoZxid.
 	Zxid tree.Zxid
+
+	found tree.Found // of a watch with Values
+}
+
+// Stat returns the Stat of the znode as the transaction left it. It returns false if the znode was
+// deleted, if the event is about a list of children, or if the watch has no Values.
+func (e Event) Stat() (tree.Stat, bool) {
+	if e.found == (tree.Found{}) {
+		return tree.Stat{}, false
+	}
+	return e.found.Stat(), true
+}
+
+// Data returns a copy of the znode's data as the transaction left it, and nil where Stat returns
+// false.
+func (e Event) Data() []byte {
+	if e.found == (tree.Found{}) {
+		return nil
+	}
+	return e.found.Data()
 }
 
 // NoZxid marks an event whose change may have happened at any time; see Client.Reset. On the wire

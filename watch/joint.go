@@ -23,10 +23,13 @@ type Joint struct {
 
 // Join registers a watch on each of several registries in turn. On each it is armed at the newest
 // transaction matched.
-func Join(registries []*Registry, path string, mode Mode, who *Watcher) *Joint {
-	j := &Joint{events: make(chan Event, (&Stream{mode: mode}).buffer()), once: mode == Once}
+func Join(registries []*Registry, path string, mode Mode, o Options, who *Watcher) *Joint {
+	j := &Joint{events: make(chan Event, o.buffer(mode)), once: mode == Once}
 	for _, r := range registries {
 		s := &Stream{registry: r, path: path, mode: mode, who: who, extra: &extra{joint: j}}
+		if o.Values {
+			s.state.Or(values)
+		}
 		r.add(s)
 		j.parts = append(j.parts, s)
 	}

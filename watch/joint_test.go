@@ -13,7 +13,7 @@ func TestJointOnceFiresOnce(t *testing.T) {
 	const rounds = 20_000
 	registries := []*Registry{NewRegistry(), NewRegistry()}
 	for z := tree.Zxid(1); z <= rounds; z++ {
-		j := Join(registries, "/", Once, nil)
+		j := Join(registries, "/", Once, Options{}, nil)
 		told := make(chan int)
 		go func() {
 			n := 0
@@ -44,7 +44,7 @@ func TestJointOnceFiresOnce(t *testing.T) {
 func TestJointOnceIsOverWithItsFirstEvent(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		registries := []*Registry{NewRegistry(), NewRegistry()}
-		j := Join(registries, "/", Once, nil)
+		j := Join(registries, "/", Once, Options{}, nil)
 		if !j.parts[0].tellLocked(Event{Type: NodeDataChanged, Path: "/", Zxid: 1}) {
 			t.Fatal("the first event did not fit")
 		}

@@ -56,7 +56,7 @@ func TestTriggerMatrix(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v/%v/%s", c.cause, c.mode, c.path), func(t *testing.T) {
 			r := NewRegistry()
-			s := r.Add(c.path, c.mode, 0, nil)
+			s := r.Add(c.path, c.mode, Options{}, nil)
 			r.Deliver(7, []tree.Change{{Type: c.cause, Path: p}}, nil)
 			if got := received(s); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -71,7 +71,7 @@ func TestTriggerMatrix(t *testing.T) {
 // TestRootMatrix changes the root itself, and creates and deletes a child of it.
 func TestRootMatrix(t *testing.T) {
 	r := NewRegistry()
-	persistent, recursive := r.Add("/", Persistent, 0, nil), r.Add("/", Recursive, 0, nil)
+	persistent, recursive := r.Add("/", Persistent, Options{}, nil), r.Add("/", Recursive, Options{}, nil)
 	r.Deliver(1, []tree.Change{{Type: tree.DataChanged, Path: "/"}, {Type: tree.Created, Path: "/a"}, {Type: tree.Deleted, Path: "/a"}}, nil)
 	if got := received(persistent); !slices.Equal(got, []string{"NodeDataChanged /", "NodeChildrenChanged /", "NodeChildrenChanged /"}) {
 		t.Errorf("persistent: %q", got)

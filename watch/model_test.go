@@ -41,9 +41,9 @@ func (m *model) match(z tree.Zxid, c tree.Change) (Event, bool) {
 	below := c.Path == m.path || strings.HasPrefix(c.Path, strings.TrimSuffix(m.path, "/")+"/")
 	switch {
 	case c.Path == m.path, m.mode == Recursive && below:
-		return Event{own[c.Type], c.Path, z}, true
+		return Event{Type: own[c.Type], Path: c.Path, Zxid: z}, true
 	case m.mode != Recursive && c.Type != tree.DataChanged && tree.Parent(c.Path) == m.path:
-		return Event{NodeChildrenChanged, m.path, z}, true
+		return Event{Type: NodeChildrenChanged, Path: m.path, Zxid: z}, true
 	}
 	return Event{}, false
 }
@@ -131,7 +131,7 @@ func FuzzRegistry(f *testing.F) {
 				case buffer == 0:
 					m.room = bufferDefault
 				}
-				all = append(all, watched{r.Add(path, mode, buffer, nil), m})
+				all = append(all, watched{r.Add(path, mode, Options{Buffer: buffer}, nil), m})
 			case kind < 10:
 				z++
 				var changes []tree.Change
@@ -192,7 +192,7 @@ func install(r *Registry, all []watched, z tree.Zxid, path string) {
 		switch {
 		case m.ended || !touched(m.path, m.mode):
 		case m.mode == Once:
-			m.queued = append(m.queued, Event{NodeDataChanged, m.path, z})
+			m.queued = append(m.queued, Event{Type: NodeDataChanged, Path: m.path, Zxid: z})
 			m.end(nil)
 		default:
 			m.end(w.stream.Err())

@@ -31,7 +31,7 @@ func TestArmingRace(t *testing.T) {
 				if mode == Recursive && i%2 == 0 {
 					path = "/"
 				}
-				s := r.Add(path, mode, transactions, nil)
+				s := r.Add(path, mode, Options{Buffer: transactions}, nil)
 				if v := visible.Load(); tree.Zxid(v) < s.Zxid() {
 					t.Errorf("armed at %d, visible %d", s.Zxid(), v)
 				}
@@ -76,7 +76,7 @@ func TestArmingRace(t *testing.T) {
 func TestReadAfterEvent(t *testing.T) {
 	const transactions = 3000
 	r := NewRegistry()
-	s := r.Add("/a", Persistent, transactions, nil)
+	s := r.Add("/a", Persistent, Options{Buffer: transactions}, nil)
 	var visible atomic.Uint64
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -117,7 +117,7 @@ func TestEndingRace(t *testing.T) {
 		}
 	})
 	for i := range 300 {
-		s := r.Add("/a", Mode(i%3), 1+i%2, nil)
+		s := r.Add("/a", Mode(i%3), Options{Buffer: 1 + i%2}, nil)
 		others.Go(func() {
 			for range s.Events() {
 			}
@@ -142,7 +142,7 @@ func TestErrBeforeTheEnd(t *testing.T) {
 	over := errors.New("over")
 	r := NewRegistry()
 	for range 20_000 {
-		s := r.Add("/a", Persistent, 1, nil)
+		s := r.Add("/a", Persistent, Options{Buffer: 1}, nil)
 		events, said := s.Events(), make(chan error, 1)
 		var looking atomic.Bool
 		go func() {

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"math"
+
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -23,6 +25,9 @@ type Registry struct {
 	// closed is the reason why no watch can be added. It counts once isClosed is set.
 	closed   error
 	isClosed bool
+	// publisher has the values of the transaction that is being delivered; else nil.
+	publisher Publisher
+	reaching  reaching
 }
 
 // peakKept is the most watches that the lists may once have held and still be kept when the last
@@ -50,13 +55,15 @@ type Watcher struct {
 func (w *Watcher) mayRead(acl []tree.ACL) bool { return w == nil || w.MayRead == nil || w.MayRead(acl) }
 
 // Add registers a watch on a canonical path. The watch is armed at the newest transaction matched,
-// which readers see by the time Add returns. The buffer is the number of events that may wait to be
-// received; zero or less means 64. A Once watch always has a buffer of one. After the registry's
-// Close, the returned stream has already ended.
-func (r *Registry) Add(path string, mode Mode, buffer int, who *Watcher) *Stream {
+// which readers see by the time Add returns. After the registry's Close, the returned stream has
+// already ended.
+func (r *Registry) Add(path string, mode Mode, o Options, who *Watcher) *Stream {
 	s := &Stream{registry: r, path: path, mode: mode, who: who}
-	if mode != Once && buffer > 0 { // no other call knows buffer
-		s.openLocked(buffer)
+	if o.Values {
+		s.state.Or(values)
+	}
+	if mode != Once && o.Buffer > 0 { // no other call knows it
+		s.openLocked(o.Buffer)
 	}
 	r.add(s)
 	return s
@@ -82,6 +89,8 @@ type Publisher interface {
 	Announce()
 	// Publish makes the transaction visible.
 	Publish()
+	// Newest returns a znode as the transaction leaves it, or false if it does not exist.
+	Newest(path string) (tree.Found, bool)
 }
 
 // Deliver matches the changes of transaction z, queues events into the streams, and publishes the
@@ -91,8 +100,10 @@ type Publisher interface {
 func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() { r.reaching.tellUpTo(z) }()
 	if p != nil {
 		defer p.Publish() // even if a panic is about to fail the node: nobody may wait for ever
+		r.publisher = p
 		if r.n > 0 || r.clients.n > 0 {
 			p.Announce()
 		}
@@ -107,7 +118,7 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 			r.clients.match(z, c)
 		}
 	}
-	r.zxid = z
+	r.zxid, r.publisher = z, nil
 }
 
 // Install carries the watches over when the whole tree is replaced by one as of transaction z.
@@ -124,6 +135,7 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (EventType, []tree.ACL, bool), p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.reaching.tellUpTo(z)
 	if p != nil {
 		defer p.Publish()
 		p.Announce()
@@ -168,6 +180,7 @@ func (r *Registry) Close(err error) {
 		return
 	}
 	r.closed, r.isClosed = err, true
+	r.reaching.tellUpTo(math.MaxUint64)
 	r.endAllLocked(err)
 }
 
@@ -214,6 +227,9 @@ func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 }
 
 func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
+	if s.state.Load()&values != 0 && (e.Type == NodeCreated || e.Type == NodeDataChanged) && r.publisher != nil {
+		e.found, _ = r.publisher.Newest(e.Path)
+	}
 	switch {
 	case !may && s.mode == Once:
 		r.endLocked(s, tree.ErrNoAuth)

@@ -15,13 +15,15 @@ type publish func()
 func (p publish) Announce() {}
 func (p publish) Publish()  { p() }
 
+func (p publish) Newest(string) (tree.Found, bool) { return tree.Found{}, false }
+
 func set(path string) []tree.Change { return []tree.Change{{Type: tree.DataChanged, Path: path}} }
 
 // D1, D3: at the moment when a transaction becomes visible, its event is in the buffer, and no
 // watch can be armed.
 func TestVisibleAfterQueued(t *testing.T) {
 	r := NewRegistry()
-	events := r.Add("/a", Persistent, 0, nil).Events()
+	events := r.Add("/a", Persistent, Options{}, nil).Events()
 	published := false
 	r.Deliver(4, set("/a"), publish(func() {
 		published = true
@@ -35,7 +37,7 @@ func TestVisibleAfterQueued(t *testing.T) {
 	if !published {
 		t.Error("not published")
 	}
-	if e := <-events; e != (Event{NodeDataChanged, "/a", 4}) {
+	if e := <-events; e != (Event{Type: NodeDataChanged, Path: "/a", Zxid: 4}) {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -55,12 +57,12 @@ func free(r *Registry) bool {
 
 func TestZxid(t *testing.T) {
 	r := NewRegistry()
-	if z := r.Add("/a", Once, 0, nil).Zxid(); z != 0 {
+	if z := r.Add("/a", Once, Options{}, nil).Zxid(); z != 0 {
 		t.Errorf("armed at %d before anything was matched", z)
 	}
 	r.Deliver(41, nil, nil)
 	r.Deliver(42, set("/b"), nil)
-	s := r.Add("/a", Once, 0, nil)
+	s := r.Add("/a", Once, Options{}, nil)
 	r.Deliver(43, nil, nil)
 	if z := s.Zxid(); z != 42 {
 		t.Errorf("armed at %d", z)
@@ -70,7 +72,7 @@ func TestZxid(t *testing.T) {
 // The same for a watcher that asks for the channel only after the watch has ended.
 func TestOverflowUnheard(t *testing.T) {
 	r := NewRegistry()
-	s := r.Add("/a", Persistent, 0, nil)
+	s := r.Add("/a", Persistent, Options{}, nil)
 	for z := tree.Zxid(1); z <= bufferDefault; z++ {
 		r.Deliver(z, set("/a"), nil)
 	}
@@ -95,7 +97,7 @@ func TestOverflowUnheard(t *testing.T) {
 // D3: the watcher receives the events that fitted, then the end and its reason.
 func TestOverflow(t *testing.T) {
 	r := NewRegistry()
-	slow, quick := r.Add("/a", Persistent, 2, nil), r.Add("/a", Recursive, 0, nil)
+	slow, quick := r.Add("/a", Persistent, Options{Buffer: 2}, nil), r.Add("/a", Recursive, Options{}, nil)
 	for z := tree.Zxid(1); z <= 4; z++ {
 		r.Deliver(z, set("/a"), nil)
 		if e := <-quick.Events(); e.Zxid != z {
@@ -122,21 +124,21 @@ func TestOverflow(t *testing.T) {
 func TestDefaultBuffer(t *testing.T) {
 	for mode, want := range map[Mode]int{Once: 1, Persistent: 64, Recursive: 64} {
 		r := NewRegistry()
-		if n := cap(r.Add("/a", mode, 0, nil).Events()); n != want {
+		if n := cap(r.Add("/a", mode, Options{}, nil).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
-		if n := cap(r.Add("/a", mode, -1, nil).Events()); n != want {
+		if n := cap(r.Add("/a", mode, Options{Buffer: -1}, nil).Events()); n != want {
 			t.Errorf("mode %d: %d", mode, n)
 		}
 	}
-	if n := cap(NewRegistry().Add("/a", Once, 9, nil).Events()); n != 1 {
+	if n := cap(NewRegistry().Add("/a", Once, Options{Buffer: 9}, nil).Events()); n != 1 {
 		t.Errorf("a Once watch with room for %d", n)
 	}
 }
 
 func TestOnceEndsWithItsEvent(t *testing.T) {
 	r := NewRegistry()
-	s := r.Add("/a", Once, 0, nil)
+	s := r.Add("/a", Once, Options{}, nil)
 	r.Deliver(1, []tree.Change{{Type: tree.Created, Path: "/a"}, {Type: tree.Created, Path: "/a/b"}, {Type: tree.DataChanged, Path: "/a"}}, nil)
 	if got := received(s); len(got) != 1 || got[0] != "NodeCreated /a" {
 		t.Errorf("got %q", got)
@@ -159,7 +161,7 @@ func TestEnds(t *testing.T) {
 			for _, opened := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, mode, opened), func(t *testing.T) {
 					r := NewRegistry()
-					s := r.Add("/a", mode, 0, nil)
+					s := r.Add("/a", mode, Options{}, nil)
 					if opened {
 						s.Events()
 					}
@@ -188,13 +190,13 @@ func TestAddAfterClose(t *testing.T) {
 	r, first := NewRegistry(), errors.New("first")
 	r.Close(first)
 	r.Close(errors.New("second"))
-	s := r.Add("/a", Persistent, 4, nil)
+	s := r.Add("/a", Persistent, Options{Buffer: 4}, nil)
 	if _, open := <-s.Events(); open || s.Err() != first || r.Len() != 0 {
 		t.Errorf("open %v, error %v, %d watches", open, s.Err(), r.Len())
 	}
 	r = NewRegistry()
 	r.EndAll(first)
-	if s := r.Add("/a", Persistent, 4, nil); s.Err() != nil || r.Len() != 1 {
+	if s := r.Add("/a", Persistent, Options{Buffer: 4}, nil); s.Err() != nil || r.Len() != 1 {
 		t.Errorf("after EndAll: error %v, %d watches", s.Err(), r.Len())
 	}
 }
@@ -206,7 +208,7 @@ func TestInstall(t *testing.T) {
 	type pair struct{ touched, untouched *Stream }
 	pairs := make(map[Mode]pair)
 	for _, mode := range []Mode{Once, Persistent, Recursive} {
-		pairs[mode] = pair{r.Add("/touched", mode, 0, nil), r.Add("/untouched", mode, 0, nil)}
+		pairs[mode] = pair{r.Add("/touched", mode, Options{}, nil), r.Add("/untouched", mode, Options{}, nil)}
 	}
 	touched := func(path string, _ Mode) (EventType, []tree.ACL, bool) { return NodeDeleted, nil, path == "/touched" }
 	events := pairs[Once].touched.Events()
@@ -215,7 +217,7 @@ func TestInstall(t *testing.T) {
 			t.Error("visible before the event was queued")
 		}
 	}))
-	if e, ok := <-events; !ok || e != (Event{NodeDeleted, "/touched", 20}) {
+	if e, ok := <-events; !ok || e != (Event{Type: NodeDeleted, Path: "/touched", Zxid: 20}) {
 		t.Errorf("once: %+v %v", e, ok)
 	}
 	if err := pairs[Once].touched.Err(); err != nil {
@@ -237,7 +239,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("mode %d: %+v", mode, e)
 		}
 	}
-	if z := r.Add("/a", Once, 0, nil).Zxid(); z != 21 {
+	if z := r.Add("/a", Once, Options{}, nil).Zxid(); z != 21 {
 		t.Errorf("armed at %d", z)
 	}
 }
@@ -247,7 +249,7 @@ func TestManyOnOnePath(t *testing.T) {
 	r := NewRegistry()
 	var streams []*Stream
 	for i := range 3000 {
-		streams = append(streams, r.Add("/a", Mode(i%3), 0, nil), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, 0, nil))
+		streams = append(streams, r.Add("/a", Mode(i%3), Options{}, nil), r.Add(fmt.Sprintf("/a/%d/c", i), Recursive, Options{}, nil))
 	}
 	for i := range streams {
 		streams[i*7919%len(streams)].Close()
@@ -273,7 +275,7 @@ func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	r := NewRegistry()
 	secret := []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}
 	stranger := &Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }}
-	once, all := r.Add("/a", Once, 0, stranger), r.Add("/a", Once, 0, nil)
+	once, all := r.Add("/a", Once, Options{}, stranger), r.Add("/a", Once, Options{}, nil)
 	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, secret, true }, nil)
 	if e, ok := <-once.Events(); ok || once.Err() != tree.ErrNoAuth {
 		t.Errorf("told of %v, %v", e, once.Err())

@@ -34,7 +34,7 @@ func (s *script) run(words []string) string {
 		if len(words) > 4 {
 			buffer, _ = strconv.Atoi(words[4])
 		}
-		w := s.registry.Add(words[2], modes[words[3]], buffer, nil)
+		w := s.registry.Add(words[2], modes[words[3]], Options{Buffer: buffer}, nil)
 		s.streams[words[1]] = w
 		return fmt.Sprintf("armed zxid=%d", w.Zxid())
 	case "receive":

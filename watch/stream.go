@@ -50,6 +50,7 @@ const (
 	opened uint32 = 1 << iota // the channel exists
 	ended                     // the stream has ended
 	failed                    // the stream has ended with an error
+	values                    // its events have Data and Stat
 )
 
 // Events returns the channel of the events; it is always the same channel. The channel is closed
@@ -89,10 +90,24 @@ func (s *Stream) End(err error) {
 	s.registry.endLocked(s, err)
 }
 
+// Options are the settings of one watch. The zero value is usable.
+type Options struct {
+	// Buffer is how many events may wait to be received; zero or less means 64. A Once watch always
+	// has room for one.
+	Buffer int
+	// Values says that events have Data and Stat. An event that waits keeps its data in memory.
+	Values bool
+}
+
 // buffer returns the number of events that may wait if the caller of Add gave none.
-func (s *Stream) buffer() int {
-	if s.mode == Once {
+func (s *Stream) buffer() int { return Options{}.buffer(s.mode) }
+
+func (o Options) buffer(mode Mode) int {
+	switch {
+	case mode == Once:
 		return 1
+	case o.Buffer > 0:
+		return o.Buffer
 	}
 	return bufferDefault
 }

@@ -245,7 +245,27 @@ func EncodeRequest(r *Request) []byte {
 }
 
 func (e *encoder) op(o *tree.Op) {
-	e.array(8)
+	switch o.Kind {
+	case tree.KindCheckMzxid:
+		e.array(opLen(o.Kind))
+		e.uint(uint64(o.Kind))
+		e.string(o.Path)
+		e.uint(uint64(o.Mzxid))
+		return
+	case tree.KindAdd:
+		e.array(opLen(o.Kind))
+		e.uint(uint64(o.Kind))
+		e.string(o.Path)
+		e.uint(uint64(o.Width))
+		e.int(o.Delta)
+		return
+	case tree.KindEnsure:
+		e.array(opLen(o.Kind))
+		e.uint(uint64(o.Kind))
+		e.string(o.Path)
+		return
+	}
+	e.array(opLen(o.Kind))
 	e.uint(uint64(o.Kind))
 	e.string(o.Path)
 	e.bytes(o.Data)
@@ -729,15 +749,41 @@ func (r *Reader) decodeOps(d *decoder) []tree.Op {
 }
 
 func (d *decoder) op(o *tree.Op) {
-	d.want(8)
+	n := d.array()
 	*o = tree.Op{Kind: tree.OpKind(d.uintTo(math.MaxUint8))}
+	if n != opLen(o.Kind) {
+		d.fail(ErrMalformed)
+	}
 	o.Path = d.word()
+	switch o.Kind {
+	case tree.KindCheckMzxid:
+		o.Mzxid = tree.Zxid(d.uint())
+		return
+	case tree.KindAdd:
+		o.Width, o.Delta = tree.Width(d.uintTo(math.MaxUint8)), d.int()
+		return
+	case tree.KindEnsure:
+		return
+	}
 	o.Data = d.data()
 	o.Mode = tree.CreateMode(d.uintTo(math.MaxUint8))
 	o.Version = d.int32()
 	o.TTL = d.int()
 	o.ACL = d.acl()
 	o.Czxid = tree.Zxid(d.uint())
+}
+
+// opLen returns the length of an operation's array.
+func opLen(k tree.OpKind) int {
+	switch k {
+	case tree.KindCheckMzxid:
+		return 3
+	case tree.KindAdd:
+		return 4
+	case tree.KindEnsure:
+		return 2
+	}
+	return 8
 }
 
 func (d *decoder) acl() []tree.ACL {

@@ -75,7 +75,10 @@
 //	announce      [9, name, address, client, zone]
 //	leave         [10]
 //
-//	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
+//	op            [kind, path, data, mode, version, ttl ms, acl, czxid], or of level 4
+//	checkMzxid    [10, path, mzxid]
+//	add           [11, path, width, delta]
+//	ensure        [12, path]
 //	acl           nil, or [[perms, scheme, id], ...]
 //	identity      [scheme, id]
 //
@@ -137,6 +140,7 @@
 //	3      0.1.0   The home shard has members and the ensemble's lineage. An origin can be retired.
 //	               An entry that changes who the members are, or where, also writes that to
 //	               /zookeeper/config, in a transaction of its own.
+//	4      0.1.0   A transaction may have the operations checkMzxid, add and ensure.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered
@@ -151,7 +155,7 @@
 //	string      path, scheme, id of an identity or ACL entry, name, zone, address, client
 //	binary      directory, password, lineage, parent, ancestor (16 bytes), digest (32 bytes), data (nil or any length)
 //	0 or 1      remote, closing, container, lost, observer, retired
-//	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms
+//	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms, delta
 //	unsigned    all other numbers
 //
 // Times in ms are Unix times, except ttl. wall is the proposer's clock. Nil data and empty data

@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // The feature levels of commands and records that this build reads and writes. Package doc says
@@ -13,7 +15,7 @@ import (
 // member something that it cannot read.
 const (
 	LevelMin = 1
-	LevelMax = 3
+	LevelMax = 4
 )
 
 const (
@@ -25,7 +27,19 @@ const (
 	// LevelMembers is the level from which the home shard has the table of members, and with it the
 	// ensemble's lineage.
 	LevelMembers = 3
+	// LevelSteps is the level from which a transaction may check an mzxid, add to a number and
+	// ensure a container.
+	LevelSteps = 4
 )
+
+// OpLevel returns the level from which an operation of a transaction is allowed.
+func OpLevel(k tree.OpKind) uint32 {
+	switch k {
+	case tree.KindCheckMzxid, tree.KindAdd, tree.KindEnsure:
+		return LevelSteps
+	}
+	return LevelMin
+}
 
 // ErrLevel says that the ensemble is at a feature level that this build does not read, or that its
 // config wants to hold it below.

@@ -74,7 +74,7 @@ func TestConfigure(t *testing.T) {
 		{"a founder is removed", apply(command.EncodeWant(0, 2, session.Out, session.Removed, 9), place(2, session.Out, 8)),
 			"server.1=one.test:7946:0:participant\nserver.3=drei.test:7946:0:participant\nserver.4=four.test:7946:0:participant\n"},
 	} {
-		events := r.Watches.Add(tree.ConfigPath, watch.Persistent, 0, nil)
+		events := r.Watches.Add(tree.ConfigPath, watch.Persistent, watch.Options{}, nil)
 		zxid := r.mu.Zxid
 		step.do()
 		got, stat := r.configured()

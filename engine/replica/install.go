@@ -61,6 +61,8 @@ type swap struct {
 
 func (s swap) Announce() { s.swapping.Store(true) }
 
+func (s swap) Newest(path string) (tree.Found, bool) { return s.next.Newest(path) }
+
 func (s swap) Publish() {
 	s.tree.Store(s.next)
 	s.swapping.Store(false)

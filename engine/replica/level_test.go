@@ -97,15 +97,15 @@ func TestRaiseFailsWhoWasLeftBehind(t *testing.T) {
 
 // Beyond the level that has members, those that have joined count too. Who is out never does.
 func TestHeldDownByMembersThatHaveJoined(t *testing.T) {
+	const next = command.LevelMax + 1
 	r := foundedRig(t, 1)
-	r.apply(command.EncodeJoin(session.Candidate{Directory: [16]byte{4}}, 1), registers(4, 1, 3), registers(3, 2, 4))
+	r.apply(command.EncodeJoin(session.Candidate{Directory: [16]byte{4}}, 1), registers(4, 1, command.LevelMax), registers(3, 2, next))
 	held := func(level uint32, want ...session.MemberID) {
 		t.Helper()
 		if by := r.HeldDown(level); !slices.Equal(by, want) {
 			t.Errorf("held down from level %d by %d, want %d", level, by, want)
 		}
 	}
-	const next = command.LevelMembers + 1
 	held(next, enginetest.Member, 2, 4)
 	held(command.LevelMembers)
 	r.apply(command.EncodeRetire(2), command.EncodeRetire(4), command.EncodeRetire(5))

@@ -39,7 +39,7 @@ func TestAReadShowsWhatAnEventTold(t *testing.T) {
 			}
 			var watches [2]*watch.Stream
 			for i := range watches {
-				watches[i] = r.Watches.Add("/a", watch.Once, 0, &watch.Watcher{MayRead: mayRead})
+				watches[i] = r.Watches.Add("/a", watch.Once, watch.Options{}, &watch.Watcher{MayRead: mayRead})
 			}
 			first, second := watches[0].Events(), watches[1].Events()
 			go func() {
@@ -65,8 +65,8 @@ func TestAPinShowsWhatAnEventTold(t *testing.T) {
 	r.create(t)
 	read := make(chan struct{})
 	told := 0
-	events := r.Watches.Add("/a", watch.Once, 0, nil).Events()
-	r.Watches.Add("/", watch.Recursive, 0, &watch.Watcher{MayRead: func([]tree.ACL) bool {
+	events := r.Watches.Add("/a", watch.Once, watch.Options{}, nil).Events()
+	r.Watches.Add("/", watch.Recursive, watch.Options{}, &watch.Watcher{MayRead: func([]tree.ACL) bool {
 		if told++; told == 1 {
 			select {
 			case <-read:

@@ -60,8 +60,12 @@ func (o *Op) Validate(maxData int) error {
 		if err = op.Mode.Validate(); err == nil {
 			err = tree.ValidateCreatePath(op.Path, op.Mode)
 		}
-	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL, tree.KindGuard:
+	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL, tree.KindGuard, tree.KindCheckMzxid, tree.KindEnsure:
 		err = tree.ValidatePath(op.Path)
+	case tree.KindAdd:
+		if err = tree.ValidatePath(op.Path); err == nil {
+			err = op.Width.Validate()
+		}
 	case tree.KindCheckChildren:
 		if err = tree.ValidatePath(op.Path); err == nil && op.Version < 0 {
 			err = errMost

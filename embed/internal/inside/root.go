@@ -20,8 +20,8 @@ func (r Root) In(path string) string {
 	return string(r) + path
 }
 
-// out returns the session's path for a path of the tree that is at or below the root.
-func (r Root) out(path string) string {
+// Out returns the session's path for a path of the tree that is at or below the root.
+func (r Root) Out(path string) string {
 	switch {
 	case r == "" || path == "":
 		return path
@@ -58,7 +58,7 @@ func (r Root) Results(list []tree.Result) []tree.Result {
 	}
 	list = slices.Clone(list) // other goroutines may have been given the same list
 	for i := range list {
-		list[i].Path = r.out(list[i].Path)
+		list[i].Path = r.Out(list[i].Path)
 	}
 	return list
 }
