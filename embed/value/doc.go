@@ -1,0 +1,2 @@
+// Package value has what one znode holds: a typed value that all read and change.
+package value
