@@ -1,0 +1,338 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/barrier"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+)
+
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ensemble returns members whose ensemble has risen to the level of the barriers.
+func ensemble(t *testing.T, n int) *embedtest.Ensemble {
+	ens := embedtest.New(t, n, embedtest.Options{})
+	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
+	return ens
+}
+
+// children returns who is below a path.
+func children(t *testing.T, s *embed.Session, path string) []string {
+	t.Helper()
+	names, _, err := s.Children(bounded(t), path)
+	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Nobody passes before all have come, and nobody has left before all leave.
+func TestEnter_AllWaitForAll(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 3)
+	const n = 7
+	for round := range 8 {
+		path := fmt.Sprint("/round/", round)
+		var came, left atomic.Int32
+		var wg sync.WaitGroup
+		for i := range n {
+			s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+			wg.Go(func() {
+				time.Sleep(rand.N(20 * time.Millisecond))
+				came.Add(1)
+				pass, err := barrier.Enter(ctx, s, path, n)
+				if err != nil || came.Load() != n {
+					t.Errorf("passed when %d had come: %v", came.Load(), err)
+					return
+				}
+				left.Add(1)
+				if err := pass.Leave(ctx); err != nil || left.Load() != n {
+					t.Errorf("left when %d were leaving: %v", left.Load(), err)
+				}
+				must(t, s.Close())
+			})
+		}
+		wg.Wait()
+		s := ens.Session(1, embed.SessionOptions{})
+		ens.Until("nothing to be left", func() bool { return len(children(t, s, path)) == 0 })
+	}
+}
+
+// A member that is slow to look passes although the fast ones have left and come again, and they do
+// not wait for one another in circles: rounds on one path.
+func TestEnter_RoundsOnOnePath(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	const n, rounds = 2, 60
+	var wg sync.WaitGroup
+	for range n {
+		s := ens.Session(1, embed.SessionOptions{})
+		wg.Go(func() {
+			for i := range rounds {
+				pass, err := barrier.Enter(ctx, s, "/again", n)
+				if err == nil {
+					err = pass.Leave(ctx)
+				}
+				if err != nil {
+					t.Errorf("round %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// What a crashed round has left behind lets nobody pass alone (unlike Curator's).
+func TestEnter_AStaleReady(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, path := range []string{"/b", "/b/ready"} {
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	stale, _, err := s.Exists(ctx, "/b/ready")
+	must(t, err)
+	var passed atomic.Int32
+	var wg sync.WaitGroup
+	enter := func() {
+		s := ens.Session(1, embed.SessionOptions{})
+		wg.Go(func() {
+			if _, err := barrier.Enter(ctx, s, "/b", 3); err != nil {
+				t.Error(err)
+			}
+			passed.Add(1)
+		})
+	}
+	enter()
+	enter()
+	ens.Until("both to wait, and ready to go", func() bool { return len(children(t, s, "/b")) == 2 })
+	if n := passed.Load(); n > 0 {
+		t.Fatalf("%d have passed of three", n)
+	}
+	enter()
+	wg.Wait()
+	ens.Until("the new ready", func() bool { now, ok, _ := s.Exists(ctx, "/b/ready"); return ok && now.Czxid > stale.Czxid })
+}
+
+// A member passes because n were there, although it looks only when they have gone again.
+func TestEnter_PassesForWhatWas(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	done := make(chan error, 1)
+	go func() { _, err := barrier.Enter(ctx, waits, "/b", 3); done <- err }()
+	ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
+	// Two come and go in two transactions, as two processes would that are killed.
+	_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpCreate("/b/y", nil, embed.Ephemeral))
+	must(t, err)
+	must(t, s.Close())
+	must(t, <-done)
+}
+
+// Two that are there only within one transaction were never there.
+func TestEnter_NotForWhatNobodySaw(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	over, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { _, err := barrier.Enter(over, waits, "/b", 2); done <- err }()
+	ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
+	for range 100 {
+		_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpDelete("/b/x", 0))
+		must(t, err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v", err)
+	}
+	ens.Until("nothing to be left", func() bool { return len(children(t, s, "/b")) == 0 })
+}
+
+// A member that is lost before the others come does not count. One that is lost later counts as if
+// it had left.
+func TestEnter_MembersThatAreLost(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	watcher := ens.Session(1, embed.SessionOptions{})
+	lost := ens.Session(1, embed.SessionOptions{})
+	done := make(chan error, 1)
+	go func() { _, err := barrier.Enter(ctx, lost, "/b", 2); done <- err }()
+	ens.Until("it to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
+	must(t, lost.Close())
+	if err := <-done; !errors.Is(err, embed.ErrSessionClosed) && !errors.Is(err, embed.ErrDeleted) {
+		t.Fatalf("%v", err)
+	}
+	a, b := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+	passes := make(chan *barrier.Pass, 2)
+	enter := func(s *embed.Session) {
+		p, err := barrier.Enter(ctx, s, "/b", 2)
+		if err != nil {
+			t.Error(err)
+		}
+		passes <- p
+	}
+	go enter(a)
+	ens.Until("one to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
+	select {
+	case <-passes:
+		t.Fatal("one has passed of two")
+	default:
+	}
+	go enter(b)
+	first, second := <-passes, <-passes
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := first.Leave(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still there: ") {
+		t.Fatalf("%v", err)
+	}
+	must(t, errors.Join(a.Close(), b.Close())) // one of them is the second's
+	_ = second
+	third := ens.Session(1, embed.SessionOptions{})
+	over, cancel := context.WithCancel(ctx)
+	go func() {
+		ens.Until("it to wait", func() bool {
+			return slices.Equal(children(t, watcher, "/b"), nil) || len(children(t, watcher, "/b")) == 1
+		})
+		cancel()
+	}()
+	if _, err := barrier.Enter(over, third, "/b", 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnter_Refused(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	s := ens.Session(1, embed.SessionOptions{})
+	for path, want := range map[string]error{"": embed.ErrInvalidPath, "b": embed.ErrInvalidPath, "/b/": embed.ErrInvalidPath} {
+		if _, err := barrier.Enter(ctx, s, path, 1); !errors.Is(err, want) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	if _, err := barrier.Enter(ctx, s, "/b", 0); !errors.Is(err, embed.ErrInvalidArgument) {
+		t.Errorf("%v", err)
+	}
+	pass, err := barrier.Enter(ctx, s, "/b", 1)
+	must(t, err)
+	must(t, pass.Leave(ctx))
+	must(t, pass.Leave(ctx))
+}
+
+// Whoever waits at a gate passes when it opens, even if it is shut again at once.
+func TestGate(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 3)
+	s := ens.Session(1, embed.SessionOptions{})
+	g := barrier.NewGate(s, "/gates/g")
+	must(t, g.Wait(ctx)) // it was never shut
+	must(t, g.Open(ctx))
+	for range 20 {
+		must(t, g.Shut(ctx))
+		must(t, g.Shut(ctx))
+		var wg sync.WaitGroup
+		var waiting atomic.Int32
+		for i := range 6 {
+			other := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+			wg.Go(func() {
+				_, err := other.Sync(ctx, "/gates/g")
+				must(t, err)
+				waiting.Add(1)
+				if err := barrier.NewGate(other, "/gates/g").Wait(ctx); err != nil {
+					t.Error(err)
+				}
+				must(t, other.Close())
+			})
+		}
+		ens.Until("all to come", func() bool { return waiting.Load() == 6 })
+		// Those that have not looked yet see the second time that it is open.
+		must(t, g.Open(ctx))
+		must(t, g.Shut(ctx))
+		must(t, g.Open(ctx))
+		wg.Wait()
+	}
+	must(t, g.Shut(ctx))
+	over, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := g.Wait(over); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	for _, path := range []string{"", "/g/", "g"} {
+		bad := barrier.NewGate(s, path)
+		for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
+			if !errors.Is(err, embed.ErrInvalidPath) {
+				t.Errorf("%s %q: %v", what, path, err)
+			}
+		}
+	}
+	waiting := make(chan error)
+	go func() { waiting <- g.Wait(ctx) }()
+	go s.Close()
+	if err := <-waiting; !errors.Is(err, embed.ErrSessionClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A countdown counts each name once, and whoever waits passes even if it is deleted at once.
+func TestCountdown(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 3)
+	s := ens.Session(1, embed.SessionOptions{})
+	const total = 5
+	c := barrier.NewCountdown(s, "/work/17", total)
+	var wg sync.WaitGroup
+	for i := range 3 {
+		other := ens.Session(embed.MemberID(i+1), embed.SessionOptions{})
+		wg.Go(func() {
+			if err := barrier.NewCountdown(other, "/work/17", total).Wait(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range total {
+		left, err := c.Left(ctx)
+		must(t, err)
+		if left != total-i {
+			t.Errorf("%d left after %d", left, i)
+		}
+		must(t, c.Done(ctx, fmt.Sprint(i)))
+		must(t, c.Done(ctx, fmt.Sprint(i)))
+	}
+	must(t, c.Wait(ctx))
+	ops := []embed.Op{}
+	for i := range total {
+		ops = append(ops, embed.OpDelete(fmt.Sprint("/work/17/", i), 0))
+	}
+	_, err := s.Multi(ctx, append(ops, embed.OpDelete("/work/17", 0))...)
+	must(t, err)
+	wg.Wait()
+
+	must(t, barrier.NewCountdown(s, "/work/18", 2).Done(ctx, "a"))
+	for what, err := range map[string]error{
+		"another total":    barrier.NewCountdown(s, "/work/18", 3).Done(ctx, "b"),
+		"a negative total": barrier.NewCountdown(s, "/work/19", -1).Wait(ctx),
+		"a name of two":    barrier.NewCountdown(s, "/work/18", 2).Done(ctx, "a/b"),
+	} {
+		if !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must(t, barrier.NewCountdown(s, "/work/20", 0).Wait(ctx))
+	if _, there, err := s.Exists(ctx, "/work/20"); there || err != nil {
+		t.Errorf("%v, %v", there, err)
+	}
+}

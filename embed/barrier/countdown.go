@@ -1,0 +1,106 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// A Countdown ends when a number of different names are done. Each name counts once, so whoever
+// does not know whether its Done arrived calls it again. Its methods may be called by any number of
+// goroutines.
+type Countdown struct {
+	session *embed.Session
+	path    string
+	total   int
+}
+
+// NewCountdown returns the countdown on a path. All callers give the same total. The first Done
+// creates the znode, and missing parents as containers. The znodes are persistent: delete them when
+// nobody needs them any more.
+func NewCountdown(s *embed.Session, path string, total int) Countdown {
+	return Countdown{s, path, total}
+}
+
+// Done counts a name, which is one component of a path. Counting it again changes nothing.
+//
+// Errors: embed.ErrInvalidArgument if the name has a slash, or if the total is negative, above
+// 2147483647 or not the one of the countdown on the path; and those of embed.Session.Create.
+func (c Countdown) Done(ctx context.Context, name string) error {
+	return wrap("count down", c.path, c.done(ctx, name))
+}
+
+func (c Countdown) done(ctx context.Context, name string) error {
+	if strings.Contains(name, "/") {
+		return fmt.Errorf("%w: %q is not one component of a path", embed.ErrInvalidArgument, name)
+	}
+	begun, err := c.begun(ctx)
+	if err == nil && !begun {
+		if err = create(ctx, c.session, c.path, embed.Int32.Format(int64(c.total))); err == nil {
+			_, err = c.begun(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.session.Create(ctx, queue.Child(c.path, name), nil, embed.Persistent)
+	if errors.Is(err, embed.ErrNodeExists) {
+		err = nil
+	}
+	return err
+}
+
+// begun reports whether the countdown's znode exists, and compares its total.
+func (c Countdown) begun(ctx context.Context) (bool, error) {
+	if c.total < 0 || c.total > math.MaxInt32 {
+		return false, fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
+	}
+	data, _, err := c.session.Get(ctx, c.path)
+	if err != nil {
+		if errors.Is(err, embed.ErrNoNode) {
+			err = nil
+		}
+		return false, err
+	}
+	if n, err := embed.Int32.Parse(data); err != nil || n != int64(c.total) {
+		return false, fmt.Errorf("%w: the total is %d, the znode has %x", embed.ErrInvalidArgument, c.total, data)
+	}
+	return true, nil
+}
+
+// Left returns how many names are not done yet, as this node's replica knows. Errors are those of
+// Done.
+func (c Countdown) Left(ctx context.Context) (int, error) {
+	_, err := c.begun(ctx)
+	if err != nil {
+		return 0, wrap("left of", c.path, err)
+	}
+	stat, _, err := c.session.Exists(ctx, c.path)
+	return max(0, c.total-int(stat.NumChildren)), wrap("left of", c.path, err)
+}
+
+// Wait waits until all names are done. It returns nil if they were at any moment since the call,
+// even if the znodes are deleted by now. It is bounded by ctx alone. Errors are those of Done.
+func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
+
+func (c Countdown) wait(ctx context.Context) error {
+	if _, err := c.begun(ctx); err != nil {
+		return err
+	}
+	names := crowd{session: c.session, path: c.path}
+	for {
+		if err := names.arm(ctx); err != nil {
+			return err
+		}
+		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here) >= c.total, nil })
+		names.close()
+		if done || err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// waitingMax is how many changes may wait while a follower looks at earlier ones. A follower that is
+// slower looks at the present state instead.
+const waitingMax = 1 << 12
+
+// A crowd follows who is below a path. It knows that at one zxid after the other.
+type crowd struct {
+	session *embed.Session
+	path    string
+	watch   *embed.Watch
+	at      embed.Zxid
+	here    map[string]embed.Zxid // the children, with their czxid
+}
+
+// arm begins to follow the changes after a state that it reads. close ends it.
+func (c *crowd) arm(ctx context.Context) (err error) {
+	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, embed.WatchOptions{Buffer: waitingMax}); err != nil {
+		return err
+	}
+	c.here = make(map[string]embed.Zxid)
+	for z, err := range c.session.Walk(ctx, c.path) {
+		if err != nil && !errors.Is(err, embed.ErrNoNode) {
+			return errors.Join(err, c.watch.Close())
+		}
+		c.at = z.Zxid
+		if err == nil {
+			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid)
+		}
+	}
+	return nil
+}
+
+func (c *crowd) close() { _ = c.watch.Close() }
+
+// change notes that a child has come or gone.
+func (c *crowd) change(what embed.EventType, path string, z embed.Zxid) {
+	name, below := strings.CutPrefix(path, queue.Child(c.path, ""))
+	switch {
+	case !below || name == "" || strings.Contains(name, "/"):
+	case what == embed.NodeCreated:
+		c.here[name] = z
+	case what == embed.NodeDeleted:
+		delete(c.here, name)
+	}
+}
+
+// until calls look with the state that it knows, and after each transaction that changes it, until
+// look returns true or an error. It returns false if the watch ends before: then arm it again. It
+// also ends with gone, for which it returns why's error.
+func (c *crowd) until(ctx context.Context, gone <-chan struct{}, why func() error, look func() (bool, error)) (bool, error) {
+	for {
+		if yes, err := look(); yes || err != nil {
+			return yes, err
+		}
+		select {
+		case e, ok := <-c.watch.Events():
+			if !ok {
+				return false, ended(c.session, c.watch)
+			}
+			if yes, err := c.follow(ctx, e, look); yes || err != nil {
+				return yes, err
+			}
+		case <-gone:
+			return false, why()
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// follow makes a change, and those that already wait. All changes of a transaction are queued before
+// a read shows it. So when a read has come between the last change and none, they are complete.
+func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, error)) (bool, error) {
+	for read := false; ; {
+		if e.Zxid > c.at {
+			if yes, err := look(); yes || err != nil {
+				return yes, err
+			}
+			c.at = e.Zxid
+		}
+		if e.Zxid == c.at { // earlier ones are part of what arm has read
+			c.change(e.Type, e.Path, e.Zxid)
+		}
+		next, ok := poll(c.watch)
+		for !ok && !read {
+			if _, _, err := c.session.Exists(ctx, c.path); err != nil {
+				return false, err
+			}
+			read = true
+			next, ok = poll(c.watch)
+		}
+		if !ok {
+			return false, nil
+		}
+		e, read = next, false
+	}
+}
+
+// poll returns an event that waits, if there is one.
+func poll(w *embed.Watch) (e embed.Event, ok bool) {
+	select {
+	case e, ok = <-w.Events():
+	default:
+	}
+	return e, ok
+}
+
+// ended returns why a wait cannot go on after its watch has ended, or nil if it looks again.
+func ended(s *embed.Session, w *embed.Watch) error {
+	if err := w.Err(); !errors.Is(err, embed.ErrWatchGap) && !errors.Is(err, embed.ErrWatchOverflow) {
+		return err
+	}
+	return s.Err()
+}

@@ -1,0 +1,224 @@
+package barrier
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// readyName is the child that says that enough have come, for members that do not follow every
+// change.
+const readyName = "ready"
+
+// A Pass says that its owner has entered a barrier. Leave may be called by one goroutine at a time.
+type Pass struct {
+	session *embed.Session
+	path    string
+	claim   *claim.Claim
+	others  map[string]embed.Zxid // who was there when the barrier opened, with their czxid
+}
+
+// Enter waits until n members are in the barrier on a path, and is one of them meanwhile. It passes
+// if n were there at any one zxid since it came, even if some have left or are lost by now. A member
+// that is lost before that counts no longer. More than n may pass: n is a threshold.
+//
+// Use a path for each round. If rounds share one, a member that comes while those of the last round
+// still leave passes with them, as in Curator. A member whose process is lost in the barrier counts
+// until its session ends.
+//
+// Enter creates missing parents as containers. It is bounded by ctx alone. After an error the member
+// has left. Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrLevel
+// below level 4 of the ensemble, embed.ErrDeleted if somebody deleted the member's znode, and those
+// of embed.Session.Create.
+func Enter(ctx context.Context, s *embed.Session, path string, n int) (*Pass, error) {
+	m := &member{crowd: crowd{session: s, path: path}, n: n}
+	err := m.enter(ctx)
+	if err != nil {
+		return nil, wrap("enter", path, m.giveUp(err))
+	}
+	others := maps.Clone(m.here)
+	delete(others, m.own)
+	delete(others, readyName)
+	return &Pass{session: s, path: path, claim: m.claim, others: others}, nil
+}
+
+// A member waits in the barrier.
+type member struct {
+	crowd
+	n     int
+	claim *claim.Claim
+	own   string     // its name
+	since embed.Zxid // its czxid
+}
+
+func (m *member) enter(ctx context.Context) error {
+	if m.n < 1 {
+		return fmt.Errorf("%w: a barrier of %d members", embed.ErrInvalidArgument, m.n)
+	}
+	for {
+		if err := m.arm(ctx); err != nil {
+			return err
+		}
+		err := m.come(ctx) // the watch is armed before
+		passed := false
+		if err == nil {
+			passed, err = m.until(ctx, m.claim.Done(), m.claim.Err, func() (bool, error) { return m.look(ctx) })
+		}
+		m.close()
+		if passed || err != nil {
+			return err
+		}
+	}
+}
+
+// come creates the member's znode, if it has none.
+func (m *member) come(ctx context.Context) error {
+	if m.claim != nil {
+		return nil
+	}
+	m.own = strings.ToLower(rand.Text())
+	for {
+		if err := queue.Ensure(ctx, m.session, m.path); err != nil {
+			return err
+		}
+		c, err := claim.New(ctx, m.session, embed.OpCreate(queue.Child(m.path, m.own), nil, embed.Ephemeral))
+		if err != nil {
+			return err
+		}
+		results, err := c.Created(ctx)
+		switch {
+		case err == nil:
+			m.claim, m.since = c, results[0].Stat.Czxid
+			return nil
+		case !errors.Is(err, embed.ErrNoNode):
+			_ = c.Release()
+			return err
+		}
+		// The container was empty and has been removed meanwhile.
+	}
+}
+
+// giveUp leaves the barrier, and returns why.
+func (m *member) giveUp(err error) error {
+	if m.claim == nil {
+		return err
+	}
+	if ended := m.claim.Err(); ended != nil {
+		err = ended
+	}
+	_ = m.claim.Release() // if it cannot be sent the node keeps trying until the session ends
+	return err
+}
+
+// look reports whether the member may pass in the state that it knows. If n are there it first
+// creates ready.
+func (m *member) look(ctx context.Context) (bool, error) {
+	ready, isReady := m.here[readyName]
+	members := len(m.here)
+	if isReady {
+		members--
+	}
+	switch {
+	case m.at < m.since:
+		return false, nil
+	case members >= m.n && isReady, isReady && m.sawReady(ready):
+		return true, nil
+	case members >= m.n:
+		return true, m.open(ctx)
+	case isReady:
+		return false, m.removeStale(ctx, ready)
+	}
+	return false, nil
+}
+
+// sawReady reports whether somebody is there who was there when ready was created. If nobody is, it
+// is left over from a round whose members were lost.
+func (m *member) sawReady(ready embed.Zxid) bool {
+	for name, czxid := range m.here {
+		if name != readyName && czxid < ready {
+			return true
+		}
+	}
+	return false
+}
+
+// open creates ready in a transaction that checks that n members are there. If some of them have
+// left, they have passed, and those who follow every change need no ready.
+func (m *member) open(ctx context.Context) error {
+	ops := make([]embed.Op, 0, m.n+1)
+	for name := range m.here {
+		if len(ops) < m.n {
+			ops = append(ops, embed.OpCheck(queue.Child(m.path, name), embed.AnyVersion))
+		}
+	}
+	_, err := m.session.Multi(ctx, append(ops, embed.OpCreate(queue.Child(m.path, readyName), nil, embed.Persistent))...)
+	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// removeStale deletes a ready that is left over, unless it is another one by now.
+func (m *member) removeStale(ctx context.Context, ready embed.Zxid) error {
+	_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
+	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) {
+		return nil
+	}
+	return err
+}
+
+// removeReady returns the operations that delete the ready of one creation, which nobody sets.
+func removeReady(path string, czxid embed.Zxid) []embed.Op {
+	ready := queue.Child(path, readyName)
+	return []embed.Op{embed.OpCheckMzxid(ready, czxid), embed.OpDelete(ready, embed.AnyVersion)}
+}
+
+// Leave leaves the barrier and waits until all have left, or are lost, who were there when it opened
+// for this member. It does not wait for those who came later. If ctx ends first, the member has left
+// all the same; the error names who is still there, and Leave may be called again. Other errors:
+// those of an ended session.
+func (p *Pass) Leave(ctx context.Context) error { return wrap("leave", p.path, p.leave(ctx)) }
+
+func (p *Pass) leave(ctx context.Context) error {
+	if err := p.claim.Release(); err != nil && p.session.Err() != nil {
+		return err
+	}
+	c := crowd{session: p.session, path: p.path}
+	for {
+		if err := c.arm(ctx); err != nil {
+			return err
+		}
+		alone, err := c.until(ctx, p.session.Done(), p.session.Err, func() (bool, error) { return p.look(&c), nil })
+		c.close()
+		switch {
+		case alone:
+			p.tidy(ctx)
+			return nil
+		case err != nil && len(p.others) > 0 && ctx.Err() != nil:
+			return fmt.Errorf("%w: still there: %s", err, strings.Join(slices.Sorted(maps.Keys(p.others)), ", "))
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// look forgets the others who have gone, and reports whether all have.
+func (p *Pass) look(c *crowd) bool {
+	maps.DeleteFunc(p.others, func(name string, czxid embed.Zxid) bool { return c.here[name] != czxid })
+	return len(p.others) == 0
+}
+
+// tidy deletes ready if nobody is left in the barrier. If it fails, the next round does so.
+func (p *Pass) tidy(ctx context.Context) {
+	if stat, there, err := p.session.Exists(ctx, queue.Child(p.path, readyName)); there && err == nil {
+		_, _ = p.session.Multi(ctx, append(removeReady(p.path, stat.Mzxid), embed.OpCheckChildren(p.path, 0))...)
+	}
+}

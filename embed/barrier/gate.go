@@ -1,0 +1,114 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+)
+
+// A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its methods
+// may be called by any number of goroutines.
+type Gate struct {
+	session *embed.Session
+	path    string
+}
+
+// NewGate returns the gate on a path.
+func NewGate(s *embed.Session, path string) Gate { return Gate{s, path} }
+
+// Shut shuts the gate, if it is open. It creates missing parents as containers. Errors are those of
+// embed.Session.Create.
+func (g Gate) Shut(ctx context.Context) error {
+	return g.wrap("shut", create(ctx, g.session, g.path, nil))
+}
+
+// create creates a persistent znode and its parents, unless it exists.
+func create(ctx context.Context, s *embed.Session, path string, data []byte) error {
+	for {
+		_, there, err := s.Exists(ctx, path)
+		if there || err != nil {
+			return err
+		}
+		parent, _ := queue.Split(path)
+		if err := queue.Ensure(ctx, s, parent); err != nil {
+			return err
+		}
+		_, err = s.Create(ctx, path, data, embed.Persistent)
+		switch {
+		case errors.Is(err, embed.ErrNodeExists):
+			return nil
+		case errors.Is(err, embed.ErrNoNode) && ctx.Err() == nil:
+			continue // the parent was an empty container, and has been removed meanwhile
+		}
+		return err
+	}
+}
+
+// Open opens the gate, if it is shut: everybody who waits passes. Errors are those of
+// embed.Session.Delete.
+func (g Gate) Open(ctx context.Context) error {
+	err := g.session.Delete(ctx, g.path, embed.AnyVersion)
+	if errors.Is(err, embed.ErrNoNode) {
+		err = nil
+	}
+	return g.wrap("open", err)
+}
+
+// Wait waits until the gate is open. It returns nil if the gate was open at any moment since the
+// call, as this node's replica saw it, even if it is shut again. Wait is bounded by ctx alone. It
+// needs no quorum to wait.
+//
+// Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth, and those of an ended session.
+func (g Gate) Wait(ctx context.Context) error { return g.wrap("wait", g.wait(ctx)) }
+
+func (g Gate) wait(ctx context.Context) error {
+	var shut embed.Zxid // which creation shuts it; zero: not known yet
+	for {
+		open, err := g.step(ctx, &shut)
+		if open || err != nil {
+			return err
+		}
+	}
+}
+
+// step waits until the gate opens, or until the watch ends. It reports whether the gate was open.
+func (g Gate) step(ctx context.Context, shut *embed.Zxid) (open bool, err error) {
+	w, err := g.session.Watch(ctx, g.path, embed.WatchPersistent)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	stat, there, err := g.session.Exists(ctx, g.path)
+	if err != nil {
+		return false, err
+	}
+	if !there || *shut != 0 && stat.Czxid != *shut {
+		return true, nil
+	}
+	*shut = stat.Czxid
+	for {
+		select {
+		case e, ok := <-w.Events():
+			if !ok {
+				return false, ended(g.session, w)
+			}
+			if e.Type == embed.NodeDeleted {
+				return true, nil
+			}
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+func (g Gate) wrap(op string, err error) error { return wrap(op, g.path, err) }
+
+func wrap(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", op, path, err)
+}
