@@ -122,7 +122,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 
 // newStart returns what a member's process starts with. The present links are among it.
 func (e *ensemble) newStart(id embed.MemberID) *start {
-	q := &start{Home: e.home(id), ID: id, Shards: e.shards, Voters: e.founders, Links: make(map[embed.MemberID]link)}
+	q := &start{Home: e.home(id), ID: id, Shards: e.shards, Voters: e.voters, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, to := range e.ids {
