@@ -54,17 +54,18 @@ type Config struct {
 	// The ids are the same on every member. An address may change at any restart. Empty means that
 	// the node is alone, and then it opens no port, or that it joins: see Join.
 	Members map[MemberID]string `yaml:"members"`
-	// Join lets members come and go. It has addresses of members: each a host:port, whose host may be
-	// a name that stands for several. Set it on all members, to the same. A node whose directory is
-	// empty asks there for the ensemble, becomes a learner, and serves as soon as it has loaded the
-	// data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has examples.
+	// Join lets members come and go. It has addresses of members: each a host:port, whose host may
+	// be a name that stands for several. Set it on all members, to the same. A node whose directory
+	// is empty asks there for the ensemble, becomes a learner, and serves as soon as it has loaded
+	// the data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has
+	// examples.
 	//
-	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds it,
-	// together with all others there. If ID is zero and Advertise is set, this node is the founder at
-	// that address, or none of them. So one Config can serve all. Later the ensemble knows its members
-	// by itself. Then a process whose directory was emptied, founders too, joins as a new member, with
-	// a new id. Members that were fixed before need ID and Members until they have started with Join
-	// at level 3; see docs/upgrades.md.
+	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds
+	// it, together with all others there. If ID is zero and Advertise is set, this node is the
+	// founder at that address, or none of them. So one Config can serve all. Later the ensemble
+	// knows its members by itself. Then a process whose directory was emptied, founders too, joins
+	// as a new member, with a new id. Members that were fixed before need ID and Members until they
+	// have run with Join at level 3; see docs/upgrades.md.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
 	// Needs Join.
@@ -93,10 +94,11 @@ type Config struct {
 	// refused. If there is no learner, nobody is replaced. Needs Join.
 	DeadAfter time.Duration `yaml:"deadAfter"`
 	// Found decides instead of Members whether an empty directory founds the ensemble, as its only
-	// member at first. It is asked when no member of an ensemble answers. It must be true once in the
-	// life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
-	// processes is. It may be asked again after a crash: then it must say to the same Dir what it said
-	// before. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs Join.
+	// member at first. It is asked when no member of an ensemble answers. It must be true once in
+	// the life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
+	// processes is. It may be asked again after a crash: then it must say to the same Dir what it
+	// said before. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs
+	// Join.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
 	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. Nil

@@ -131,8 +131,8 @@ func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 	})
 }
 
-// M61: a member that is to go crashes before it is out, while its vote still counts. It comes back as
-// a replica, and the ensemble has the quorum that it needs to take it out.
+// M61: a member that is to go crashes before it is out, while its vote still counts. It comes back
+// as a replica, and the ensemble has the quorum that it needs to take it out.
 func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
 	logs := &journal{}
 	growing(t, 3, func(c *embed.Config) { c.Logger = logs.logger() }, func(t *testing.T, e *embedtest.Ensemble) {
@@ -257,8 +257,8 @@ func TestRemoveMember(t *testing.T) {
 	})
 }
 
-// M62: with several shards, who is out of one is over on all. So a removal must not need the vote of
-// the member on the others.
+// M62: with several shards, who is out of one is over on all. So a removal must not need the vote
+// of the member on the others.
 func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
 	growing(t, 3, func(c *embed.Config) { c.Shards = 4 }, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -284,8 +284,8 @@ func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
 	})
 }
 
-// M62: three of five are removed at once. Each removal is safe by itself, and together they must not
-// take the quorum of the second shard.
+// M62: three of five are removed at once. Each removal is safe by itself, and together they must
+// not take the quorum of the second shard.
 func TestRemoveMember_SeveralAtOnce(t *testing.T) {
 	growing(t, 5, func(c *embed.Config) { c.Shards = 2; c.Voters = 1 }, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)

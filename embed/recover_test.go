@@ -43,8 +43,9 @@ func zxids(n *embed.Node) (list []embed.Zxid) {
 }
 
 // M28, M29: two of three voters are lost, and one goes on alone, with all that it has. Zxids, and
-// with them the ids of sessions and fencing tokens, begin anew above all that the lost ones may have
-// given, and so do the ids of members. The lost ones come back, are told, and join as new members.
+// with them the ids of sessions and fencing tokens, begin anew above all that the lost ones may
+// have given, and so do the ids of members. The lost ones come back, are told, and join as new
+// members.
 func TestRecover(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -108,8 +109,8 @@ func TestRecover(t *testing.T) {
 	})
 }
 
-// M28, M30: both survivors of an ensemble are recovered, each on its own. They are two ensembles from
-// then on, and neither lets the other's members in or makes them fail.
+// M28, M30: both survivors of an ensemble are recovered, each on its own. They are two ensembles
+// from then on, and neither lets the other's members in or makes them fail.
 func TestRecover_OfTwoSurvivors(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ofAge(e)
@@ -140,8 +141,8 @@ func TestRecover_OfTwoSurvivors(t *testing.T) {
 	})
 }
 
-// M28: the others were not dead, but cut off, and go on. As soon as they meet the survivor, they stop
-// and say why. What they acknowledged meanwhile is lost.
+// M28: the others were not dead, but cut off, and go on. As soon as they meet the survivor, they
+// stop and say why. What they acknowledged meanwhile is lost.
 func TestRecover_WhileTheOthersGoOn(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ofAge(e)
@@ -168,8 +169,8 @@ func TestRecover_WhileTheOthersGoOn(t *testing.T) {
 	})
 }
 
-// M28: an ensemble that still has a leader is not recovered, nor one of which a voter still runs. The
-// refusal changes nothing.
+// M28: an ensemble that still has a leader is not recovered, nor one of which a voter still runs.
+// The refusal changes nothing.
 func TestRecover_RefusesWhatIsNotLost(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ofAge(e)
@@ -288,8 +289,9 @@ func (nowhere) Listen() (net.Listener, error)                               { re
 func (nowhere) Dial(context.Context, transport.Target) (net.Conn, error)    { return nil, errNowhere }
 func (nowhere) Resolve(context.Context, string) ([]transport.Target, error) { return nil, errNowhere }
 
-// M30: the command dies at any of its writes. Then the recovery has not begun, or it is done, or the
-// member does not start before somebody has run the command again. It goes on with the same ids only.
+// M30: the command dies at any of its writes. Then the recovery has not begun, or it is done, or
+// the member does not start before somebody has run the command again. It goes on with the same ids
+// only.
 func TestRecover_Interrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
@@ -342,8 +344,8 @@ func TestRecover_Interrupted(t *testing.T) {
 	})
 }
 
-// M30: the first start after a recovery dies at any time. The next one completes it: zxids do not go
-// back, and the lineage is the one that was begun.
+// M30: the first start after a recovery dies at any time. The next one completes it: zxids do not
+// go back, and the lineage is the one that was begun.
 func TestRecover_TheFirstStartDies(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ofAge(e)
@@ -463,8 +465,8 @@ func TestRecover_PlacesOfThePast(t *testing.T) {
 	}
 }
 
-// M30: a recovery was interrupted, and the others turn out to live. The command says what is left to
-// do.
+// M30: a recovery was interrupted, and the others turn out to live. The command says what is left
+// to do.
 func TestRecover_InterruptedAndTheOthersLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})

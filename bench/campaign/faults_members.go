@@ -133,13 +133,13 @@ func newcomer(s *strike) (said string, changed bool) {
 	return said, true
 }
 
-// wipe ends a voter and empties its directory. It comes back as a new one. It needs members at rest:
-// a majority that has lost its directories is lost for good, and until a change is complete there
-// may be two voters on some shard. A learner would stay in the list of members for an hour.
+// wipe ends a member and empties its directory. It comes back as a new one. It needs members at
+// rest: a majority that has lost its directories is lost for good, and until a change is complete
+// there may be two voters on some shard.
 func wipe(s *strike) (said string, changed bool) {
 	id := s.anyone()
-	if why := s.e.unrest(s.ctx); why != "" || s.e.isTaken(id) || !s.e.votes(s.ctx, id) {
-		return fmt.Sprintf("member %d: the ensemble may need it, or it does not vote: %s", id, why), false
+	if why := s.e.unrest(s.ctx); why != "" || s.e.isTaken(id) {
+		return fmt.Sprintf("member %d: the ensemble may need it: %s", id, why), false
 	}
 	s.e.abandon(id)
 	pause(s.ctx, between(s.rng, 0, long/2))

@@ -80,13 +80,6 @@ func (e *ensemble) members(ctx context.Context, id embed.MemberID) (Reply, error
 	return e.call(ctx, id, Request{Call: callMembers, Within: requestTimeout})
 }
 
-// votes reports whether the member in a place votes.
-func (e *ensemble) votes(ctx context.Context, id embed.MemberID) bool {
-	a, err := e.members(ctx, id)
-	member := e.idOf(id)
-	return err == nil && slices.ContainsFunc(a.Members, func(f fellow) bool { return f.ID == member && f.Votes > 0 })
-}
-
 // rest waits until the members are at rest. why says what is not if ctx ends first.
 func (e *ensemble) rest(ctx context.Context) (why string) {
 	for {

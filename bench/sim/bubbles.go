@@ -147,8 +147,8 @@ func (g *bubbles) Round(play func()) {
 const standstill = 2 * time.Minute
 
 // watch prints the stacks and ends the process if virtual time stands still. Then some goroutine
-// waits in a way that is not durable, while whoever could wake it waits for virtual time. Only real
-// time shows that.
+// waits in a way that is not durable, while the one that could wake it waits for virtual time. Only
+// real time shows that.
 func (g *bubbles) watch(out io.Writer) {
 	for last, moved := int64(-1), real(); ; time.Sleep(time.Second) {
 		if now := g.beats.Load(); now != last || !g.open.Load() {
@@ -322,8 +322,8 @@ type process struct {
 	work   chan struct{} // has room for one: there may be something to serve; closed by Kill
 	dead   chan struct{}
 
-	// node has room for one. Whoever starts or ends the node receives whether it runs, and sends it
-	// back. Closed when the process is over.
+	// node has room for one. The goroutine that starts or ends the node receives whether it runs,
+	// and sends it back. Closed when the process is over.
 	node chan bool
 
 	mu struct {
@@ -336,7 +336,7 @@ type process struct {
 	}
 }
 
-// A question is a request with whoever waits for the answer.
+// A question is a request, and where to send the answer.
 type question struct {
 	q      campaign.Request
 	answer chan campaign.Reply

@@ -35,8 +35,9 @@
 //	listen: ""                 # where this member listens for the others. Default: its address in
 //	                           # members if that is an IP address or localhost, otherwise the
 //	                           # port of that address on all interfaces
-//	join: []                   # addresses of members. Not empty: members may come and go. Then id and
-//	                           # members say only who founds the ensemble; others leave them out
+//	join: []                   # addresses of members. Not empty: members may come and go. Then
+//	                           # id and members say only who founds the ensemble; others leave
+//	                           # them out
 //	advertise: ""              # where the others reach this member. Default: its address in members
 //	name: ""                   # of this replica, for people. Default: advertise
 //	zone: ""                   # what fails together; voters are spread over the zones

@@ -14,7 +14,7 @@ import (
 // names the tests that show it, or says why it does not hold here. Some do both.
 //
 // The catalogue itself is not in this repository. A number in the comment of a test, such as 11.1,
-// is that of a statement here.
+// belongs to a statement here.
 type statement struct {
 	number, words string
 	shown         string // names of tests; those in or below another folder have its name before them
