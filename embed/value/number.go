@@ -1,0 +1,447 @@
+package value
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// ErrWrongClock says that a Number's clock shows a time at which the number must not be used. The
+// clock has passed the time that was written ahead, because a later one could not be written. Or it
+// was set back to a time at which a former owner may have used the number.
+var ErrWrongClock = errors.New("the clock shows a time at which the number must not be used")
+
+// aheadMin is the least NumberOptions.Ahead: each third of it costs a commit.
+const aheadMin = 100 * time.Millisecond
+
+// retryPause is the time between two attempts of a Number that gets no answer.
+const retryPause = 50 * time.Millisecond
+
+// NumberOptions say how a number is taken. The zero value is usable.
+type NumberOptions struct {
+	// Skew is how long a lost number lingers before anybody else can take it; see
+	// embed.CreateOptions.TTL. It is for ids that the loser still makes because it did not look at
+	// Number.Err in time. It is whole milliseconds. Zero means that a lost number is free when its
+	// session has ended.
+	Skew time.Duration
+	// Ahead is how far ahead of use the time is written, in steps of about a third of it. Each step
+	// is a commit. After a crash the next owner waits for so long at most, plus a tenth of the
+	// session's timeout. Zero means that timeout; the least is 100 ms.
+	Ahead time.Duration
+	// Clock is the clock from which the ids get their times. Nil means time.Now.
+	Clock func() time.Time
+}
+
+func (o *NumberOptions) check(n int) error {
+	switch {
+	case n <= 0:
+		return fmt.Errorf("%w: the least of %d numbers", embed.ErrInvalidArgument, n)
+	case o.Skew < 0 || o.Skew%time.Millisecond != 0:
+		return fmt.Errorf("%w: %w: NumberOptions.Skew is %v, not whole milliseconds", embed.ErrInvalidArgument, embed.ErrInvalidTTL, o.Skew)
+	case o.Ahead < 0 || o.Ahead > 0 && o.Ahead < aheadMin:
+		return fmt.Errorf("%w: NumberOptions.Ahead is %v, not at least %v", embed.ErrInvalidArgument, o.Ahead, aheadMin)
+	}
+	return nil
+}
+
+// A Number is a worker number: a small number that no other live process has. It ends when it is
+// released, at its session's local deadline, when its session or node ends, or when somebody deletes
+// its znode. It ends on its own node before anybody else can take the number, except after such a
+// deletion. An ended Number does not come back.
+//
+// The ids that a worker makes of the time, its number and a count are unique if it keeps one order:
+// read the clock, then ask Err, and then use the time that was read.
+//
+//	now := time.Now()
+//	if err := number.Err(); err != nil {
+//		return 0, err
+//	}
+//	return id(now, number.N(), count), nil
+//
+// The next owner of the number gets it only when its own clock shows a later time than any that
+// passed this test. So a clock that stands behind makes the next owner wait, and no id twice. A
+// worker whose clock is set back a little while it owns the number must not use a time again by
+// itself.
+//
+// All methods may be called by any number of goroutines. The zero Number has ended with
+// embed.ErrNotHeld.
+type Number struct {
+	// Immutable. All are nil in the zero Number.
+	session *embed.Session
+	claim   *claim.Claim
+	tenure  *claim.Tenure
+	n       int
+	czxid   embed.Zxid
+	used    string // the path of the time
+	after   int64  // a former owner may have used the number up to here, in Unix milliseconds
+	ahead   time.Duration
+	margin  time.Duration // how far the wall clock may be set back unnoticed
+	clock   func() time.Time
+	values  context.Context // of TakeNumber's ctx
+	life    context.Context // ends with the tenure, or by end
+	end     context.CancelCauseFunc
+	kept    chan struct{} // closed when keepLoop has ended
+
+	until    atomic.Int64 // it may be used before this time, in Unix milliseconds
+	released atomic.Bool
+}
+
+// TakeNumber takes the least number from 0 to n-1 that is free, and holds it as a lock is held. It
+// waits, as long as ctx allows, until a number is free and the clock has passed the time up to which
+// a former owner may have used it. It also outlasts the lack of a quorum. After an error nothing is
+// taken.
+//
+// What it keeps are an ephemeral, <dir>/held/<number>, and a persistent znode with that time,
+// <dir>/used/<number>. Do not delete the second: it is what the next owner waits for.
+//
+// Errors: the ctx's; why the session or the node ended; embed.ErrDeleted if somebody deleted the
+// ephemeral meanwhile; embed.ErrNotNumber if the time cannot be read; embed.ErrInvalidArgument for n
+// and wrong options; embed.ErrLevel; those of embed.Session.Create.
+func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
+	if err := o.check(n); err != nil {
+		return nil, wrap("take number", dir, err)
+	}
+	number := &Number{session: s, ahead: o.Ahead, clock: o.Clock, values: ctx, kept: make(chan struct{}), margin: s.Timeout() / 10}
+	if number.ahead == 0 {
+		number.ahead = s.Timeout()
+	}
+	if number.clock == nil {
+		number.clock = time.Now
+	}
+	err := number.take(ctx, dir, n, o.Skew)
+	if err == nil {
+		err = number.begin(ctx)
+	}
+	if err != nil {
+		if number.claim != nil {
+			_ = number.claim.Release() // if it cannot be sent, the node keeps trying
+		}
+		return nil, wrap("take number", dir, err)
+	}
+	go number.keepLoop()
+	return number, nil
+}
+
+// take claims the least free number.
+func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
+	held := child(dir, "held")
+	err := retry(ctx, n.session, func() error { // else a number may seem to be held that is free
+		_, err := n.session.Sync(ctx, dir)
+		return err
+	})
+	for err == nil {
+		var free bool
+		free, err = n.look(ctx, held, numbers)
+		if err == nil && free {
+			err = n.enter(ctx, child(held, strconv.Itoa(n.n)), skew)
+			if err == nil {
+				n.used = child(child(dir, "used"), strconv.Itoa(n.n))
+				return nil
+			}
+			if errors.Is(err, embed.ErrNodeExists) {
+				err = nil // somebody else was faster
+			}
+		}
+	}
+	return err
+}
+
+// look sets n.n to the least free number, or waits until one may be free.
+func (n *Number) look(ctx context.Context, held string, numbers int) (free bool, err error) {
+	w, err := n.session.Watch(ctx, held, embed.WatchOnce)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	names, _, err := n.session.Children(ctx, held)
+	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		return false, err
+	}
+	taken := make(map[string]bool, len(names))
+	for _, name := range names {
+		taken[name] = true
+	}
+	for n.n = range numbers {
+		if !taken[strconv.Itoa(n.n)] {
+			return true, nil
+		}
+	}
+	select {
+	case <-w.Events():
+		return false, n.session.Err()
+	case <-ctx.Done():
+		return false, fmt.Errorf("all %d are held: %w", numbers, ctx.Err())
+	}
+}
+
+// enter claims the ephemeral of the number. embed.ErrNodeExists means that somebody else has it.
+func (n *Number) enter(ctx context.Context, path string, skew time.Duration) error {
+	for all := false; ; all = true {
+		ops := append(above(ctx, n.session, path, all), embed.OpCreateWith(path, nil, embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew}))
+		var r []embed.Result
+		err := atLevel(ctx, func() (err error) {
+			if n.claim, err = claim.New(ctx, n.session, ops...); err != nil {
+				return err
+			}
+			for {
+				r, err = n.claim.Created(ctx)
+				if !errors.Is(err, embed.ErrUnknownOutcome) || n.claim.Err() != nil || ctx.Err() != nil {
+					break
+				}
+			}
+			if err != nil {
+				_ = n.claim.Release() // the node deletes what was created once it knows the outcome
+			}
+			return err
+		})
+		if err == nil {
+			n.czxid = r[len(r)-1].Stat.Czxid
+			return nil
+		}
+		if ended := n.session.Err(); ended != nil {
+			return ended // what was created goes with the session
+		}
+		if all || !errors.Is(err, embed.ErrNoNode) {
+			return err
+		}
+	}
+}
+
+// begin waits for the clock, holds the claim, and writes the first time.
+func (n *Number) begin(ctx context.Context) error {
+	if err := n.outwait(ctx); err != nil {
+		return err
+	}
+	if err := n.hold(ctx); err != nil {
+		return err
+	}
+	n.life, n.end = context.WithCancelCause(n.tenure.Context())
+	for {
+		err := retry(ctx, n.session, func() error { return n.write(ctx) })
+		if ended := n.tenure.Err(); ended != nil {
+			return ended
+		}
+		if err != nil || n.now().UnixMilli() < n.until.Load() {
+			return err
+		}
+	}
+}
+
+// outwait waits until the clock has passed the time up to which the number may have been used. The
+// claim was created after every write of that time by a former owner, so this node shows the last
+// one.
+func (n *Number) outwait(ctx context.Context) error {
+	data, _, err := n.session.Get(ctx, n.used)
+	if errors.Is(err, embed.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if n.after, err = embed.Text.Parse(data); err != nil {
+		return wrap("read", n.used, err)
+	}
+	for {
+		left := time.UnixMilli(n.after).Sub(n.now())
+		if left < 0 {
+			return nil
+		}
+		select {
+		case <-time.After(min(left+time.Millisecond, time.Second)): // the clock may be set meanwhile
+		case <-n.claim.Done():
+			return n.claim.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("%d may have been used up to %v, which the clock has not passed: %w", n.n, time.UnixMilli(n.after).UTC(), ctx.Err())
+		}
+	}
+}
+
+// hold holds the claim. While the session is not safe, it waits.
+func (n *Number) hold(ctx context.Context) (err error) {
+	for {
+		_, changed := n.session.State()
+		n.tenure, err = n.claim.Hold(false)
+		if !errors.Is(err, embed.ErrSuspended) || n.claim.Err() != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-n.claim.Done():
+			return n.claim.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// now returns the time of the clock, in milliseconds.
+func (n *Number) now() time.Time { return n.clock().Truncate(time.Millisecond) }
+
+// write writes the time up to which the number may be used from now on. It adds the margin: a time
+// may have been read just before the clock was set back.
+func (n *Number) write(ctx context.Context) error {
+	until := n.now().Add(n.ahead).UnixMilli()
+	until = max(until, n.until.Load()) // the clock may have been set back
+	data, guard := embed.Text.Format(until+n.margin.Milliseconds()), claim.OpGuard(n.tenure)
+	_, err := n.session.Multi(ctx, guard, embed.OpSet(n.used, data, embed.AnyVersion))
+	if errors.Is(err, embed.ErrNoNode) {
+		_, err = create(ctx, n.session, n.used, data, guard)
+	}
+	if err == nil {
+		n.until.Store(until)
+	}
+	return err
+}
+
+// keepLoop writes the time ahead until the Number ends.
+func (n *Number) keepLoop() {
+	defer close(n.kept)
+	pause := n.ahead / 3
+	for {
+		select {
+		case <-time.After(pause):
+		case <-n.life.Done():
+			return
+		}
+		// The last attempt ends when the clock passes the time, and Err then ends the Number.
+		left := time.UnixMilli(n.until.Load()).Sub(n.clock())
+		ctx, cancel := context.WithTimeout(n.life, min(left+time.Millisecond, n.ahead/3))
+		err := n.write(ctx)
+		cancel()
+		if n.Err() != nil {
+			return
+		}
+		pause = n.ahead / 3
+		if err != nil {
+			pause = min(pause, retryPause)
+		}
+	}
+}
+
+// N returns the number.
+func (n *Number) N() int { return n.n }
+
+// Token returns the fencing token: it grows with every owner of the number, see lock.Token. Compare
+// tokens of the same number only.
+func (n *Number) Token() lock.Token { return lock.Token{Zxid: n.czxid} }
+
+// Guard lets a Multi be applied only while nobody else can have taken the number, as lock.Guard does
+// for a Hold.
+func Guard(n *Number) embed.Op {
+	if n == nil {
+		return claim.OpGuard(nil) // which is refused
+	}
+	return claim.OpGuard(n.tenure)
+}
+
+// Context returns a context with the values of TakeNumber's ctx and the lifetime of the Number.
+// context.Cause says why it ended. Its Err and Done compare the clock when they are called; a
+// derived context ends with it, but does not compare the clock.
+func (n *Number) Context() context.Context {
+	if n.tenure == nil {
+		return new(claim.Tenure).Context()
+	}
+	return numberContext{n.life, n}
+}
+
+// Done compares the clock and returns a channel that is closed when the Number has ended.
+func (n *Number) Done() <-chan struct{} { return n.Context().Done() }
+
+// Err compares the clock and returns why the Number ended, or nil while it lasts. The reasons are
+// those of lock.Hold.Err, and ErrWrongClock.
+func (n *Number) Err() error {
+	if n.tenure == nil {
+		return embed.ErrNotHeld
+	}
+	lost := n.tenure.Err()
+	if err := cmp.Or(context.Cause(n.life), lost); err != nil {
+		return err
+	}
+	if now := n.clock().UnixMilli(); now <= n.after || now >= n.until.Load() {
+		n.end(ErrWrongClock)
+		n.tenure.End()
+	}
+	return context.Cause(n.life)
+}
+
+// Release gives the number up. It is idempotent and frees nothing but this Number. It waits until
+// the ensemble knows, for at most Config.RequestTimeout. After an error the Number has ended all the
+// same, and the node keeps trying until the session ends.
+//
+// After a Release the next owner need not wait for the time that was written ahead. It waits until
+// its clock has passed the Release by a tenth of the session's timeout: so far the wall clock may
+// have been set back unnoticed.
+func (n *Number) Release() error {
+	if n.tenure == nil {
+		return nil
+	}
+	if n.released.CompareAndSwap(false, true) {
+		lasted := n.Err() == nil
+		n.tenure.End()
+		<-n.kept
+		if lasted {
+			n.giveUp()
+		}
+	}
+	return n.claim.Release()
+}
+
+// giveUp writes the time of the release and gives up the claim, in one transaction. Nobody has used
+// the number since the tenure ended. If the transaction is not applied, the time stays that was
+// written ahead.
+func (n *Number) giveUp() {
+	used := min(n.now().UnixMilli(), n.until.Load()) + n.margin.Milliseconds()
+	_, _ = n.session.Multi(context.Background(), embed.OpSet(n.used, embed.Text.Format(used), embed.AnyVersion), claim.OpRelease(n.claim))
+}
+
+// A numberContext is a Number's context.
+type numberContext struct {
+	context.Context // the Number's life
+	number          *Number
+}
+
+// Err asks the Number first, which ends the context if it has ended.
+func (c numberContext) Err() error {
+	_ = c.number.Err()
+	return c.Context.Err()
+}
+
+// Done asks the Number too.
+func (c numberContext) Done() <-chan struct{} {
+	_ = c.number.Err()
+	return c.Context.Done()
+}
+
+// Value asks the inner context first, because package context uses it to find the cause.
+func (c numberContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.number.values.Value(key)
+}
+
+// retry calls fn again while no quorum answers, as long as ctx and the session last.
+func retry(ctx context.Context, s *embed.Session, fn func() error) error {
+	for {
+		err := fn()
+		if !unanswered(err) {
+			return err
+		}
+		if ended := s.Err(); ended != nil {
+			return ended
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
