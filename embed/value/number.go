@@ -337,7 +337,7 @@ func (n *Number) Token() lock.Token { return lock.Token{Zxid: n.czxid} }
 // for a Hold.
 func Guard(n *Number) embed.Op {
 	if n == nil {
-		return claim.OpGuard(nil) // which is refused
+		n = new(Number) // which is refused
 	}
 	return claim.OpGuard(n.tenure)
 }
