@@ -16,9 +16,9 @@
 // Start returns before there is a quorum; Ready waits for it. A Session reads and writes a tree of
 // znodes, watches them, and owns ephemeral znodes that disappear when the session ends.
 //
-// Locks are in embed/lock, elections in embed/election, values and numbers in embed/value. Package embed/embedtest runs a whole
-// ensemble inside a test. Package embed/claim is for authors of other recipes, and embed/gateway
-// serves ZooKeeper's own clients.
+// Locks are in embed/lock, elections in embed/election, values and numbers in embed/value. Package
+// embed/embedtest runs a whole ensemble inside a test. Package embed/claim is for authors of other
+// recipes, and embed/gateway serves ZooKeeper's own clients.
 //
 // # What a call that returns means
 //

@@ -19,17 +19,17 @@ type BindOptions[T any] struct {
 	Refused func(error)
 }
 
-// Bind keeps the newest value of a znode in a pointer, for flags and other configuration: Load costs
-// a nanosecond. When Bind returns, the present value is stored. A value is stored as a new T, so
-// whoever has loaded one keeps it unchanged.
+// Bind keeps the newest value of a znode in a pointer, for flags and other configuration: Load
+// costs a nanosecond. When Bind returns, the present value is stored. A value is stored as a new T,
+// so whoever has loaded one keeps it unchanged.
 //
 // While the znode does not exist, and after a value that is refused, the pointer keeps what it has:
 // the last good value, or what the caller has put there.
 //
 // Bind ends with ctx, with the session, or by stop. Then the pointer no longer changes: a service
 // that outlives its session binds again with the next one. stop waits until nothing is stored any
-// more. It returns why the binding had ended before, or nil if it had not. It is idempotent, and may
-// be called by any number of goroutines.
+// more. It returns why the binding had ended before, or nil if it had not. It is idempotent, and
+// may be called by any number of goroutines.
 //
 // Errors: those of Value.Get, except embed.ErrNoNode, and that of Validate. So a service does not
 // start with a value that it cannot use. After an error nothing is bound.

@@ -12,8 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// The pointer has the present value when Bind returns, then every newer one, and keeps the last good
-// one. Nobody sees a value that is refused.
+// The pointer has the present value when Bind returns, then every newer one, and keeps the last
+// good one. Nobody sees a value that is refused.
 func TestBind_KeepsTheLastGoodValue(t *testing.T) {
 	t.Parallel()
 	ens, s := one(t)

@@ -13,8 +13,8 @@ import (
 // lasts as long as its session. NewCounter makes one; the zero Counter cannot be used.
 //
 // A znode that is missing or empty counts as zero. If the znode or those above it are missing, the
-// first write creates them. Data that is no number of the Counter's width is embed.ErrNotNumber, and
-// stays as it is.
+// first write creates them. Data that is no number of the Counter's width is embed.ErrNotNumber,
+// and stays as it is.
 type Counter struct {
 	session *embed.Session
 	path    string
@@ -29,8 +29,8 @@ func NewCounter(s *embed.Session, path string, w embed.Width) Counter {
 }
 
 // Add adds to the number and returns the sum. It costs one commit, however many add at once: nobody
-// competes. No two Adds return a sum that leaves one of them out. Add of zero reads the number as of
-// that commit.
+// competes. No two Adds return a sum that leaves one of them out. Add of zero reads the number as
+// of that commit.
 //
 // Errors: embed.ErrOverflow if the sum does not fit into the width; then nothing is changed.
 // embed.ErrNotNumber, embed.ErrLevel, and those of embed.Session.Create. After
@@ -86,8 +86,8 @@ func (c Counter) format(n int64) ([]byte, error) {
 	return c.width.Format(n), nil
 }
 
-// Get returns the number that this node shows. It may be behind what another member has added; after
-// embed.Session.Sync it is not.
+// Get returns the number that this node shows. It may be behind what another member has added;
+// after embed.Session.Sync it is not.
 //
 // Errors: embed.ErrNotNumber, and those of embed.Session.Get except embed.ErrNoNode.
 func (c Counter) Get(ctx context.Context) (int64, error) {
@@ -113,8 +113,8 @@ func (c Counter) read(ctx context.Context) (int64, embed.Zxid, error) {
 
 // Set writes the number, whatever is there.
 //
-// Errors: embed.ErrOverflow if it does not fit into the width, and those of embed.Session.Create and
-// Set. After embed.ErrUnknownOutcome it may have been written, or may yet be, at most once.
+// Errors: embed.ErrOverflow if it does not fit into the width, and those of embed.Session.Create
+// and Set. After embed.ErrUnknownOutcome it may have been written, or may yet be, at most once.
 func (c Counter) Set(ctx context.Context, n int64) error {
 	data, err := c.format(n)
 	if err == nil {

@@ -101,8 +101,8 @@ func TestCounter_Refused(t *testing.T) {
 	add(value.NewCounter(s, path, embed.Text), 1, embed.ErrNotNumber)
 }
 
-// In an ensemble that is held at an older level, what needs a newer one fails and says so. What does
-// not works.
+// In an ensemble that is held at an older level, what needs a newer one fails and says so. What
+// does not works.
 func TestCounter_BelowItsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 3 }})
@@ -193,11 +193,11 @@ func (y *tally) check(t *testing.T, sum int64) {
 }
 
 // Each Add counts once, under many callers, when leaders are killed and members start again. One
-// with an unknown outcome counts at most once: in flink#19199 a compare-and-set whose answer was lost
-// was tried again, and counted twice.
+// with an unknown outcome counts at most once: in flink#19199 a compare-and-set whose answer was
+// lost was tried again, and counted twice.
 func TestCounter_SumsAreExactUnderKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 3, embedtest.Options{})
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 50 * time.Millisecond }})
 		ctx, cancel := context.WithCancel(t.Context())
 		y := tally{sums: make(map[int64]bool)}
 		var wg sync.WaitGroup
@@ -216,21 +216,21 @@ func TestCounter_SumsAreExactUnderKills(t *testing.T) {
 						}
 					}
 					if s != nil {
-						short, end := context.WithTimeout(ctx, 300*time.Millisecond)
+						short, end := context.WithTimeout(ctx, time.Second)
 						sum, err := value.NewCounter(s, path, embed.Int64).Add(short, 1)
 						end()
 						y.count(t, sum, err)
 					}
-					<-time.After(time.Duration(i+5) * time.Millisecond)
+					<-time.After(time.Duration(i+30) * time.Millisecond)
 				}
 			})
 		}
 		for range 3 {
-			<-time.After(time.Second)
+			<-time.After(3 * time.Second)
 			leader := ens.Leader()
 			nodes <- struct{}{}
 			ens.Kill(leader)
-			<-time.After(500 * time.Millisecond)
+			<-time.After(2 * time.Second)
 			ens.Restart(leader)
 			<-nodes
 		}

@@ -53,7 +53,8 @@ func above(ctx context.Context, s *embed.Session, path string, all bool) (ops []
 	return ops
 }
 
-// multi is embed.Session.Multi, but waits while a new ensemble rises to the level of the operations.
+// multi is embed.Session.Multi, but waits while a new ensemble rises to the level of the
+// operations.
 func multi(ctx context.Context, s *embed.Session, ops ...embed.Op) (r []embed.Result, err error) {
 	err = atLevel(ctx, func() error {
 		r, err = s.Multi(ctx, ops...)

@@ -53,9 +53,9 @@ func (o *NumberOptions) check(n int) error {
 }
 
 // A Number is a worker number: a small number that no other live process has. It ends when it is
-// released, at its session's local deadline, when its session or node ends, or when somebody deletes
-// its znode. It ends on its own node before anybody else can take the number, except after such a
-// deletion. An ended Number does not come back.
+// released, at its session's local deadline, when its session or node ends, or when somebody
+// deletes its znode. It ends on its own node before anybody else can take the number, except after
+// such a deletion. An ended Number does not come back.
 //
 // The ids that a worker makes of the time, its number and a count are unique if it keeps one order:
 // read the clock, then ask Err, and then use the time that was read.
@@ -95,16 +95,16 @@ type Number struct {
 }
 
 // TakeNumber takes the least number from 0 to n-1 that is free, and holds it as a lock is held. It
-// waits, as long as ctx allows, until a number is free and the clock has passed the time up to which
-// a former owner may have used it. It also outlasts the lack of a quorum. After an error nothing is
-// taken.
+// waits, as long as ctx allows, until a number is free and the clock has passed the time up to
+// which a former owner may have used it. It also outlasts the lack of a quorum. After an error
+// nothing is taken.
 //
 // What it keeps are an ephemeral, <dir>/held/<number>, and a persistent znode with that time,
 // <dir>/used/<number>. Do not delete the second: it is what the next owner waits for.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrDeleted if somebody deleted the
-// ephemeral meanwhile; embed.ErrNotNumber if the time cannot be read; embed.ErrInvalidArgument for n
-// and wrong options; embed.ErrLevel; those of embed.Session.Create.
+// ephemeral meanwhile; embed.ErrNotNumber if the time cannot be read; embed.ErrInvalidArgument for
+// n and wrong options; embed.ErrLevel; those of embed.Session.Create.
 func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
 	if err := o.check(n); err != nil {
 		return nil, wrap("take number", dir, err)
@@ -333,8 +333,8 @@ func (n *Number) N() int { return n.n }
 // tokens of the same number only.
 func (n *Number) Token() lock.Token { return lock.Token{Zxid: n.czxid} }
 
-// Guard lets a Multi be applied only while nobody else can have taken the number, as lock.Guard does
-// for a Hold.
+// Guard lets a Multi be applied only while nobody else can have taken the number, as lock.Guard
+// does for a Hold.
 func Guard(n *Number) embed.Op {
 	if n == nil {
 		n = new(Number) // which is refused
@@ -373,8 +373,8 @@ func (n *Number) Err() error {
 }
 
 // Release gives the number up. It is idempotent and frees nothing but this Number. It waits until
-// the ensemble knows, for at most Config.RequestTimeout. After an error the Number has ended all the
-// same, and the node keeps trying until the session ends.
+// the ensemble knows, for at most Config.RequestTimeout. After an error the Number has ended all
+// the same, and the node keeps trying until the session ends.
 //
 // After a Release the next owner need not wait for the time that was written ahead. It waits until
 // its clock has passed the Release by a tenth of the session's timeout: so far the wall clock may

@@ -78,8 +78,8 @@ func TestNumber_TheLeastThatIsFree(t *testing.T) {
 	})
 }
 
-// Everybody takes a number at once. In Butterfly#27 two of those that looked before they created had
-// one number, and in Leaf#98 too.
+// Everybody takes a number at once. In Butterfly#27 two of those that looked before they created
+// had one number, and in Leaf#98 too.
 func TestNumber_ManyAtOnce(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		var wg sync.WaitGroup
@@ -114,9 +114,10 @@ func (w worker) id() (string, error) {
 }
 
 // A number is never in two hands: not by tokens, which the ensemble compares, nor by the times of
-// the ids that were made. Members are killed, cut off and started again, and each worker has a clock
-// of its own that is up to ten seconds off. A number that was used again while its loser still made ids,
-// or under a clock that stood behind, made doubles in shardingsphere#190 and snowflake#6.
+// the ids that were made. Members are killed, cut off and started again, and each worker has a
+// clock of its own that is up to ten seconds off. A number that was used again while its loser
+// still made ids, or under a clock that stood behind, made doubles in shardingsphere#190 and
+// snowflake#6.
 func TestNumber_IsNeverInTwoHands(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		ctx, cancel := context.WithCancel(t.Context())

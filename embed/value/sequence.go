@@ -14,10 +14,10 @@ import (
 // blocks, one commit for each. It fetches the next block when it has given out half of the present
 // one, so that a caller seldom waits.
 //
-// Ids are unique, however many Sequences of the path there are, over restarts, failures and the loss
-// of sessions. They are not in order between members, and those of a block are lost that are not
-// given out before Close or a crash, or that were fetched with an unknown outcome. The znode must
-// not be deleted or set back.
+// Ids are unique, however many Sequences of the path there are, over restarts, failures and the
+// loss of sessions. They are not in order between members, and those of a block are lost that are
+// not given out before Close or a crash, or that were fetched with an unknown outcome. The znode
+// must not be deleted or set back.
 //
 // A Sequence opens sessions of its own. Its methods may be called by any number of goroutines.
 // NewSequence makes one; the zero Sequence cannot be used.

@@ -126,8 +126,8 @@ func TestSequence_Refused(t *testing.T) {
 	_ = s.Close()
 }
 
-// Ids come once over the kills and restarts of members, and over cuts that cost sessions. A Sequence
-// that cannot reach a quorum says so, and goes on afterwards.
+// Ids come once over the kills and restarts of members, and over cuts that cost sessions. A
+// Sequence that cannot reach a quorum says so, and goes on afterwards.
 func TestSequence_OverFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout, c.Tick = time.Second, 100*time.Millisecond }})

@@ -11,8 +11,8 @@ import (
 // ErrChanged says that a Swap found another value than the caller expects. Nothing was written.
 var ErrChanged = errors.New("value has changed")
 
-// A Value is what one znode holds, as a T. It may be copied and used by any number of goroutines. It
-// lasts as long as its session. New makes one; the zero Value cannot be used.
+// A Value is what one znode holds, as a T. It may be copied and used by any number of goroutines.
+// It lasts as long as its session. New makes one; the zero Value cannot be used.
 type Value[T any] struct {
 	session *embed.Session
 	path    string
@@ -35,8 +35,8 @@ type Versioned[T any] struct {
 // Get returns the value that this node shows. It may be behind what another member has written;
 // after embed.Session.Sync it is not.
 //
-// Errors: those of embed.Session.Get, with embed.ErrNoNode if the znode does not exist, and those of
-// the Codec. After an error of the Codec the Versioned has all but its Value, so that Swap can
+// Errors: those of embed.Session.Get, with embed.ErrNoNode if the znode does not exist, and those
+// of the Codec. After an error of the Codec the Versioned has all but its Value, so that Swap can
 // replace what cannot be read.
 func (v Value[T]) Get(ctx context.Context) (Versioned[T], error) {
 	data, stat, err := v.session.Get(ctx, v.path)
@@ -98,8 +98,8 @@ func set(ctx context.Context, s *embed.Session, path string, data []byte) (stat 
 // old means that the znode must not exist; then Swap creates it and the znodes above it.
 //
 // Errors: ErrChanged if there was another write, or the znode was deleted, created, or both. Those
-// of embed.Session.Create, those of the Codec, and embed.ErrLevel. After embed.ErrUnknownOutcome the
-// value may have been written, or may yet be, at most once.
+// of embed.Session.Create, those of the Codec, and embed.ErrLevel. After embed.ErrUnknownOutcome
+// the value may have been written, or may yet be, at most once.
 func (v Value[T]) Swap(ctx context.Context, old Versioned[T], x T) (Versioned[T], error) {
 	data, err := v.codec.encode(x)
 	if err != nil {
@@ -137,8 +137,8 @@ func swap(ctx context.Context, s *embed.Session, path string, old embed.Zxid, da
 // not exist; then Update creates it. If somebody else writes meanwhile, Update calls fn again, with
 // the newer value. So fn may be called several times, but only what it returned last is written.
 //
-// An error of fn ends the Update, which returns it as it is. Other errors are those of Get and Swap,
-// except embed.ErrNoNode and ErrChanged. A value that does not decode is not replaced.
+// An error of fn ends the Update, which returns it as it is. Other errors are those of Get and
+// Swap, except embed.ErrNoNode and ErrChanged. A value that does not decode is not replaced.
 func (v Value[T]) Update(ctx context.Context, fn func(now T, exists bool) (T, error)) (Versioned[T], error) {
 	for {
 		// A swap that was refused has shown this node the newer value, or that there is none.
