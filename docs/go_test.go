@@ -19,7 +19,7 @@ import (
 const module = "github.com/vivarium-go/vivarium/"
 
 // public are the packages for users. A page may leave them out of a name: Session.Get, Config.TLS.
-var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock"}
+var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock", "embed/value"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
 var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
@@ -70,6 +70,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/value"
 )
 
 var (
@@ -94,6 +96,8 @@ var (
 	stat       embed.Stat
 	err        error
 )
+
+type Flags struct{ Beta bool }
 
 func writeReport(ctx context.Context, t lock.Token) error
 func schedule(ctx context.Context, t lock.Token) error

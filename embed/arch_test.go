@@ -66,7 +66,7 @@ var imports = map[string][]string{
 	"embed/lock":           {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
 	"embed/barrier":        {"embed", "embed/claim", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/claim", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/value":          {"embed", "embed/claim", "embed/lock"}, // lock for the token
+	"embed/value":          {"embed", "embed/claim", "embed/lock"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
