@@ -133,6 +133,12 @@ type Config struct {
 	// does not apply to calls that are meant to wait; see Session. Node.Close says how it bounds
 	// Close.
 	RequestTimeout time.Duration `yaml:"requestTimeout"`
+	// SessionTimeout is the timeout of sessions that ask for none, those of lock.Do and election.Run
+	// included. It says how long the others wait for a process that died. docs/sessions.md has what
+	// each choice costs and risks. Zero means DefaultSessionTimeout, or the nearest timeout within
+	// MinSessionTimeout and MaxSessionTimeout. Any other value must be within them. It does not
+	// concern clients of a gateway, which always ask for a timeout.
+	SessionTimeout time.Duration `yaml:"sessionTimeout"`
 	// MinSessionTimeout is the least timeout that a session can have. Zero means three times the
 	// longest election at this Tick, which is 3.6 s with the default Tick. Less is refused, because
 	// then every crash of a leader would expire all sessions.
@@ -350,10 +356,19 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 	if e.MaxSessionTimeout > maxTimeout {
 		p.add("MaxSessionTimeout is %v: want %v at most", e.MaxSessionTimeout, maxTimeout)
 	}
+	e.SessionTimeout = or(c.SessionTimeout, within(DefaultSessionTimeout, e))
+	if e.SessionTimeout != within(e.SessionTimeout, e) && e.MinSessionTimeout <= e.MaxSessionTimeout {
+		p.add("SessionTimeout is %v: want %v to %v, the MinSessionTimeout and MaxSessionTimeout", c.SessionTimeout, e.MinSessionTimeout, e.MaxSessionTimeout)
+	}
 	e.ContainerCheckInterval = or(c.ContainerCheckInterval, max(DefaultContainerCheckInterval, e.Tick))
 	if e.ContainerCheckInterval < e.Tick {
 		p.add("ContainerCheckInterval is %v: want a Tick at least, %v", c.ContainerCheckInterval, e.Tick)
 	}
+}
+
+// within returns the session timeout that is nearest to d and allowed.
+func within(d time.Duration, e *engine.Config) time.Duration {
+	return min(max(d, e.MinSessionTimeout), e.MaxSessionTimeout)
 }
 
 // load returns the tls.Config for connections between members.
@@ -434,8 +449,8 @@ func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
 
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
 // id, members, join, advertise, name, zone, observer, ephemeral, voters, deadAfter, listen,
-// ensemble, shards, tls, tick, requestTimeout, minSessionTimeout, maxSessionTimeout, maxDataSize,
-// maxTreeSize, containerCheckInterval, superDigest, holdLevel.
+// ensemble, shards, tls, tick, requestTimeout, sessionTimeout, minSessionTimeout,
+// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel.
 // Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config

@@ -26,13 +26,13 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 		},
 		Listen: "::1:7400", Shards: 65, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
 		Tick: time.Microsecond, RequestTimeout: -time.Second, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Millisecond,
-		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second, HoldLevel: 4,
+		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second, HoldLevel: 5,
 	}
 	want := []string{
 		"Dir is empty", "ID is 9, which is none of the Members 0, 1, 2, 3, 4", "Members has the id 0", "Members[0] and Members[1] are both",
 		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 65",
 		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
-		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s", "HoldLevel is 4",
+		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s", "HoldLevel is 5",
 	}
 	before := bad
 	err := bad.Validate()
@@ -229,6 +229,7 @@ shards: 1
 tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem}
 tick: 20ms
 requestTimeout: 3s
+sessionTimeout: 5s
 minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
@@ -241,7 +242,7 @@ superDigest: "root:xyz"
 		Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 1,
 		Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
 		TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
-		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
+		Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, SessionTimeout: 5 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
 		MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

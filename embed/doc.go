@@ -16,9 +16,12 @@
 // Start returns before there is a quorum; Ready waits for it. A Session reads and writes a tree of
 // znodes, watches them, and owns ephemeral znodes that disappear when the session ends.
 //
-// Locks are in embed/lock, elections in embed/election, values and numbers in embed/value. Package
-// embed/embedtest runs a whole ensemble inside a test. Package embed/claim is for authors of other
-// recipes, and embed/gateway serves ZooKeeper's own clients.
+// What a service reads before there is a quorum, such as its configuration, Node.Peek reads from the
+// node's own replica. Session.Put writes a value whether or not its znode exists.
+//
+// Locks are in embed/lock, elections in embed/election, values and numbers in embed/value, barriers
+// in embed/barrier. Package embed/embedtest runs a whole ensemble inside a test. Package embed/claim
+// is for authors of other recipes, and embed/gateway serves ZooKeeper's own clients.
 //
 // # What a call that returns means
 //

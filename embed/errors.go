@@ -130,6 +130,15 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
+// renamed returns the error of one operation as that of another that was made of it.
+func renamed(op string, err error) error {
+	var made *OpError
+	if errors.As(err, &made) {
+		return &OpError{Op: op, Path: made.Path, Err: made.Err}
+	}
+	return err
+}
+
 // opError wraps an error in an OpError, unless it has one or is nil.
 func opError(op, path string, err error) error {
 	if err == nil {

@@ -307,3 +307,24 @@ func ExampleSession_Create_ephemeral() {
 	fmt.Println(ok, err)
 	// Output: false <nil>
 }
+
+// A service reads its configuration when it starts, before there is a quorum. What it reads may be
+// stale.
+func ExampleNode_Peek() {
+	node, session, end := start()
+	defer end()
+	ctx := context.Background()
+	if _, err := session.Put(ctx, "/service/config", []byte("workers: 8")); err != nil { // creates /service too
+		log.Fatal(err)
+	}
+	config, _, err := node.Peek().Get("/service/config")
+	switch {
+	case errors.Is(err, embed.ErrJoining):
+		fmt.Println("this node is new, so it starts with its defaults")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Printf("%s\n", config)
+	}
+	// Output: workers: 8
+}

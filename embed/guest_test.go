@@ -371,6 +371,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Leave":              {func() error { return n.Leave(ctx) }, node},
 				"Members":            {func() error { n.Members(); return nil }, nil},
 				"RemoveMember":       {func() error { return n.RemoveMember(ctx, 1) }, node},
+				"Peek":               {func() error { _, _, err := n.Peek().Get("/"); return err }, node},
 				"NewSession":         {func() error { _, err := n.NewSession(ctx, embed.SessionOptions{}); return err }, node},
 				"RaiseLevel":         {func() error { return n.RaiseLevel(ctx) }, node},
 				"Ready":              {func() error { return n.Ready(ctx) }, node},
@@ -386,6 +387,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"CountDescendants": {func() error { _, err := s.CountDescendants(ctx, "/"); return err }, session},
 				"Create":           {func() error { _, err := s.Create(ctx, "/x", nil, embed.Persistent); return err }, session},
 				"CreateWith":       {func() error { _, _, err := s.CreateWith(ctx, "/x", nil, embed.CreateOptions{}); return err }, session},
+				"Put":              {func() error { _, err := s.Put(ctx, "/x/y", nil); return err }, session},
 				"Ephemerals":       {func() error { _, err := s.Ephemerals(ctx, ""); return err }, session},
 				"SetACL":           {func() error { _, err := s.SetACL(ctx, "/x", embed.OpenACL(), embed.AnyVersion); return err }, session},
 				"Delete":           {func() error { return s.Delete(ctx, "/x", embed.AnyVersion) }, session},
@@ -456,6 +458,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Path":    {func() error { hold.Path(); return nil }, nil},
 				"Release": {hold.Release, nil},
 				"Revoked": {func() error { hold.Revoked(); return nil }, nil},
+				"Session": {func() error { hold.Session(); return nil }, nil},
 				"Token":   {func() error { hold.Token(); return nil }, nil},
 			})
 			answers{t, leader}.are(map[string]answer{
@@ -466,6 +469,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Proclaim": {func() error { return leader.Proclaim(ctx, nil) }, session},
 				"Requeue":  {func() error { _, err := leader.Requeue(ctx); return err }, session},
 				"Resign":   {leader.Resign, nil},
+				"Session":  {func() error { leader.Session(); return nil }, nil},
 				"Token":    {func() error { leader.Token(); return nil }, nil},
 				"Transfer": {func() error { return leader.Transfer(ctx, "/election/other") }, session},
 			})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Node is one running member: its replica of the tree, and the sessions of this process. Its
@@ -77,19 +78,24 @@ func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, erro
 	if err != nil {
 		return nil, opError("new session", o.Root, err)
 	}
-	credentials := make([]inside.Credential, len(o.Auth))
-	for i, a := range o.Auth {
-		credentials[i] = inside.Credential(a)
-	}
-	who, err := in.Authenticate(credentials...)
+	who, err := n.identities(o.Auth)
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	s, err := in.Engine.OpenSession(ctx, or(o.Timeout, DefaultSessionTimeout), who...)
+	s, err := in.Engine.OpenSession(ctx, o.Timeout, who...)
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
 	return (*Session)(inside.NewSession(inside.SessionParts{Session: s, Root: root, MaxData: in.Config.MaxDataSize})), nil
+}
+
+// identities returns the identities that credentials prove.
+func (n *Node) identities(auth []Auth) ([]tree.Identity, error) {
+	credentials := make([]inside.Credential, len(auth))
+	for i, a := range auth {
+		credentials[i] = inside.Credential(a)
+	}
+	return n.in().Authenticate(credentials...)
 }
 
 // Status is what a node knows of itself and its shards.

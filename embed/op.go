@@ -26,7 +26,11 @@ func OpCreateWith(path string, data []byte, o CreateOptions) Op {
 	if o.TTL != 0 && time.Duration(ttl)*time.Millisecond != o.TTL {
 		ttl = -1 // refused, because it is not whole milliseconds
 	}
-	return plain(tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl})
+	op := plain(tree.Op{Kind: tree.KindCreate, Path: path, Data: data, Mode: o.Mode, ACL: o.ACL, TTL: ttl})
+	if o.Parents {
+		return Op(inside.Op(op).WithParents())
+	}
+	return op
 }
 
 // OpSet replaces the data of a znode. The znode must have the version; AnyVersion matches every

@@ -15,7 +15,7 @@ import (
 // SessionOptions are the settings of one session. The zero value is usable.
 type SessionOptions struct {
 	// Timeout is how long this node may be silent before the ensemble expires the session. Zero
-	// means DefaultSessionTimeout. A value outside Config.MinSessionTimeout, 3.6 s by default, and
+	// means Config.SessionTimeout. A value outside Config.MinSessionTimeout, 3.6 s by default, and
 	// Config.MaxSessionTimeout is no error: the session gets the nearest one allowed. Then
 	// Session.Timeout differs.
 	Timeout time.Duration
@@ -100,13 +100,47 @@ type CreateOptions struct {
 	// goes at once if it is deleted or released, or if its session is closed by Session.Close, by
 	// Node.Shutdown or by a remote client. claim.OpInherit is an exception.
 	TTL time.Duration
+	// Parents creates what is missing above the znode, what is above the session's Root included, as
+	// containers with an OpenACL. Then ErrNoNode cannot happen. The parents cost no commit of their
+	// own, except below level 4 of the ensemble: there each level that is missing costs one, and a
+	// failure may leave some of them. In a Multi, Parents needs level 4, or the error is ErrLevel.
+	Parents bool
 }
 
 // CreateWith is Create with all options of a znode. It returns the Stat too. Errors: those of
 // Create, ErrInvalidACL and ErrInvalidTTL.
 func (s *Session) CreateWith(ctx context.Context, path string, data []byte, o CreateOptions) (string, Stat, error) {
-	r, err := s.one(ctx, "create", OpCreateWith(path, data, o))
+	op, create := OpCreateWith(path, data, o), s.one
+	if o.Parents {
+		create = s.oneWithParents
+	}
+	r, err := create(ctx, "create", op)
 	return r.Path, r.Stat, err
+}
+
+// Put sets the data of a znode, whatever its version. If the znode is missing, Put creates it as a
+// persistent znode that anyone may do anything with, and what is missing above it as
+// CreateOptions.Parents does. It returns the new Stat, whose Version is zero if Put created the
+// znode. It costs one commit, or more if others create or delete the same znodes meanwhile, or below
+// level 4 of the ensemble.
+//
+// Errors: those of Set and of CreateWith, except ErrNoNode, ErrNodeExists and ErrBadVersion.
+func (s *Session) Put(ctx context.Context, path string, data []byte) (Stat, error) {
+	for {
+		_, there, err := s.Exists(ctx, path)
+		if err != nil && !errors.Is(err, ErrNoAuth) {
+			return Stat{}, renamed("put", err)
+		}
+		put, op, other := s.one, OpSet(path, data, AnyVersion), ErrNoNode
+		if !there && err == nil {
+			put, op, other = s.oneWithParents, OpCreate(path, data, Persistent), ErrNodeExists
+		}
+		r, err := put(ctx, "put", op)
+		if !errors.Is(err, other) {
+			return r.Stat, err
+		}
+		// Somebody else has created or deleted it meanwhile, which this node shows by now.
+	}
 }
 
 // Set replaces the data of a znode and returns the new Stat. The znode must have the given version;
@@ -302,18 +336,27 @@ type Znode struct {
 // ErrCrossShard for a znode whose descendants are on several shards: the root, and
 // /zookeeper/quota. With ErrNoNode the Znode's Zxid tells at which zxid there was none.
 func (s *Session) Walk(ctx context.Context, path string) iter.Seq2[Znode, error] {
-	return func(yield func(Znode, error) bool) {
-		in, stopped := s.in(), false
-		var at Zxid
-		err := s.read(ctx, path)
-		if err == nil {
-			at, err = in.Session.Walk(ctx, in.Root.In(path), func(at Zxid, path string, f tree.Found) bool {
-				stopped = !yield(Znode{in.Root.Out(path), f.Data(), f.Stat(), at}, nil)
-				return !stopped
-			})
+	in := s.in()
+	return walk("walk", path, func(fn func(Zxid, string, tree.Found) bool) (Zxid, error) {
+		if err := s.read(ctx, path); err != nil {
+			return 0, err
 		}
+		return in.Session.Walk(ctx, in.Root.In(path), func(at Zxid, path string, f tree.Found) bool {
+			return fn(at, in.Root.Out(path), f)
+		})
+	})
+}
+
+// walk returns the sequence of a walk of the tree. run calls its argument with each znode.
+func walk(op, path string, run func(fn func(Zxid, string, tree.Found) bool) (Zxid, error)) iter.Seq2[Znode, error] {
+	return func(yield func(Znode, error) bool) {
+		stopped := false
+		at, err := run(func(at Zxid, path string, f tree.Found) bool {
+			stopped = !yield(Znode{path, f.Data(), f.Stat(), at}, nil)
+			return !stopped
+		})
 		if err != nil && !stopped {
-			yield(Znode{Zxid: at}, opError("walk", path, err))
+			yield(Znode{Zxid: at}, opError(op, path, err))
 		}
 	}
 }

@@ -68,6 +68,7 @@ type Config struct {
 
 	Tick                   time.Duration
 	RequestTimeout         time.Duration
+	SessionTimeout         time.Duration // of sessions that ask for none
 	MinSessionTimeout      time.Duration
 	MaxSessionTimeout      time.Duration
 	MaxDataSize            int

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -121,4 +124,18 @@ func (r reader) Descendants(path string) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// walk calls fn with a znode and all below it that may be read, as they were at one zxid, until fn
+// returns false or ctx ends. It returns the zxid.
+func (r reader) walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+	if r.engine.reaches(path) {
+		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
+	}
+	pin := r.engine.at(path).Tree().Pin()
+	defer pin.Release()
+	err := pin.As(r.who).Walk(path, func(path string, f tree.Found) bool {
+		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
+	})
+	return pin.Zxid(), cmp.Or(ctx.Err(), err)
 }

@@ -198,15 +198,8 @@ func (s *Session) Walk(ctx context.Context, path string, fn func(z tree.Zxid, pa
 	if err := s.Live(); err != nil {
 		return 0, err
 	}
-	if s.engine.reaches(path) {
-		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
-	}
-	pin := s.engine.at(path).Tree().Pin()
-	defer pin.Release()
-	err := pin.As(s.Identities()).Walk(path, func(path string, f tree.Found) bool {
-		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
-	})
-	return pin.Zxid(), cmp.Or(s.Live(), ctx.Err(), err)
+	z, err := s.reader().walk(ctx, path, fn)
+	return z, cmp.Or(s.Live(), err)
 }
 
 // Watch arms a watch, which ends with the session. Its events have paths below root.
@@ -231,9 +224,9 @@ func (s *Session) watcherBelow(root string) *watch.Watcher {
 }
 
 // OpenSession opens an in-process session with the given identities. The timeout is clamped to the
-// configured bounds.
+// configured bounds; zero is the configured default.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), false, who))
+	return e.session(e.keeper.Open(ctx, e.timeoutWithin(cmp.Or(timeout, e.cfg.SessionTimeout)), false, who))
 }
 
 // OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.

@@ -54,6 +54,7 @@
 //	  caFile: members-ca.crt
 //	tick: 50ms                 # of heartbeats and elections, the same on every member
 //	requestTimeout: 5s         # how long to wait for a quorum. A stop takes up to three times that
+//	sessionTimeout: 10s        # of sessions that ask for none. Clients of the gateway always ask
 //	minSessionTimeout: 3.6s    # three times the longest election at this tick
 //	maxSessionTimeout: 60s
 //	maxDataSize: 1048576       # bytes of a znode's data

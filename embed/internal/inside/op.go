@@ -23,6 +23,7 @@ type Op struct {
 	guard   *engine.Tenure // of kindGuard; nil has ended
 	release *engine.Claim  // of kindRelease; nil has ended
 	inherit bool           // of kindPlain: the znode it deletes lingers, see engine.With
+	parents bool           // of kindPlain: what is missing above the znode it creates is created too
 }
 
 type opKind uint8
@@ -46,6 +47,12 @@ func Release(c *engine.Claim) Op { return Op{kind: kindRelease, release: c} }
 // takes.
 func Inherit(path string) Op {
 	return Op{plain: tree.Op{Kind: tree.KindDelete, Path: path, Version: tree.AnyVersion}, inherit: true}
+}
+
+// WithParents returns a create that also creates what is missing above its znode.
+func (o Op) WithParents() Op {
+	o.parents = true
+	return o
 }
 
 // Plain returns the operation of the tree that the Op is; the zero tree.Op of a guard or a release.

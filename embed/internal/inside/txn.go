@@ -18,6 +18,7 @@ type Txn struct {
 	ops     []tree.Op
 	with    *engine.With
 	at      []int // where the operations of each Op begin; nil if each Op is one operation
+	answers []int // beside at: which operation's result is that of the Op
 }
 
 // NewTxn returns a transaction without operations, with room for n Ops.
@@ -34,11 +35,15 @@ func (t *Txn) Add(o *Op) error {
 	}
 	if t.at == nil && len(t.ops) != t.count+1 {
 		for i := range t.count {
-			t.at = append(t.at, i)
+			t.at, t.answers = append(t.at, i), append(t.answers, i)
 		}
 	}
 	if t.at != nil || len(t.ops) != t.count+1 {
-		t.at = append(t.at, first)
+		answer := first
+		if o.parents {
+			answer = len(t.ops) - 1
+		}
+		t.at, t.answers = append(t.at, first), append(t.answers, answer)
 	}
 	t.count++
 	return nil
@@ -54,13 +59,34 @@ func (t *Txn) add(o *Op) error {
 		ops, err = t.with.Release(t.session.Session.Session, o.release)
 	default:
 		if err = o.Validate(t.session.MaxData); err == nil {
-			t.ops = append(t.ops, t.session.Root.Op(o.plain))
+			op := t.session.Root.Op(o.plain)
+			if o.parents {
+				t.ops = appendParents(t.ops, op.Path)
+			}
+			t.ops = append(t.ops, op)
 			t.with.Inherits = t.with.Inherits || o.inherit
 		}
 	}
 	t.ops = append(t.ops, ops...)
 	return err
 }
+
+// appendParents appends operations that create what is missing above a path. Those for what every
+// tree has are left out: it may be on other shards.
+func appendParents(ops []tree.Op, path string) []tree.Op {
+	for i := 1; i < len(path); i++ {
+		if path[i] == '/' && path[:i] != zookeeperPath && path[:i] != quotaPath {
+			ops = append(ops, tree.Op{Kind: tree.KindEnsure, Path: path[:i]})
+		}
+	}
+	return ops
+}
+
+// What every tree has from the start.
+const (
+	zookeeperPath = "/zookeeper"
+	quotaPath     = "/zookeeper/quota"
+)
 
 // Submit sends the transaction, unless ctx has ended.
 func (t *Txn) Submit(ctx context.Context) engine.Pending {
@@ -97,7 +123,7 @@ func (t *Txn) Outcome(results []tree.Result, err error) ([]tree.Result, error) {
 		return nil, err
 	}
 	firsts := make([]tree.Result, len(t.at))
-	for i, at := range t.at {
+	for i, at := range t.answers {
 		firsts[i] = results[at]
 	}
 	return t.session.Root.Results(firsts), nil

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A Peek reads this node's replicas without a session, and so without a quorum. What it shows may be
+// stale, and may be older than what a session of this node has shown. Its methods are safe for
+// concurrent use.
+type Peek struct{ reader reader }
+
+// Peek returns a Peek with the given identities.
+func (e *Engine) Peek(who ...tree.Identity) Peek { return Peek{reader{engine: e, who: who}} }
+
+// ready returns why a path cannot be read: the node is over, or the shard has yet to load a state. A
+// shard has a state once it has applied a Register of this member, of this start or an earlier one.
+// Before that an empty tree could pass for one without the znode.
+func (p Peek) ready(path string) error {
+	e := p.reader.engine
+	if err := e.over(); err != nil {
+		return err
+	}
+	self := e.self()
+	if self == 0 {
+		return fmt.Errorf("%w: %s", ErrJoining, e.Joining())
+	}
+	for _, r := range e.shards {
+		if r != e.at(path) && !e.reaches(path) {
+			continue
+		}
+		if _, known := r.Origin(session.MemberID(self)); !known {
+			return fmt.Errorf("%w: no state was loaded yet%s", ErrJoining, e.onShards([]ShardID{r.Shard}))
+		}
+	}
+	return nil
+}
+
+// Get is Session.Get.
+func (p Peek) Get(path string) ([]byte, tree.Stat, error) {
+	if err := p.ready(path); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return p.reader.Get(path)
+}
+
+// Exists is Session.Exists.
+func (p Peek) Exists(path string) (tree.Stat, bool, error) {
+	if err := p.ready(path); err != nil {
+		return tree.Stat{}, false, err
+	}
+	return p.reader.Exists(path)
+}
+
+// Children is Session.Children.
+func (p Peek) Children(path string) ([]string, tree.Stat, error) {
+	if err := p.ready(path); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return p.reader.Children(path)
+}
+
+// Walk is Session.Walk.
+func (p Peek) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+	if err := p.ready(path); err != nil {
+		return 0, err
+	}
+	return p.reader.walk(ctx, path, fn)
+}
