@@ -79,6 +79,7 @@ shards: 3
 tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem}
 tick: 20ms
 requestTimeout: 3s
+sessionTimeout: 5s
 minSessionTimeout: 4s
 maxSessionTimeout: 1m
 maxDataSize: 4096
@@ -122,7 +123,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
 			Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
 			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
-			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
+			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, SessionTimeout: 5 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
 			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
 		},
 		Gateway: gateway.Config{
