@@ -67,6 +67,7 @@ var imports = map[string][]string{
 	"embed/barrier":        {"embed", "embed/claim", "embed/internal/queue"},
 	"embed/election":       {"embed", "embed/claim", "embed/internal/queue", "embed/lock", "internal/rank"},
 	"embed/value":          {"embed", "embed/claim", "embed/lock"},
+	"embed/view":           {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
@@ -255,6 +256,9 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	if star, ok := typ.(*ast.StarExpr); ok {
 		typ = star.X
 	}
+	if generic, ok := typ.(*ast.IndexExpr); ok {
+		typ = generic.X
+	}
 	id, ok := typ.(*ast.Ident)
 	return ok && id.IsExported()
 }
@@ -403,7 +407,7 @@ func exported(fset *token.FileSet, dir string, decl ast.Decl) (lines []string) {
 				}
 				st, ok := s.Type.(*ast.StructType)
 				if !ok || s.Assign != 0 {
-					line("type %s", text(&ast.TypeSpec{Name: s.Name, Assign: s.Assign, Type: s.Type}))
+					line("type %s", text(&ast.TypeSpec{Name: s.Name, TypeParams: s.TypeParams, Assign: s.Assign, Type: s.Type}))
 					continue
 				}
 				line("type %s struct", s.Name.Name)

@@ -113,6 +113,7 @@
 //	election.Candidate   the state of a candidate
 //	election.Latch       what it leads
 //	lock.kept            a lock that its Mutex keeps
+//	view.View            the history of a view
 //	gateway.Gateway      its connections
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events
 //	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect

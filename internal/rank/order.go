@@ -11,6 +11,7 @@ type (
 	Candidate struct{} // an election.Candidate
 	Latch     struct{} // an election.Latch
 	Kept      struct{} // a lock.Mutex that is kept
+	View      struct{} // the history of a view.View
 
 	// Of the gateway.
 
@@ -87,7 +88,7 @@ type Place struct {
 // Order returns all places, from the top down.
 func Order() []Place {
 	return []Place{
-		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"),
+		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"), at[View]("view.View"),
 		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),

@@ -1,0 +1,53 @@
+// Package view shows what a subtree holds, decoded and in this process, with its changes in order.
+// It is for what is read often and changed seldom: configuration, routing tables, registries. A view
+// is a local read: it lags behind other members by replication, as a rule milliseconds, and by the
+// whole cut while this node is cut off. It grants nothing to anybody. Whatever must not be decided
+// from an old state belongs in a transaction with a check, such as embed.OpCheckMzxid.
+//
+//	v, err := view.Open(ctx, session, "/services", view.Options[Service]{Codec: value.JSON[Service]()})
+//	if err != nil {
+//		return err
+//	}
+//	defer v.Close()
+//	service, ok := v.Get("/services/billing")
+//
+// # What a view promises
+//
+//   - It is whole when Open returns, and also when the znode is missing, or is deleted and created
+//     again.
+//   - What it shows is the subtree at one zxid, and it never goes back. A transaction is shown as a
+//     whole or not at all.
+//   - Changes yields every change after that, in order and once. A znode is known by its Czxid and
+//     Mzxid, so one that was deleted and created again is not taken for the old one.
+//   - Data that does not decode changes Entry.Err and Entry.Stat, but Entry.Value stays the last good
+//     one. Nothing is left out, and the next write may mend it.
+//   - It ends only by Close, or with its session.
+//
+// It shows only what the session may read. If an ACL takes the permission to read a znode away, the
+// view shows the znode as it was before: a watch sees no change of an ACL.
+//
+// For a fresh read, call embed.Session.Sync and pass its zxid to View.Await. A zxid that another
+// process tells needs no Sync: Await alone makes the view as new as that.
+//
+// # Gaps
+//
+// This node does not know all changes if it was away for so long that it got the state of another
+// member. And a watch has a bound: a view takes in some 32,000 changes that come faster than it
+// decodes. Beyond that, it reads everything again and compares. What differs are changes with
+// Change.Repaired, in which values in between are missing. The view itself goes on.
+//
+// A slow loop over Changes has a bound too: Options.History. Beyond it, the loop gets a
+// *embed.GapError and reads All again. ExampleView_Changes is the whole loop.
+//
+// # How it works
+//
+// Open arms a recursive watch with values, then walks the subtree at one zxid, and then applies the
+// events later than that. One goroutine for each view does this, and calls Decode. No call of a user
+// holds up the node or a reader of the view. If Decode is slow, the view lags.
+//
+// The entries are in a sorted table that does not change. A transaction makes the next table, which
+// shares all blocks of 64 to 128 entries that the transaction does not touch. So Get, All and Zxid
+// need no lock.
+//
+// # What it costs
+package view
