@@ -26,6 +26,8 @@ func TestView_AcrossSnapshots(t *testing.T) {
 	writer, there := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(away, embed.SessionOptions{Timeout: time.Minute})
 	_, err := writer.Create(ctx, "/other", nil, embed.Persistent)
 	must(t, err)
+	plant(ctx, t, writer, "/t")
+	must(t, syncOf(ctx, there))
 	v, err := view.Open(ctx, there, "/t", view.Options[string]{})
 	must(t, err)
 	w := newValidator(t, "away", "/t", v)
@@ -82,6 +84,11 @@ func TestView_AcrossSnapshots(t *testing.T) {
 	if n == 0 {
 		t.Error("nothing was compared")
 	}
+}
+
+func syncOf(ctx context.Context, s *embed.Session) error {
+	_, err := s.Sync(ctx, "/")
+	return err
 }
 
 // A znode that was deleted and created again within a gap is two changes, although its data and
@@ -161,6 +168,7 @@ func TestOpen_WhileZnodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	ctx, ens := bounded(t), one(t, 0)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	plant(ctx, t, s, "/t")
 	writing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

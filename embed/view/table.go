@@ -87,7 +87,8 @@ type edit[T any] struct {
 // put sets the entry of a path.
 func (e *edit[T]) put(path string, entry *Entry[T]) {
 	if len(e.blocks) == 0 {
-		e.blocks, e.copied = []*block[T]{{by: e.number}}, true
+		e.blocks, e.copied, e.len = []*block[T]{{items: []item[T]{{path, entry}}, by: e.number}}, true, 1
+		return
 	}
 	i, j, found := e.search(path)
 	b := e.own(i)

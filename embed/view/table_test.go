@@ -105,7 +105,7 @@ func TestMerge(t *testing.T) {
 	}
 	var got []string
 	merge(of("/a", "/b", "/d"), of("/b", "/c", "/d", "/e"), func(path string, a, b *Entry[int]) {
-		got = append(got, fmt.Sprint(path, a != nil, b != nil))
+		got = append(got, fmt.Sprint(path, " ", a != nil, b != nil))
 	})
 	want := []string{"/a true false", "/b true true", "/c false true", "/d true true", "/e false true"}
 	if !slices.Equal(got, want) {

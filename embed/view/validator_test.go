@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -241,12 +240,20 @@ func randomOps(rng *rand.Rand, base string) (ops []embed.Op) {
 	return ops
 }
 
-// writeRandomly sends n random transactions and reports errors other than refusals. After each that
-// was applied it calls applied.
-func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, base string, n int, applied func()) {
+// plant creates what random writers need below a root.
+func plant(ctx context.Context, t *testing.T, s *embed.Session, root string) {
+	t.Helper()
+	_, err := s.Multi(ctx, embed.OpCreate(root, nil, embed.Persistent), embed.OpCreate(root+"/data", nil, embed.Persistent))
+	must(t, err)
+}
+
+// writeRandomly sends n random transactions below root/ra and reports errors other than refusals.
+// After each that was applied it calls applied. Each sets root/data, so there is no repair without a
+// change: the validator knows of every one.
+func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, root string, n int, applied func()) {
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range n {
-		_, err := s.Multi(ctx, randomOps(rng, base)...)
+		_, err := s.Multi(ctx, append(randomOps(rng, root+"/ra"), embed.OpSet(root+"/data", nil, embed.AnyVersion))...)
 		if err == nil {
 			applied()
 			continue
@@ -256,13 +263,4 @@ func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, base str
 			return
 		}
 	}
-}
-
-// run runs functions at once and waits for them.
-func run(fns ...func()) {
-	var wg sync.WaitGroup
-	for _, fn := range fns {
-		wg.Go(fn)
-	}
-	wg.Wait()
 }

@@ -32,6 +32,7 @@ func TestView_ShowsEveryState(t *testing.T) {
 			rooted := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Root: "/app"})
 			_, err := s.Create(ctx, "/app", nil, embed.Persistent)
 			must(t, err)
+			plant(ctx, t, s, "/app/t")
 			all := func(string) bool { return true }
 			levels := func(least, most int) func(string) bool {
 				return func(path string) bool {
@@ -579,5 +580,51 @@ func TestAll_IsSorted(t *testing.T) {
 	}
 	if _, ok := v.Get("/t/b"); ok {
 		t.Error("/t/b is still there")
+	}
+}
+
+// A view shows what its session may read. A znode that can no longer be read stays as it was, until
+// a repair finds it missing.
+func TestView_OfWhatMayBeRead(t *testing.T) {
+	t.Parallel()
+	ctx, ens := bounded(t), one(t, 1)
+	s, admin := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("a:b")}}})
+	secret := []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}
+	_, err := s.Create(ctx, "/t", nil, embed.Persistent)
+	must(t, err)
+	_, _, err = admin.CreateWith(ctx, "/t/secret", nil, embed.CreateOptions{ACL: secret})
+	must(t, err)
+	for _, path := range []string{"/t/a", "/t/b"} {
+		_, err = admin.Create(ctx, path, []byte("0"), embed.Persistent)
+		must(t, err)
+	}
+	v, err := view.OpenBuffer(ctx, s, "/t", view.Options[string]{}, 2)
+	must(t, err)
+	_, err = admin.SetACL(ctx, "/t/a", secret, embed.AnyVersion)
+	must(t, err)
+	_, err = admin.Set(ctx, "/t/a", []byte("1"), 0)
+	must(t, err)
+	stat, err := admin.Set(ctx, "/t/b", []byte("1"), 0)
+	must(t, err)
+	must(t, v.Await(ctx, stat.Mzxid))
+	a, _ := v.Get("/t/a")
+	b, _ := v.Get("/t/b")
+	if _, ok := v.Get("/t/secret"); ok || a.Value != "0" || b.Value != "1" {
+		t.Errorf("%v, %v, %v", ok, a, b)
+	}
+	since := v.Zxid()
+	_, err = admin.Multi(ctx, embed.OpCreate("/t/c", nil, embed.Persistent), embed.OpCreate("/t/d", nil, embed.Persistent), embed.OpCreate("/t/e", nil, embed.Persistent))
+	must(t, err)
+	for c, err := range v.Changes(ctx, since) {
+		must(t, err)
+		if !c.Repaired || (c.Path == "/t/a") != (c.Type == embed.NodeDeleted) {
+			t.Errorf("%+v", c)
+		}
+		if c.Last {
+			break
+		}
+	}
+	if _, ok := v.Get("/t/a"); ok {
+		t.Error("/t/a is still there")
 	}
 }
