@@ -50,4 +50,16 @@
 // need no lock.
 //
 // # What it costs
+//
+// One session should have one view of a subtree, which all share. With 100,000 znodes of a few bytes
+// the benchmarks of this package, on two cores that were busy with other work, used this much CPU:
+//
+//   - Open: 0.2 s, 2 µs for each znode.
+//   - Get of a random entry: 1.5 µs. It is less where the entries that are read stay in the cache.
+//   - Memory: 225 bytes for each entry with its path, besides what Decode makes.
+//   - A transaction gives one event for each znode that it changed. Taking it in copies at most 3 KiB,
+//     once for all changes of a block that come together, and 8 bytes for each block.
+//
+// A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Depth and Keep
+// leave out, so a narrow view of a large subtree is not cheap.
 package view

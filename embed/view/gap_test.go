@@ -97,15 +97,17 @@ func TestChanges_CreatedAgainInAGap(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
 	s := one(t, 1).Session(1, embed.SessionOptions{Timeout: time.Minute})
-	for _, path := range []string{"/t", "/t/a", "/t/b", "/t/c"} {
+	for _, path := range []string{"/t", "/t/a", "/t/b", "/t/c", "/t/brake"} {
 		_, err := s.Create(ctx, path, []byte("x"), embed.Persistent)
 		must(t, err)
 	}
-	v, err := view.OpenBuffer(ctx, s, "/t", view.Options[string]{Depth: 1}, 1) // one transaction of two overflows it
+	b := newBrake()
+	v, err := view.OpenBuffer(ctx, s, "/t", view.Options[string]{Codec: b.codec(), Depth: 1}, 1)
 	must(t, err)
-	since := v.Zxid()
+	since := b.hold(ctx, t, s, "/t/brake")
 	_, err = s.Multi(ctx, embed.OpDelete("/t/a", 0), embed.OpCreate("/t/a", []byte("x"), embed.Persistent), embed.OpSet("/t/b", []byte("x"), 0), embed.OpDelete("/t/c", 0))
 	must(t, err)
+	close(b.release)
 	var got []string
 	for c, err := range v.Changes(ctx, since) {
 		must(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
@@ -217,24 +218,25 @@ func (w *validator) compare(tree []stage, keep func(path string) bool) (n int) {
 var names = []string{"a", "a-b", "b", "c"}
 
 // randomOps returns random operations below a base, and on the base itself. They may be refused.
-func randomOps(rng *rand.Rand, base string) (ops []embed.Op) {
-	for range 1 + rng.IntN(3) {
+func randomOps(ctx context.Context, s *embed.Session, rng *rand.Rand, base string) (ops []embed.Op) {
+	for range 1 + rng.IntN(2) {
 		path := base
 		for range rng.IntN(3) {
 			path += "/" + names[rng.IntN(len(names))]
 		}
 		data := fmt.Append(nil, rng.IntN(1000))
-		switch rng.IntN(8) {
-		case 0, 1, 2:
-			ops = append(ops, embed.OpCreate(path, data, embed.Persistent))
-		case 3, 4:
-			ops = append(ops, embed.OpSet(path, data, embed.AnyVersion))
-		case 5:
-			ops = append(ops, embed.OpDelete(path, embed.AnyVersion))
-		case 6:
-			ops = append(ops, embed.OpDelete(path, embed.AnyVersion), embed.OpCreate(path, data, embed.Persistent))
-		case 7:
+		stat, there, _ := s.Exists(ctx, path)
+		switch n := rng.IntN(8); {
+		case !there && n == 0:
 			ops = append(ops, embed.OpCreate(path, nil, embed.Persistent), embed.OpSet(path, data, embed.AnyVersion), embed.OpDelete(path, embed.AnyVersion))
+		case !there:
+			ops = append(ops, embed.OpCreate(path, data, embed.Persistent))
+		case n < 4 || stat.NumChildren > 0:
+			ops = append(ops, embed.OpSet(path, data, embed.AnyVersion))
+		case n < 6:
+			ops = append(ops, embed.OpDelete(path, embed.AnyVersion))
+		default:
+			ops = append(ops, embed.OpDelete(path, embed.AnyVersion), embed.OpCreate(path, data, embed.Persistent))
 		}
 	}
 	return ops
@@ -253,7 +255,7 @@ func plant(ctx context.Context, t *testing.T, s *embed.Session, root string) {
 func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, root string, n int, applied func()) {
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for range n {
-		_, err := s.Multi(ctx, append(randomOps(rng, root+"/ra"), embed.OpSet(root+"/data", nil, embed.AnyVersion))...)
+		_, err := s.Multi(ctx, append(randomOps(ctx, s, rng, root+"/ra"), embed.OpSet(root+"/data", nil, embed.AnyVersion))...)
 		if err == nil {
 			applied()
 			continue
@@ -263,4 +265,29 @@ func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, root str
 			return
 		}
 	}
+}
+
+// A brake holds a view up: its Decode waits at the data "brake". So a test can let the view's watch
+// overflow.
+type brake struct{ entered, release chan struct{} }
+
+func newBrake() brake { return brake{make(chan struct{}, 1), make(chan struct{})} }
+
+func (b brake) codec() value.Codec[string] {
+	return value.Codec[string]{Decode: func(data []byte) (string, error) {
+		if string(data) == "brake" {
+			b.entered <- struct{}{}
+			<-b.release
+		}
+		return string(data), nil
+	}}
+}
+
+// hold holds the view up by a write to a znode that it shows, and returns the zxid of the write.
+func (b brake) hold(ctx context.Context, t *testing.T, s *embed.Session, path string) embed.Zxid {
+	t.Helper()
+	stat, err := s.Set(ctx, path, []byte("brake"), embed.AnyVersion)
+	must(t, err)
+	<-b.entered
+	return stat.Mzxid
 }

@@ -245,8 +245,14 @@ func (v *View[T]) Await(ctx context.Context, z embed.Zxid) error {
 	if v.Zxid() >= z {
 		return nil
 	}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(v.ctx, cancel)()
 	// From then on all events up to z are in the channel of the watch, or were.
-	if err := v.s.Await(ctx, v.path, z); err != nil {
+	if err := v.s.Await(both, v.path, z); err != nil {
+		if over := context.Cause(v.ctx); over != nil && ctx.Err() == nil {
+			err = over
+		}
 		return v.wrap("await in view of", err)
 	}
 	a := ask{z, make(chan struct{})}
