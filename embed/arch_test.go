@@ -61,14 +61,15 @@ var imports = map[string][]string{
 	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"internal/configfile"},
-	"embed/claim":          {"embed", "embed/internal/inside", "engine", "tree"},
-	"embed/internal/queue": {"embed", "embed/claim"},
-	"embed/lock":           {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
-	"embed/barrier":        {"embed", "embed/claim", "embed/internal/queue"},
-	"embed/election":       {"embed", "embed/claim", "embed/internal/queue", "embed/lock", "internal/rank"},
-	"embed/value":          {"embed", "embed/claim", "embed/lock"},
-	"embed/view":           {"embed", "embed/value", "internal/rank"},
-	"embed/embedtest":      {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
+	"embed/internal/queue":    {"embed", "embed/claim"},
+	"embed/internal/sessions": {"embed"},
+	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/barrier":           {"embed", "embed/claim", "embed/internal/queue"},
+	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
+	"embed/value":             {"embed", "embed/claim", "embed/lock"},
+	"embed/view":              {"embed", "embed/value", "internal/rank"},
+	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},

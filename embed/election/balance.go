@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
@@ -38,21 +39,30 @@ const deafTime = time.Minute
 // that does not answer delays the others for the five seconds of a Transfer and is then left out
 // for a minute. Examples are a dead process before it expires, and a client that knows no
 // transfers. Nobody takes a leadership from a process that leads too much: it has to give.
-func Balance(ctx context.Context, n *embed.Node, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
-	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, fn: fn}
+func Balance(ctx context.Context, from embed.Opener, dir string, names []string, value []byte, fn func(ctx context.Context, name string, t lock.Token) error) error {
+	return BalanceWith(ctx, from, dir, names, value, Options{}, func(ctx context.Context, name string, l *Leadership) error { return fn(ctx, name, l.Token()) })
+}
+
+// BalanceWith is Balance with the options of the candidates, and with the Leadership for fn: for its
+// Token, Guard, Session and Proclaim. Balance transfers leaderships by itself, so Transfer is
+// refused. A Priority decides who leads first when nobody does; the shares become even all the same.
+// Errors are those of Balance, and embed.ErrInvalidArgument for Options that are out of range.
+func BalanceWith(ctx context.Context, from embed.Opener, dir string, names []string, value []byte, o Options, fn func(ctx context.Context, name string, l *Leadership) error) error {
+	b := &balance{dir: dir, names: slices.Compact(slices.Sorted(slices.Values(names))), value: value, options: o, fn: fn}
 	if len(b.names) == 0 {
 		return fmt.Errorf("election %s: %w: no names given", dir, embed.ErrInvalidArgument)
 	}
-	return sessions(ctx, n, dir, b.share)
+	return each(ctx, from, dir, b.share)
 }
 
 // A balance is one process's part in many elections.
 type balance struct {
 	// Immutable.
-	dir   string
-	names []string
-	value []byte
-	fn    func(ctx context.Context, name string, t lock.Token) error
+	dir     string
+	names   []string
+	value   []byte
+	options Options
+	fn      func(ctx context.Context, name string, l *Leadership) error
 
 	seen map[embed.SessionID]*fellow // owned by evenLoop
 
@@ -77,12 +87,12 @@ func (b *balance) share(ctx context.Context, s *embed.Session) error {
 	var running sync.WaitGroup
 	for _, name := range b.names {
 		running.Go(func() {
-			r := runner{path: queue.Child(b.dir, name), value: b.value, fn: func(ctx context.Context, l *Leadership) error { return b.lead(ctx, name, l) }}
+			r := runner{path: queue.Child(b.dir, name), value: b.value, options: b.options, fn: func(ctx context.Context, l *Leadership) error { return b.lead(ctx, name, l) }}
 			for s.Err() == nil {
 				if err := r.lead(ctx, s); err != nil {
 					cancel(&fatal{err})
 				}
-				if !pause(ctx) {
+				if !sessions.Pause(ctx) {
 					return
 				}
 			}
@@ -113,7 +123,7 @@ func (b *balance) lead(ctx context.Context, name string, l *Leadership) error {
 		delete(b.mu.leads, name)
 		b.mu.Unlock()
 	}()
-	return b.fn(ctx, name, l.Token())
+	return b.fn(ctx, name, l)
 }
 
 // evenLoop gives leaderships away every balancePace, until ctx ends.
@@ -157,7 +167,7 @@ func (b *balance) even(ctx context.Context, s *embed.Session) bool {
 		if l == nil || i < 0 {
 			continue
 		}
-		if err := l.Transfer(ctx, standing[name][i].Path); !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.transfer(ctx, standing[name][i].Path); !errors.Is(err, context.DeadlineExceeded) {
 			return err == nil
 		}
 		break

@@ -8,11 +8,16 @@
 //
 // Choose the call by what the service needs:
 //
-//   - Run calls a function whenever this process leads.
+//   - Run calls a function whenever this process leads. The function of RunWith gets the Leadership,
+//     to guard writes, to proclaim, and to transfer.
 //   - A Latch stands for election in the background and tells whether this process leads.
 //   - Campaign waits once for the leadership. Enter and Candidate do it in steps.
-//   - Balance runs many elections and spreads the leaderships evenly over the processes.
+//   - Balance and BalanceWith run many elections and spread the leaderships evenly over the
+//     processes.
 //   - Leader, Observe and Candidates tell who leads and who waits.
+//
+// Run, a Latch and Balance open sessions by themselves, one after the other. embed.OpenerWith says
+// with which timeout, credentials and root.
 //
 // # What a Leadership is
 //

@@ -25,19 +25,20 @@ type Latch struct {
 }
 
 // NewLatch begins to campaign in the election on a path, with a session of its own. It does not
-// wait. The candidate publishes value.
-func NewLatch(n *embed.Node, path string, value []byte, o Options) *Latch {
+// wait. The candidate publishes value. As with Run, the sessions have the timeout
+// embed.Config.SessionTimeout unless from is an embed.OpenerWith.
+func NewLatch(from embed.Opener, path string, value []byte, o Options) *Latch {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Latch{cancel: cancel, done: make(chan struct{})}
 	l.mu.changed = make(chan struct{})
-	go l.loop(ctx, n, &runner{path: path, value: value, options: o, fn: l.lead})
+	go l.loop(ctx, from, &runner{path: path, value: value, options: o, fn: l.lead})
 	return l
 }
 
 // loop campaigns until Close, or until no attempt can succeed.
-func (l *Latch) loop(ctx context.Context, n *embed.Node, r *runner) {
+func (l *Latch) loop(ctx context.Context, from embed.Opener, r *runner) {
 	defer close(l.done)
-	err := r.run(ctx, n)
+	err := r.run(ctx, from)
 	if ctx.Err() != nil {
 		err = embed.ErrReleased
 	}
@@ -67,8 +68,8 @@ func (l *Latch) IsLeader() bool {
 }
 
 // Leadership compares the clock and returns this process's leadership, or false if it does not
-// lead. Use it for its Token, Context, Transfer and Guard. After Resign the next candidate leads,
-// and the Latch queues again by itself, so do not call Requeue.
+// lead. Use it for its Token, Context, Guard, Session, Proclaim and Transfer. After Resign the next
+// candidate leads, and the Latch queues again by itself; Requeue is refused.
 func (l *Latch) Leadership() (*Leadership, bool) {
 	l.mu.Lock()
 	leads := l.mu.leads

@@ -21,6 +21,8 @@ type Leadership struct {
 
 	transferring chan struct{} // capacity 1: filled by the Transfer that is under way
 	busy         chan struct{} // a transfer gives the place only after it is closed; nil: at once
+
+	runs bool // Run, a Latch or Balance campaigns again after it
 }
 
 // Token returns the fencing token of this leadership, which is its epoch.
@@ -31,6 +33,10 @@ func (l *Leadership) Token() lock.Token {
 
 // Path returns the path of the leader's znode.
 func (l *Leadership) Path() string { return l.contender.Path() }
+
+// Session returns the session whose leadership it is, for reads and for a Multi with its Guard. The
+// session belongs to whoever opened it: in Run, a Latch and Balance it is theirs to close.
+func (l *Leadership) Session() *embed.Session { return l.contender.Session }
 
 // Context returns a context with the values of Campaign's ctx and the lifetime of the leadership.
 // context.Cause says why it ended. Its Err and Done compare the clock when they are called, but
@@ -75,7 +81,13 @@ func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 // new candidate stands as after Enter, so call its Wait or Withdraw. The leadership has ended
 // whatever Requeue returns; after an error there is no candidate. Errors: why the leadership ended,
 // embed.ErrNotHeld if somebody deletes its znode on the way, and those of Campaign.
+//
+// Run, a Latch and Balance queue again by themselves. Requeue of their leaderships is refused with
+// embed.ErrInvalidArgument, and the leadership continues.
 func (l *Leadership) Requeue(ctx context.Context) (*Candidate, error) {
+	if l.runs {
+		return nil, l.candidate.election.wrap("requeue", fmt.Errorf("%w: what has this leadership queues again by itself: resign, or return", embed.ErrInvalidArgument))
+	}
 	c, err := l.requeue(ctx)
 	if err != nil {
 		go l.Resign() // which may wait

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
-
-// runPause is the shortest time between two leaderships or attempts of Run. It keeps Run from
-// spinning while there is no quorum, or when fn returns at once.
-const runPause = 100 * time.Millisecond
 
 // Run campaigns for ever and calls fn whenever this process leads. The ctx of fn ends when ctx or
 // the leadership ends, whichever is first. When fn returns nil, Run resigns and campaigns again.
@@ -25,14 +21,25 @@ const runPause = 100 * time.Millisecond
 //   - The node ends: embed.ErrClosed or embed.ErrFailed.
 //   - fn returns an error while it still leads: that error.
 //   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge,
-//     embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, or embed.ErrCrossShard (on the root,
-//     in an ensemble with several shards).
+//     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth, lock.ErrLockExhausted,
+//     or embed.ErrCrossShard (on the root, in an ensemble with several shards).
 //
 // Before it returns, Run closes its session, which lets the next candidate lead. It waits until the
 // ensemble knows, for at most embed.Config.RequestTimeout, even if ctx is over.
-func Run(ctx context.Context, n *embed.Node, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
-	r := runner{path: path, value: value, fn: func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) }}
-	return r.run(ctx, n)
+//
+// The sessions have the timeout embed.Config.SessionTimeout, which says how long the others wait for
+// a leader that died. embed.OpenerWith sets another timeout, credentials or a root.
+func Run(ctx context.Context, from embed.Opener, path string, value []byte, fn func(ctx context.Context, t lock.Token) error) error {
+	return RunWith(ctx, from, path, value, Options{}, func(ctx context.Context, l *Leadership) error { return fn(ctx, l.Token()) })
+}
+
+// RunWith is Run with the options of a candidate, and with the Leadership for fn: for its Token,
+// Guard, Session, Proclaim and Transfer. After Resign or Transfer, Run campaigns again when fn has
+// returned, whatever it returns. Errors are those of Run, and embed.ErrInvalidArgument for Options
+// that are out of range.
+func RunWith(ctx context.Context, from embed.Opener, path string, value []byte, o Options, fn func(ctx context.Context, l *Leadership) error) error {
+	r := runner{path: path, value: value, options: o, fn: fn}
+	return r.run(ctx, from)
 }
 
 // A runner campaigns for ever and calls fn for each leadership.
@@ -44,40 +51,21 @@ type runner struct {
 }
 
 // run does what Run says.
-func (r *runner) run(ctx context.Context, n *embed.Node) error {
-	return sessions(ctx, n, r.path, r.lead)
+func (r *runner) run(ctx context.Context, from embed.Opener) error {
+	return each(ctx, from, r.path, r.lead)
 }
 
-// sessions calls fn with one session after the other, until fn returns an error or ctx ends.
-func sessions(ctx context.Context, n *embed.Node, path string, fn func(context.Context, *embed.Session) error) error {
-	for {
-		if err := session(ctx, n, fn); err != nil {
-			return fmt.Errorf("election %s: %w", path, err)
-		}
-		if !pause(ctx) {
-			return ctx.Err()
-		}
+// each is sessions.Each. Its errors, except that of ctx, name the path.
+func each(ctx context.Context, from embed.Opener, path string, fn func(context.Context, *embed.Session) error) error {
+	err := sessions.Each(ctx, from, fn)
+	if err == ctx.Err() {
+		return err
 	}
+	return fmt.Errorf("election %s: %w", path, err)
 }
 
-func session(ctx context.Context, n *embed.Node, fn func(context.Context, *embed.Session) error) error {
-	s, err := n.NewSession(ctx, embed.SessionOptions{})
-	if err != nil {
-		return final(err)
-	}
-	defer s.Close()
-	return fn(ctx, s)
-}
-
-// pause waits briefly and reports whether ctx goes on.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(runPause):
-		return true
-	}
-}
+// final returns err if no further attempt can succeed, and otherwise nil.
+func final(err error) error { return sessions.Final(err, lock.ErrLockExhausted) }
 
 // lead campaigns and leads with one session until the session is lost. It returns an error only if
 // Run must end.
@@ -97,7 +85,7 @@ func (r *runner) lead(ctx context.Context, s *embed.Session) error {
 			return nil
 		}
 		l.resign(ctx)
-		if !pause(ctx) {
+		if !sessions.Pause(ctx) {
 			return nil
 		}
 	}
@@ -131,7 +119,11 @@ func (r *runner) campaign(ctx context.Context, s *embed.Session) (*Leadership, e
 	if err != nil {
 		return nil, err
 	}
-	return c.Wait(ctx)
+	l, err := c.Wait(ctx)
+	if err == nil {
+		l.runs = true
+	}
+	return l, err
 }
 
 // serve calls fn for one leadership.
@@ -139,14 +131,4 @@ func (r *runner) serve(ctx context.Context, l *Leadership) error {
 	both, cancel := queue.Both(ctx, l.Context())
 	defer cancel()
 	return r.fn(both, l)
-}
-
-// final returns err if no further attempt can succeed, and else nil.
-func final(err error) error {
-	for _, end := range []error{embed.ErrClosed, embed.ErrFailed, embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, lock.ErrLockExhausted, embed.ErrInvalidArgument, embed.ErrCrossShard} {
-		if errors.Is(err, end) {
-			return err
-		}
-	}
-	return nil
 }

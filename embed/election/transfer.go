@@ -50,8 +50,12 @@ const (
 // embed.Config.RequestTimeout whether the candidate has accepted.
 //
 // Other errors: embed.ErrInvalidPath if to is not the path of another candidate of the election,
-// and why the leadership had ended before.
+// embed.ErrInvalidArgument for a leadership of Balance, and why the leadership had ended before.
 func (l *Leadership) Transfer(ctx context.Context, to string) error {
+	if l.busy != nil {
+		// It would wait until its caller has returned.
+		return l.candidate.election.wrap("transfer", fmt.Errorf("%w: Balance transfers its leaderships by itself", embed.ErrInvalidArgument))
+	}
 	return l.candidate.election.wrap("transfer", l.transfer(ctx, to))
 }
 

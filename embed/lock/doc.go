@@ -8,7 +8,8 @@
 //	defer hold.Release()
 //	return writeReport(hold.Context(), hold.Token())
 //
-// Do does the same for one function, with a session of its own.
+// Do does the same for one function, with a session of its own. DoWith has the options of a lock,
+// and its function gets the Hold.
 //
 // # What a Hold is
 //

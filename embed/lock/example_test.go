@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -80,4 +81,18 @@ func ExampleToken() {
 	// <nil>
 	// stale token
 	// 00000000000000000057-00000000000000000000
+}
+
+// A write that happens only under the lock, in a session that others need not wait for for long.
+func ExampleDoWith() {
+	node, end := start()
+	defer end()
+	quick := embed.OpenerWith(node, embed.SessionOptions{Timeout: 5 * time.Second})
+	err := lock.DoWith(context.Background(), quick, "/locks/report", lock.Options{Note: "replica 1"}, func(ctx context.Context, hold *lock.Hold) error {
+		report := embed.OpCreate("/report", []byte("written once"), embed.Persistent)
+		_, err := hold.Session().Multi(ctx, lock.Guard(hold), report)
+		return err
+	})
+	fmt.Println(err)
+	// Output: <nil>
 }

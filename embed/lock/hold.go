@@ -70,6 +70,15 @@ func (h *Hold) Path() string {
 	return h.contender.Path()
 }
 
+// Session returns the session that holds the lock, for reads and for a Multi with the Hold's Guard.
+// It belongs to whoever opened it; in Do that is Do. The zero Hold has none: nil.
+func (h *Hold) Session() *embed.Session {
+	if h.contender == nil {
+		return nil
+	}
+	return h.contender.Session
+}
+
 // Context returns a context with the values of Lock's ctx and the lifetime of the Hold.
 // context.Cause says why it ended, and Held finds the Hold in it. Its Err and Done compare the
 // clock when they are called, so after a pause they are right before any timer has run. A derived

@@ -174,36 +174,3 @@ func wrap(op, path string, err error) error {
 	}
 	return fmt.Errorf("%s %s: %w", op, path, err)
 }
-
-// Do runs fn under the lock on a path, with a session of its own that ends with the call. The ctx
-// of fn ends when ctx or the Hold ends, whichever is first, and context.Cause says why. It compares
-// the clock as Hold.Context does.
-//
-// Do returns fn's error. If fn returned nil but the Hold was lost before that, Do returns why it
-// was lost: fn ran, but perhaps not alone. If fn stops because its ctx ended, it should return
-// context.Cause(ctx), because ctx.Err is context.Canceled for a lost Hold and for a cancelled ctx.
-// After an error of Node.NewSession or Mutex.Lock, fn was not called.
-//
-// At the end Do closes the session, which lets the next contender in. It waits until the ensemble
-// knows, for at most Config.RequestTimeout, even if ctx is over. If that is too short, the node
-// keeps trying. Do's result is the same, because what fn did under the lock is done.
-func Do(ctx context.Context, n *embed.Node, path string, fn func(ctx context.Context, t Token) error) error {
-	s, err := n.NewSession(ctx, embed.SessionOptions{})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	hold, err := NewMutex(s, path).Lock(ctx)
-	if err != nil {
-		return err
-	}
-	inner, cancel := queue.Both(ctx, hold.Context())
-	defer cancel()
-	if err := fn(inner, hold.Token()); err != nil {
-		return err
-	}
-	if err := hold.Err(); err != nil {
-		return fmt.Errorf("lock %s was lost: %w", path, err)
-	}
-	return nil
-}

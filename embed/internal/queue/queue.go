@@ -155,29 +155,10 @@ func Ensure(ctx context.Context, s *embed.Session, path string) error {
 	if ok || err != nil {
 		return nil // the call that uses it reports the error
 	}
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) && path[i] != '/' {
-			continue
-		}
-		_, ok, err := s.Exists(ctx, path[:i])
-		if ok || errors.Is(err, embed.ErrNoAuth) { // the znode exists
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		_, err = s.Create(ctx, path[:i], nil, embed.Container)
-		switch {
-		case err == nil, errors.Is(err, embed.ErrNodeExists):
-		case errors.Is(err, embed.ErrNoNode) && strings.LastIndexByte(path[:i], '/') > 0:
-			// Its parent has been removed meanwhile; only a missing root of the session would never
-			// appear.
-			i = 0
-		default:
-			return err
-		}
+	if _, _, err = s.CreateWith(ctx, path, nil, embed.CreateOptions{Mode: embed.Container, Parents: true}); errors.Is(err, embed.ErrNodeExists) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Path returns the path of the contender's znode, or of the first of several.

@@ -1,0 +1,67 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// pauseTime is the shortest time between two attempts. It keeps a loop from spinning while there is
+// no quorum, or when its function returns at once.
+const pauseTime = 100 * time.Millisecond
+
+// Each calls fn with one session after the other, each of which it closes when fn has returned. It
+// ends when fn returns an error, which it returns; when ctx ends, with the error of ctx; and with an
+// error of NewSession that is Final.
+func Each(ctx context.Context, from embed.Opener, fn func(context.Context, *embed.Session) error) error {
+	for {
+		if err := once(ctx, from, fn); err != nil {
+			return err
+		}
+		if !Pause(ctx) {
+			return ctx.Err()
+		}
+	}
+}
+
+func once(ctx context.Context, from embed.Opener, fn func(context.Context, *embed.Session) error) error {
+	s, err := from.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		return Final(err)
+	}
+	defer s.Close()
+	return fn(ctx, s)
+}
+
+// Pause waits briefly and reports whether ctx goes on.
+func Pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pauseTime):
+		return true
+	}
+}
+
+// ends are the errors after which the same call fails again: the node is over, or the caller asks
+// for what is impossible or not allowed.
+var ends = []error{
+	embed.ErrClosed, embed.ErrFailed,
+	embed.ErrInvalidPath, embed.ErrInvalidArgument, embed.ErrTooLarge, embed.ErrCrossShard, embed.ErrNoChildrenForEphemerals,
+	embed.ErrAuthFailed, embed.ErrNoAuth,
+}
+
+// Final returns err if no further attempt can succeed, and otherwise nil. also are the errors of a
+// recipe that are final besides those of package embed.
+func Final(err error, also ...error) error {
+	for _, list := range [][]error{ends, also} {
+		for _, end := range list {
+			if errors.Is(err, end) {
+				return err
+			}
+		}
+	}
+	return nil
+}
