@@ -32,14 +32,14 @@
 //
 // # Layouts
 //
-//	Value               the path                data by its Codec        Curator's SharedValue
-//	Counter, Int64      the path                8 bytes, big-endian      DistributedAtomicLong
-//	Counter, Int32      the path                4 bytes, big-endian      SharedCount, DistributedAtomicInteger
-//	Counter, Text       the path                decimal digits           kazoo's Counter, whole numbers
-//	Sequence            the path                8 bytes: the next id     CachedAtomicLong
-//	Number              <dir>/held/<number>     empty, ephemeral         -
-//	                    <dir>/used/<number>     decimal digits: the time in Unix milliseconds up to
-//	                                            which the number may have been used
+//	Value               the path             data by its Codec        Curator's SharedValue
+//	Counter, Int64      the path             8 bytes, big-endian      DistributedAtomicLong
+//	Counter, Int32      the path             4 bytes, big-endian      SharedCount, DistributedAtomicInteger
+//	Counter, Text       the path             decimal digits           kazoo's Counter, whole numbers
+//	Sequence            the path             8 bytes: the next id     CachedAtomicLong
+//	Number              <dir>/held/<number>  empty, ephemeral         -
+//	                    <dir>/used/<number>  decimal digits: the time in Unix milliseconds up to
+//	                                         which the number may have been used
 //
 // Java and Python clients of the gateway may use the same znodes. They compare and set, so each of
 // them starves on a Counter that others add to all the time.
