@@ -413,8 +413,15 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 					}
 					return nil
 				}, nil},
-				"Submit":  {func() error { _, err := s.Submit(ctx, embed.OpDelete("/x", 0)).Result(); return err }, session},
-				"Sync":    {func() error { _, err := s.Sync(ctx, "/"); return err }, session},
+				"Submit": {func() error { _, err := s.Submit(ctx, embed.OpDelete("/x", 0)).Result(); return err }, session},
+				"Sync":   {func() error { _, err := s.Sync(ctx, "/"); return err }, session},
+				"Await":  {func() error { return s.Await(ctx, "/lock", 1<<40) }, session},
+				"Page":   {func() error { _, err := s.Page(ctx, "/", "", 1); return err }, session},
+				"Walk":   {func() error { _, err := walk(ctx, s, "/lock"); return err }, session},
+				"WatchWith": {func() error {
+					_, err := s.WatchWith(ctx, "/", embed.WatchOnce, embed.WatchOptions{Values: true})
+					return err
+				}, session},
 				"Timeout": {func() error { s.Timeout(); return nil }, nil},
 				"Watch":   {func() error { _, err := s.Watch(ctx, "/", embed.WatchOnce); return err }, session},
 			})
