@@ -93,6 +93,7 @@ func (f *fleet) stays(heldDown ...embed.MemberID) {
 	}
 }
 
+// B5: the level rises when the last member is upgraded, and not before.
 func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 	withFleets(t, func(f *fleet, t *testing.T) {
 		<-time.After(time.Minute)
@@ -239,7 +240,7 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 	})
 }
 
-// An ensemble of fixed members gets Config.Join in a rolling restart, while it is held at level
+// B5: an ensemble of fixed members gets Config.Join in a rolling restart, while it is held at level
 // 1. Until the level rises, its directories are as the older build reads them, and each member may
 // go back. From then on others join and vote, and a founder is removed.
 func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {

@@ -457,7 +457,7 @@ func TestReaderKeepsNothingOfAnEntry(t *testing.T) {
 	}
 }
 
-// The level comes first, because the rest of a state of another level may have another form.
+// B5: the level comes first, because the rest of a state of another level may have another form.
 func TestImageOfAnotherLevelIsRefused(t *testing.T) {
 	for _, state := range [][]byte{{0x94, LevelMax + 1, 0x05, 0x90, 0x00}, {0x92, LevelMax + 1, 0xc0}, {0x94, LevelMin - 1, 0x05, 0x90, 0x00}} {
 		if _, err := DecodeState(state); !errors.Is(err, ErrLevel) {
