@@ -112,13 +112,13 @@ func (v View) Page(path, after string, n int) ([]string, error) {
 // byte order, until fn returns false. Only a View of a Pin shows all at one zxid. The errors are
 // ErrNoNode, and ErrNoAuth without Read on the first.
 func (v View) Walk(path string, fn func(path string, f Found) bool) error {
-	z, err := v.read(path)
-	if err != nil {
+	if _, err := v.read(path); err != nil {
 		return err
 	}
 	for left := []string{path}; len(left) > 0; {
 		path, left = left[len(left)-1], left[:len(left)-1]
-		if z = v.find(path); z == nil {
+		z := v.find(path)
+		if z == nil {
 			continue // gone; not with a Pin
 		}
 		if v.permit(z.acl(), Read) == nil && !fn(path, Found{z}) {
