@@ -427,7 +427,7 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
 		"name":     {func(c *embed.Config) { c.Name = "member-1.test:1" }, "give each replica a Name of its own"},
 		"schemes":  {func(c *embed.Config) { c.Schemes = nil }, `Schemes lack "token", which the ensemble's ACLs use: set Config.Schemes`},
-		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, "the ensemble is at level 3"},
+		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, fmt.Sprint("the ensemble is at level ", newest)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var join bool

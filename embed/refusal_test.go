@@ -28,7 +28,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	must(t, err)
 	until(t, "the newest level, and the lineage in the identity file", func() bool {
 		text, err := os.ReadFile(filepath.Join(base, "identity"))
-		return err == nil && strings.Contains(string(text), `"lineage"`) && n.Status().Level == 3
+		return err == nil && strings.Contains(string(text), `"lineage"`) && n.Status().Level == newest
 	})
 	must(t, n.Close())
 
@@ -108,7 +108,7 @@ func refusedForItsLevel(t *testing.T, text string) {
 	ens.Kill(3)
 	until(t, "member 3 to be all that holds the level", func() bool { return slices.Equal(ens.Node(1).Status().HeldDown, []embed.MemberID{3}) })
 	must(t, ens.Node(1).RaiseLevel(bounded(t), 3))
-	until(t, "the newest level", func() bool { return ens.Node(1).Status().Level == 3 })
+	until(t, "the newest level", func() bool { return ens.Node(1).Status().Level == newest })
 	complaint(t, ens.Start(3), text)
 }
 
