@@ -148,7 +148,8 @@ func TestEnter_PassesForWhatWas(t *testing.T) {
 	must(t, <-done)
 }
 
-// Two that are there only within one transaction were never there.
+// Two that are there only within one transaction were never there (curator#1290: a spurious wake-up
+// let members through).
 func TestEnter_NotForWhatNobodySaw(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
@@ -168,7 +169,7 @@ func TestEnter_NotForWhatNobodySaw(t *testing.T) {
 }
 
 // A member that is lost before the others come does not count. One that is lost later counts as if
-// it had left.
+// it had left. A Leave whose ctx ends returns (CURATOR-536: it went on for ever).
 func TestEnter_MembersThatAreLost(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	watcher := ens.Session(1, embed.SessionOptions{})

@@ -57,7 +57,7 @@
 //   - Open: 0.2 s, 2 µs for each znode.
 //   - Get of a random entry: 0.75 to 1.5 µs, a fifth of what embed.Session.Get took beside it.
 //   - Memory: 225 bytes for each entry with its path, besides what Decode makes.
-//   - A transaction gives one event for each znode that it changed. Taking it in copies at most 3 KiB,
+//   - A transaction gives one event for each of its writes. Taking it in copies at most 3 KiB,
 //     once for all changes of a block that come together, and 8 bytes for each block.
 //
 // A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Depth and Keep
