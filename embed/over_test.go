@@ -126,7 +126,11 @@ func (o *over) checkNode(t *testing.T, want error) {
 	n, ctx := o.node, bounded(t)
 	asked := map[string]func(t *testing.T){
 		"Status": func(t *testing.T) { o.checkStatus(t) },
-		"Ready":  func(t *testing.T) { testkit.WantErr(t, n.Ready(ctx), want) },
+		"Peek": func(t *testing.T) {
+			_, _, err := n.Peek().Get("/a")
+			testkit.WantErr(t, err, want)
+		},
+		"Ready": func(t *testing.T) { testkit.WantErr(t, n.Ready(ctx), want) },
 		"NewSession": func(t *testing.T) {
 			_, err := n.NewSession(ctx, embed.SessionOptions{})
 			testkit.WantErr(t, err, want)
@@ -185,6 +189,11 @@ func (o *over) checkSession(t *testing.T, want error) {
 	testkit.WantErr(t, err, want)
 	_, count := s.CountDescendants(ctx, "/")
 	_, create := s.Create(ctx, "/b", nil, embed.Persistent)
+	await := s.Await(ctx, "/a", 1<<60)
+	_, page := s.Page(ctx, "/", "", 1)
+	_, put := s.Put(ctx, "/a", nil)
+	_, walked := walk(ctx, s, "/a")
+	_, watchWith := s.WatchWith(ctx, "/a", embed.WatchOnce, embed.WatchOptions{})
 	_, _, createWith := s.CreateWith(ctx, "/b", nil, embed.CreateOptions{})
 	_, ephemerals := s.Ephemerals(ctx, "/")
 	_, _, exists := s.Exists(ctx, "/a")
@@ -198,6 +207,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, syncOne := s.Sync(ctx, "/a")
 	_, watch := s.Watch(ctx, "/a", embed.WatchOnce)
 	everyMethod(t, s, map[string]func(t *testing.T){
+		"Await": fails(await), "Page": fails(page), "Put": fails(put), "Walk": fails(walked), "WatchWith": fails(watchWith),
 		"ACL": fails(acl), "Children": fails(children),
 		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
 		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -58,7 +59,9 @@ func TestEnter_AllWaitForAll(t *testing.T) {
 		for i := range n {
 			s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
 			wg.Go(func() {
-				time.Sleep(rand.N(20 * time.Millisecond))
+				for range rand.N(1000) {
+					runtime.Gosched()
+				}
 				came.Add(1)
 				pass, err := barrier.Enter(ctx, s, path, n)
 				if err != nil || came.Load() != n {
