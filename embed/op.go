@@ -9,7 +9,8 @@ import (
 )
 
 // An Op is one operation of a Multi. Make it with OpCreate, OpCreateWith, OpSet, OpDelete, OpCheck,
-// OpCheckChildren, OpCheckMzxid, OpAdd or OpEnsure; lock.Guard and election.Guard make others. The zero Op is refused.
+// OpCheckChildren, OpCheckMzxid, OpAdd or OpEnsure; lock.Guard and election.Guard make others. The
+// zero Op is refused.
 type Op inside.Op
 
 // plain returns the Op that is an operation of the tree.
@@ -72,8 +73,8 @@ func OpCheckMzxid(path string, zxid Zxid) Op {
 	return plain(tree.Op{Kind: tree.KindCheckMzxid, Path: path, Mzxid: zxid})
 }
 
-// OpAdd adds to the number that is a znode's data; an empty znode is zero. The Result's Value is the
-// sum. So a sum costs one commit, however many add. It needs the permissions Read and Write.
+// OpAdd adds to the number that is a znode's data; an empty znode is zero. The Result's Value is
+// the sum. So a sum costs one commit, however many add. It needs the permissions Read and Write.
 //
 // Errors: ErrNoNode, ErrNotNumber if the data is not of the width, ErrOverflow if the sum does not
 // fit (then nothing is changed), ErrQuotaExceeded, ErrInvalidMode if the width is unknown, and

@@ -80,7 +80,7 @@ func (e *ensemble) members(ctx context.Context, id embed.MemberID) (Reply, error
 	return e.call(ctx, id, Request{Call: callMembers, Within: requestTimeout})
 }
 
-// rest waits until the members are at rest. why says what is not if ctx ends first.
+// rest waits until the members are at rest. If ctx ends first, why says who is not and why.
 func (e *ensemble) rest(ctx context.Context) (why string) {
 	for {
 		if now := e.unrest(ctx); now == "" || ctx.Err() == nil {

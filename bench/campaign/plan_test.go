@@ -28,8 +28,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In rounds that lose their majority, every lossEvery-th cycle is a loss, and nothing else happens in
-// it. If no other fault is chosen, each cycle is one.
+// In rounds that lose their majority, every lossEvery-th cycle is a loss, and nothing else happens
+// in it. If no other fault is chosen, each cycle is one.
 func TestPlan_Losses(t *testing.T) {
 	for _, kinds := range [][]fault{faultKinds, nil} {
 		p := &plan{round: 1, kinds: kinds, loses: true, rest: time.Second, rng: rand.New(rand.NewPCG(1, 0))}

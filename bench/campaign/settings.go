@@ -73,9 +73,9 @@ func (s *Settings) kindsOf(round int) []fault {
 	return slices.DeleteFunc(s.kinds(), func(f fault) bool { return f.recovers() || f.changes() && !grows })
 }
 
-// grows reports whether the members of a round's ensemble come and go. They do in every second pair
-// of rounds, so that ensembles of each size are of both kinds. With an upgrade the members are fixed
-// at first; see joins.
+// grows reports whether the members of a round's ensemble come and go. They do in every second
+// pair of rounds, so that ensembles of each size are of both kinds. With an upgrade the members are
+// fixed at first; see joins.
 func (s *Settings) grows(round int) bool {
 	return s.Upgrade == nil && (s.onlyMembers() || round/2%2 == 1)
 }

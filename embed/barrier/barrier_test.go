@@ -297,12 +297,12 @@ func TestCountdown(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 3)
 	s := ens.Session(1, embed.SessionOptions{})
 	const total = 5
-	c := barrier.NewCountdown(s, "/work/17", total)
+	c := barrier.NewCountdown(s, "/parts/17", total)
 	var wg sync.WaitGroup
 	for i := range 3 {
 		other := ens.Session(embed.MemberID(i+1), embed.SessionOptions{})
 		wg.Go(func() {
-			if err := barrier.NewCountdown(other, "/work/17", total).Wait(ctx); err != nil {
+			if err := barrier.NewCountdown(other, "/parts/17", total).Wait(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -319,24 +319,24 @@ func TestCountdown(t *testing.T) {
 	must(t, c.Wait(ctx))
 	ops := []embed.Op{}
 	for i := range total {
-		ops = append(ops, embed.OpDelete(fmt.Sprint("/work/17/", i), 0))
+		ops = append(ops, embed.OpDelete(fmt.Sprint("/parts/17/", i), 0))
 	}
-	_, err := s.Multi(ctx, append(ops, embed.OpDelete("/work/17", 0))...)
+	_, err := s.Multi(ctx, append(ops, embed.OpDelete("/parts/17", 0))...)
 	must(t, err)
 	wg.Wait()
 
-	must(t, barrier.NewCountdown(s, "/work/18", 2).Done(ctx, "a"))
+	must(t, barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a"))
 	for what, err := range map[string]error{
-		"another total":    barrier.NewCountdown(s, "/work/18", 3).Done(ctx, "b"),
-		"a negative total": barrier.NewCountdown(s, "/work/19", -1).Wait(ctx),
-		"a name of two":    barrier.NewCountdown(s, "/work/18", 2).Done(ctx, "a/b"),
+		"another total":    barrier.NewCountdown(s, "/parts/18", 3).Done(ctx, "b"),
+		"a negative total": barrier.NewCountdown(s, "/parts/19", -1).Wait(ctx),
+		"a name of two":    barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a/b"),
 	} {
 		if !errors.Is(err, embed.ErrInvalidArgument) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must(t, barrier.NewCountdown(s, "/work/20", 0).Wait(ctx))
-	if _, there, err := s.Exists(ctx, "/work/20"); there || err != nil {
+	must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
+	if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
 		t.Errorf("%v, %v", there, err)
 	}
 }

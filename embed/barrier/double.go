@@ -181,10 +181,10 @@ func removeReady(path string, czxid embed.Zxid) []embed.Op {
 	return []embed.Op{embed.OpCheckMzxid(ready, czxid), embed.OpDelete(ready, embed.AnyVersion)}
 }
 
-// Leave leaves the barrier and waits until all have left, or are lost, who were there when it opened
-// for this member. It does not wait for those who came later. If ctx ends first, the member has left
-// all the same; the error names who is still there, and Leave may be called again. Other errors:
-// those of an ended session.
+// Leave leaves the barrier. Then it waits for those who were there when it opened for this member,
+// until all of them have left or are lost. It does not wait for those who came later. If ctx ends
+// first, the member has left all the same. The error then names who is still there, and Leave may
+// be called again. Other errors: those of an ended session.
 func (p *Pass) Leave(ctx context.Context) error { return wrap("leave", p.path, p.leave(ctx)) }
 
 func (p *Pass) leave(ctx context.Context) error {

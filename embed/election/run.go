@@ -21,8 +21,8 @@ import (
 //   - The node ends: embed.ErrClosed or embed.ErrFailed.
 //   - fn returns an error while it still leads: that error.
 //   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge,
-//     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth, lock.ErrLockExhausted,
-//     or embed.ErrCrossShard (on the root, in an ensemble with several shards).
+//     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth,
+//     lock.ErrLockExhausted, or embed.ErrCrossShard (on the root, in an ensemble with several shards).
 //
 // Before it returns, Run closes its session, which lets the next candidate lead. It waits until the
 // ensemble knows, for at most embed.Config.RequestTimeout, even if ctx is over.

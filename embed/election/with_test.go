@@ -98,9 +98,9 @@ func TestRun_EndsWithoutPermission(t *testing.T) {
 	}
 }
 
-// From a leader's kill to the next leader's first write, less than 1.5 times the session timeout
-// passes, at the default tick, whether the killed member also led the shard or not. It does not
-// depend on where in its beats the member was killed.
+// Less than 1.5 times the session timeout passes from a leader's kill to the next leader's first
+// write, at the default tick. That holds whether or not the killed member also led the shard, and
+// wherever in its beats it was killed.
 func TestFailover_IsWhatTheTimeoutSays(t *testing.T) {
 	for _, timeout := range []time.Duration{3600 * time.Millisecond, embed.DefaultSessionTimeout, 30 * time.Second} {
 		for _, both := range []bool{false, true} {
@@ -169,7 +169,8 @@ func (f *failover) run(id embed.MemberID) {
 	})
 }
 
-// kill kills the leader and returns how long nobody wrote. both says whether it leads the shard too.
+// kill kills the leader and returns how long nobody wrote. both says whether it leads the shard
+// too.
 func (f *failover) kill(both bool) time.Duration {
 	dead := f.leads
 	shardLeader := dead
