@@ -40,8 +40,8 @@ var (
 	// ErrInvalidArgument says that a number or an option is out of range, or missing. The text says
 	// which.
 	ErrInvalidArgument = inside.ErrInvalidArgument
-	// ErrCrossShard says that the operations of a Multi belong to several shards, or that one
-	// operation concerns all of them.
+	// ErrCrossShard says that the operations of a Multi belong to several shards. A single one that
+	// concerns all shards gets it too.
 	ErrCrossShard = engine.ErrCrossShard
 	// ErrTooLarge says that the data exceed Config.MaxDataSize, a path exceeds 64 KiB, or the
 	// transaction does not fit in a log entry.
@@ -52,9 +52,9 @@ var (
 // scheme.
 var ErrAuthFailed = errors.New("authentication failed")
 
-// ErrLevel says that the ensemble is at a feature level that this build does not read or that
-// Config.HoldLevel wants to hold it below, or that a member keeps the level down. The text says
-// which, and what to do.
+// ErrLevel says that the ensemble's feature level does not fit. This build does not read it,
+// Config.HoldLevel is below it, or a member keeps it down and a call needs a higher one. The text
+// says which, and what to do.
 var ErrLevel = engine.ErrLevel
 
 // Of members that come and go.

@@ -98,7 +98,7 @@ func TestGuarantee_Joins(t *testing.T) {
 }
 
 // A voter that dies, loses its disk or comes back as a new process is replaced, and nobody helps.
-// Then the ensemble survives as many failures as before.
+// Then the ensemble survives as many failures as before (dapr#8305).
 func TestGuarantee_Replaces(t *testing.T) {
 	const deadAfter = 20 * time.Second
 	growing(t, 3, func(c *embed.Config) {

@@ -57,8 +57,9 @@ func joined(e *embedtest.Ensemble, n int) (places []embed.MemberID) {
 	return places
 }
 
-// M2: a node that knows the address of one member becomes a learner that serves, and a third one
-// makes voters of all three: with two, either failure would stop both. What was there stays there.
+// M2, etcd#3477: a node that knows the address of one member becomes a learner that serves, and a
+// third one makes voters of all three: with two, either failure would stop both. What was there
+// stays there.
 func TestJoin_OneBecomesThree(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
@@ -394,8 +395,8 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	})
 }
 
-// M18: all members come back at other addresses at once. Only the name of the seeds still leads to
-// them.
+// M18, hazelcast#14088, rqlite#1293: all members come back at other addresses at once. Only the name
+// of the seeds still leads to them.
 func TestJoin_AllAddressesChange(t *testing.T) {
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		joined(e, 2)

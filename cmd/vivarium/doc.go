@@ -148,9 +148,9 @@
 //
 // -i-have-stopped names all other voters. recover cannot know that they are dead: those that still
 // run go on beside it until they meet the recovered member, and then stop. So it first asks all
-// addresses in the directory, and those of -join. If the ensemble still has a leader, or a voter that
-// is said to be stopped answers, it refuses and changes nothing. If members use TLS, it needs a
-// member's certificate to ask: -cert, -key and -ca.
+// addresses in the directory, and those of -join. If the ensemble still has a leader, or a voter
+// that is said to be stopped answers, it refuses and changes nothing. If members use TLS, it needs
+// a member's certificate to ask: -cert, -key and -ca.
 //
 // If recover is interrupted, the member does not start. The same command goes on where it stopped.
 //
@@ -167,6 +167,6 @@
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
 //
-// recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory cannot
-// be recovered; with 2 in the cases of check.
+// recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory
+// cannot be recovered; with 2 in the cases of check.
 package main
