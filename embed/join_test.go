@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -507,5 +508,26 @@ func TestJoin_StatusMeanwhile(t *testing.T) {
 		e.Ready(two)
 		close(stop)
 		<-ended
+	})
+}
+
+// M64: the disk of the only voter fails while a learner writes, and what was not synced is lost. What
+// was acknowledged at the learner is there when the voter is back, and nobody finds two histories.
+func TestJoin_ALoneVoterDies(t *testing.T) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		learner := joined(e, 1)[0]
+		for fails := range 3 {
+			w := scribble(t, e, learner, fmt.Sprint("w", fails), time.Millisecond)
+			<-time.After(time.Second)
+			e.Faults(1).SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Syncs, After: 5 + fails, Delay: 20 * time.Millisecond})
+			<-e.Node(1).Done()
+			e.PowerCut(1)
+			e.Faults(1).SetDisk(embedtest.Disk{})
+			e.Restart(1)
+			w.end(t, e, 1, learner)
+			if err := e.Node(learner).Err(); err != nil {
+				t.Fatalf("the learner has failed: %v", err)
+			}
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -144,14 +145,46 @@ func (s *logStore) unsent(m *raftpb.Message) error {
 	return nil
 }
 
-// noteSent records how far the log of a leader reaches in messages that are about to be sent. That
-// may be farther than what is saved: a leader sends first.
-func (s *logStore) noteSent(messages []raftpb.Message) {
+// hold is called with messages that are about to be sent. It records how far a leader's log reaches
+// in them, and waits until all commits in them are saved. It returns false if they never will be.
+//
+// A leader sends entries before it saves them. Their commit comes with a later message, unless the
+// leader is the only voter. Then dragonboat commits an entry when it appends it, and sends entry and
+// commit together. If the leader died before it saved them, it would begin another history, and the
+// learners would have applied an entry that is not in it.
+func (s *logStore) hold(ctx context.Context, messages []raftpb.Message) bool {
 	for i := range messages {
-		if m := &messages[i]; m.Type == raftpb.Replicate {
-			s.shard(m.ShardID).noteSent(place{index: m.LogIndex + uint64(len(m.Entries)), term: m.Term})
+		m := &messages[i]
+		if m.Type != raftpb.Replicate {
+			continue // dragonboat sends all others after it has saved what they say
+		}
+		l := s.shard(m.ShardID)
+		l.noteSent(place{index: m.LogIndex + uint64(len(m.Entries)), term: m.Term})
+		for saved := l.untilSaved(m.Commit); saved != nil; saved = l.untilSaved(m.Commit) {
+			select {
+			case <-saved:
+			case <-s.disk.Failed():
+				return false
+			case <-ctx.Done():
+				return false
+			}
 		}
 	}
+	return true
+}
+
+// untilSaved returns nil if the log is saved up to an entry. Otherwise it returns a channel that is
+// closed when more is saved.
+func (l *shardLog) untilSaved(index uint64) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index <= l.mu.last {
+		return nil
+	}
+	if l.mu.grows == nil {
+		l.mu.grows = make(chan struct{})
+	}
+	return l.mu.grows
 }
 
 func (l *shardLog) noteSent(to place) {
@@ -204,5 +237,9 @@ func (l *shardLog) noteSaved(u *raftpb.Update) {
 	}
 	if n := len(u.EntriesToSave); n > 0 {
 		l.mu.last = u.EntriesToSave[n-1].Index
+	}
+	if l.mu.grows != nil {
+		close(l.mu.grows)
+		l.mu.grows = nil
 	}
 }

@@ -113,7 +113,7 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("of an earlier process of this member: %v", err)
 	}
 	send := func(term, before uint64, n int) {
-		s.noteSent([]raftpb.Message{
+		s.hold(t.Context(), []raftpb.Message{
 			{Type: raftpb.Replicate, ShardID: 1, Term: term, LogIndex: before, Entries: entriesOf(term, before+1, before+uint64(n), "ours")},
 			{Type: raftpb.RequestVote, ShardID: 1, Term: term + 1, LogIndex: 99},
 		})

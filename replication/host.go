@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -135,8 +136,8 @@ func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *
 	uuid := UUID(c.Digest, c.Member)
 	// The log is opened before the transport.
 	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) }
-	sent := func(ms []raftpb.Message) { logs.store.noteSent(ms) }
-	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, sent: sent}
+	hold := func(ctx context.Context, ms []raftpb.Message) bool { return logs.store.hold(ctx, ms) }
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, hold: hold}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,

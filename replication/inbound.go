@@ -17,18 +17,22 @@ type inbound struct {
 	disk  Disk
 	log   *slog.Logger
 	check func(*raftpb.Message) error // returns why a message must not be believed, or nil
-	sent  func([]raftpb.Message)      // is called before messages are sent
+	hold  holdFunc
 }
+
+// A holdFunc is called before messages are sent. It may wait until they can be, or until ctx ends.
+// If it returns false, they are lost.
+type holdFunc func(ctx context.Context, messages []raftpb.Message) bool
 
 // Create creates the transport with guarded handlers.
 func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
-	return outbound{f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk)), f.sent}
+	return outbound{f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk)), f.hold}
 }
 
 // outbound looks at the messages that dragonboat sends.
 type outbound struct {
 	raftio.ITransport
-	sent func([]raftpb.Message)
+	hold holdFunc
 }
 
 func (o outbound) GetConnection(ctx context.Context, target string) (raftio.IConnection, error) {
@@ -36,16 +40,19 @@ func (o outbound) GetConnection(ctx context.Context, target string) (raftio.ICon
 	if err != nil {
 		return nil, err
 	}
-	return outboundConn{c, o.sent}, nil
+	return outboundConn{c, ctx, o.hold}, nil
 }
 
 type outboundConn struct {
 	raftio.IConnection
-	sent func([]raftpb.Message)
+	ctx  context.Context // ends with dragonboat's transport
+	hold holdFunc
 }
 
 func (c outboundConn) SendMessageBatch(b raftpb.MessageBatch) error {
-	c.sent(b.Requests)
+	if !c.hold(c.ctx, b.Requests) {
+		return nil // as a network loses them
+	}
 	return c.IConnection.SendMessageBatch(b)
 }
 

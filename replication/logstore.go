@@ -52,6 +52,7 @@ type shardLog struct {
 		asked place           // the entry whose term was read last; empty after each save
 		held  Held            // what is known to be committed, without the term and checksum of the entry
 		last  uint64          // index of the last entry
+		grows chan struct{}   // closed when more is saved; nil if nobody waits for that
 		sent  place           // how far this node has sent the log in the newest term that it led
 
 		// Index of the newest snapshot that was received. Entries up to it that tan still has may

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/lni/dragonboat/v4/raftpb"
 )
 
 // newcomer adds a member to an ensemble that is open, and does not start it.
@@ -160,5 +164,62 @@ func TestMembership_ChangesAreOrdered(t *testing.T) {
 	defer cancel()
 	if m, err := e.node(3).host.Membership(ctx, 1); err == nil {
 		t.Errorf("alone it knows of %+v", m)
+	}
+}
+
+// M64: a voter that is alone commits an entry as soon as it appends it, and sends both to its
+// learners before the entry is on its disk. If it died then, it would begin another history, and the
+// learners would have applied an entry that is not in it. So no commit travels before its entry is
+// saved.
+func TestMembership_ALoneVoterTellsOnlyWhatItHasSaved(t *testing.T) {
+	e := found(t, 1, 1)
+	e.open = true
+	var slow atomic.Bool
+	early := make(chan raftpb.Message, 1)
+	overtake := func(string) {
+		if !slow.Load() {
+			return
+		}
+		select {
+		case m := <-early:
+			early <- m
+		case <-time.After(20 * time.Millisecond): // for a message that does not wait for the disk
+		}
+	}
+	e.newDisk = func(string) testDisk {
+		d := newPlainDisk(t)
+		if len(e.nodes) == 1 {
+			d.onSync = overtake
+		}
+		return d
+	}
+	e.startAll()
+	lone := e.node(1)
+	e.change(1, AddLearner, 2)
+	learner := e.newcomer()
+	e.start(learner)
+	e.write(learner, 1, "warm")
+	e.carrier.observe(func(_ string, b *raftpb.MessageBatch) {
+		for _, m := range b.Requests {
+			if m.Type != raftpb.Replicate {
+				continue
+			}
+			if _, last := lone.host.store.shard(1).progress(); m.Commit > last {
+				select {
+				case early <- m:
+				default:
+				}
+			}
+		}
+	})
+	slow.Store(true)
+	for i := range 10 {
+		e.write(learner, 1, fmt.Sprint("write ", i))
+	}
+	slow.Store(false)
+	select {
+	case m := <-early:
+		t.Errorf("the learner heard that entry %d is committed before the lone voter had saved it", m.Commit)
+	default:
 	}
 }

@@ -69,7 +69,7 @@ func (p *promise) add(q promise) {
 
 // promised returns the promise in a message. A message counts only for what is on the sender's disk
 // when it is sent. A leader sends entries before it saves them, so they do not count. Its commit
-// index does, because the leader has saved the entries up to it.
+// index does: no commit is sent before the entries up to it are saved (logStore.hold).
 func promised(m *pb.Message) promise {
 	p := promise{term: m.Term}
 	switch m.Type {
