@@ -242,6 +242,48 @@ func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
 	})
 }
 
+// M17: an address that a member is said to have may be that of another ensemble's member, with the
+// same id. Nobody is admitted there by mistake, and nobody is removed.
+func TestJoin_AnAddressOfAnotherEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		strays := false
+		join := map[string]string{"member-3.test:1": "member-1.test:1", "member-4.test:1": "member-2.test:1", "member-5.test:1": "member-1.test:1"}
+		e := embedtest.New(t, 2, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
+			own := c.Advertise
+			if seed := join[own]; seed != "" {
+				c.Join = []string{seed}
+				return
+			}
+			c.Members, c.Join, c.ID = map[embed.MemberID]string{1: own}, []string{own}, 1
+			if strays && own == "member-1.test:1" {
+				c.Advertise = "member-2.test:1"
+			}
+		}})
+		for _, place := range e.Members() {
+			e.Start(place)
+			e.Ready(place)
+		}
+		joined(e, 2) // member 2 of each
+		unchanged(t, e, 1, 1, 2)
+		unchanged(t, e, 2, 1, 2)
+		e.Kill(1)
+		strays = true
+		e.Restart(1)
+		e.Until("the wrong address", func() bool { return e.Node(3).Members()[0].Address == "member-2.test:1" })
+
+		joining(e, e.Join(), "member-2.test:1 was said to lead: member 1 at member-2.test:1 is of lineage")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := e.Node(3).RemoveMember(ctx, 2); err == nil {
+			t.Error("the removal was recorded somewhere")
+		}
+		unchanged(t, e, 2, 1, 2)
+		if m := e.Node(2).Members()[1]; m.Leaving != "" {
+			t.Errorf("the other ensemble's member 2 is to go: %s", m.Leaving)
+		}
+	})
+}
+
 // M25: the directory of a member that somebody removed is never let in again, and says so. Emptied,
 // it is a new member; the old id is not given again.
 func TestRemoveMember_TheDirectoryStaysOut(t *testing.T) {

@@ -288,7 +288,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 // joinAt asks the leader that a member names to let this node in.
 func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {
 	q := e.ownQuestion()
-	q.Join = true
+	q.Join, q.Lineage = true, a.Lineage
 	for range hopsMax {
 		address := a.Members[a.Leader]
 		if a.Leader == 0 || address == "" {
@@ -298,6 +298,8 @@ func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("member %d at %s, which leads: %w", a.Leader, address, err)
+		case next.Member != 0 && next.Lineage != q.Lineage:
+			return 0, fmt.Errorf("%s was said to lead: %w", address, next.isNot(q.Lineage))
 		case next.Refused != "":
 			return 0, fmt.Errorf("member %d refuses it: %s", next.Member, next.Refused)
 		case next.Admitted != 0:

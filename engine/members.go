@@ -348,9 +348,10 @@ func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err e
 	if leader == 0 || address == "" {
 		return false, nil
 	}
+	q.Lineage = e.lineage()
 	a, err := ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
-	if err != nil {
-		return false, nil // the leader may be another one by now
+	if err != nil || a.Lineage != q.Lineage {
+		return false, nil // the leader may be another one by now, or elsewhere
 	}
 	err = a.refusal()
 	return a.Done || err != nil, err

@@ -24,7 +24,10 @@ type question struct {
 	Leave     MemberID // not zero: this member asks whether it may leave
 	Reconfig  *Reconfig
 	Directory [16]byte // of the node
-	Former    replication.Former
+	// Lineage is that of the ensemble that is meant, if the node knows it. Ids of members mean others
+	// in another one, and an address may have become that of another one's member.
+	Lineage session.Lineage
+	Former  replication.Former
 
 	// What must be the same on all members.
 	Ensemble string
@@ -69,6 +72,11 @@ type answer struct {
 	Done     bool     // of a removal, a leave or a Reconfig: the leader has done or judged what was asked
 	// Why a removal, a leave or a Reconfig was refused; see refusals.
 	Unsafe, Changed, UnderWay, NoMember, Observes bool
+}
+
+// isNot returns why this answer is of no use to who means the ensemble of another lineage.
+func (a *answer) isNot(meant session.Lineage) error {
+	return fmt.Errorf("%s is of lineage %v, which is another ensemble than that of %v: the address that somebody has for a member there is wrong (Advertise), or has become another's", a.who(), a.Lineage, meant)
 }
 
 // refusals returns the errors that callers tell apart, each with the field that says it.
@@ -148,6 +156,8 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	}
 	var err error
 	switch {
+	case q.Lineage != (session.Lineage{}) && q.Lineage != a.Lineage:
+		err = a.isNot(q.Lineage)
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
 	case q.Remove != 0, q.Leave != 0, q.Reconfig != nil:

@@ -54,6 +54,8 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 			return err
 		case err != nil:
 			// The removal may go on, and so do the questions.
+		case a.Ensemble != cfg.Ensemble:
+			return fmt.Errorf("%s is of the ensemble %q, the config says %q: check Join and Ensemble", a.who(), a.Ensemble, cfg.Ensemble)
 		case at < 0 && asked, at >= 0 && a.List[at].OutOf() == a.Shards:
 			return nil
 		case at < 0:
@@ -62,7 +64,7 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 			asked = true
 		default:
 			asked = true // its answer may be lost
-			if err := v.askRemoval(ctx, m); err != nil {
+			if err := v.askRemoval(ctx, m, a.Lineage); err != nil {
 				return err
 			}
 		}
@@ -79,8 +81,8 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 
 // askRemoval asks once, and returns the leader's refusal. Nil does not say that the removal is
 // recorded.
-func (v *visitor) askRemoval(ctx context.Context, m MemberID) error {
-	a, err := v.ask(ctx, question{Remove: m})
+func (v *visitor) askRemoval(ctx context.Context, m MemberID, of session.Lineage) error {
+	a, err := v.ask(ctx, question{Remove: m, Lineage: of})
 	if err != nil {
 		return nil // nobody knows what has become of it
 	}

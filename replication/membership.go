@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lni/dragonboat/v4"
@@ -72,43 +73,70 @@ func (h *Host) Membership(ctx context.Context, id ShardID) (Membership, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, membershipTime)
 	defer cancel()
+	members, err := h.askMembership(ctx, s)
+	if err != nil {
+		return Membership{}, fmt.Errorf("members of shard %d: %w", id, err)
+	}
+	return Membership{Change: members.ConfigChangeID, Voters: ids(members.Nodes), Learners: ids(members.NonVotings), Removed: ids(members.Removed)}, nil
+}
+
+// askMembership asks dragonboat for the members of a shard, whose reading the caller has taken. It
+// holds no lock while it waits: Close needs the host's, and what is asked may need Close to end.
+func (h *Host) askMembership(ctx context.Context, s *shard) (*dragonboat.Membership, error) {
 	type answer struct {
 		found *dragonboat.Membership
 		err   error
 	}
 	answered := make(chan answer, 1)
-	var members *dragonboat.Membership
-	err = h.call(func() error {
+	begun := &begunContext{Context: ctx, begun: make(chan struct{})}
+	err := h.call(func() error {
 		if isClosed(h.cfg.Disk.Failed()) {
-			s.reading.Store(false)
 			return ErrFailed
 		}
 		// ctx does not bound the call. After its barrier it waits for the shard's machine, and as long
-		// as that takes; by then it no longer touches the NodeHost. So it gets a goroutine, which may
-		// be left behind, and which Close does not wait for.
+		// as that takes. So it gets a goroutine, which may be left behind, and which Close does not
+		// wait for: from its barrier on it no longer touches the NodeHost.
 		go func() {
 			defer s.reading.Store(false)
 			var a answer
 			a.err = guard(func() (err error) {
-				a.found, err = h.nh.SyncGetShardMembership(ctx, uint64(id))
+				a.found, err = h.nh.SyncGetShardMembership(begun, uint64(s.id))
 				return err
 			})
+			begun.Done() // also if it never came that far
 			answered <- a
 		}()
-		left := make(chan struct{})
-		defer context.AfterFunc(ctx, func() { time.AfterFunc(membershipGrace, func() { close(left) }) })()
-		select {
-		case a := <-answered:
-			members = a.found
-			return translate(a.err)
-		case <-left:
-			return ctx.Err()
-		}
+		<-begun.begun
+		return nil
 	})
 	if err != nil {
-		return Membership{}, fmt.Errorf("members of shard %d: %w", id, err)
+		s.reading.Store(false)
+		return nil, err
 	}
-	return Membership{Change: members.ConfigChangeID, Voters: ids(members.Nodes), Learners: ids(members.NonVotings), Removed: ids(members.Removed)}, nil
+	left := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(membershipGrace, func() { close(left) }) })()
+	select {
+	case a := <-answered:
+		return a.found, translate(a.err)
+	case <-left:
+		return nil, ctx.Err()
+	case <-h.done:
+		return nil, ErrClosed
+	}
+}
+
+// begunContext is a context that tells when a call first asks for its end. dragonboat does so when
+// it waits for a barrier that it has sent.
+type begunContext struct {
+	context.Context
+	once  sync.Once
+	begun chan struct{} // closed then
+}
+
+// Done is that of the context below.
+func (c *begunContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.begun) })
+	return c.Context.Done()
 }
 
 func ids[V any](of map[uint64]V) (list []MemberID) {

@@ -223,3 +223,29 @@ func TestMembership_ALoneVoterTellsOnlyWhatItHasSaved(t *testing.T) {
 	default:
 	}
 }
+
+// M59: a question for the members that nobody answers does not hold up Close, and ends with it.
+func TestMembership_EndsWithTheHost(t *testing.T) {
+	e := found(t, 3, 1)
+	e.open = true
+	e.startAll()
+	leader := e.leading(1)
+	for _, n := range e.nodes {
+		if n != leader {
+			e.stop(n) // without a quorum the question waits
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	asked := make(chan error)
+	go func() {
+		_, err := leader.host.Membership(ctx, 1)
+		asked <- err
+	}()
+	s := leader.host.shards[0]
+	eventually(t, "the question", s.reading.Load)
+	e.stop(leader)
+	if err := <-asked; !errors.Is(err, ErrClosed) {
+		t.Errorf("the question ended with %v, want %v", err, ErrClosed)
+	}
+}

@@ -87,3 +87,43 @@ func TestBubble_Gateway(t *testing.T) {
 		}
 	})
 }
+
+// A member may be killed while it is asked who votes. Nobody answers that question, so it waits for
+// virtual time, which stands still while a goroutine waits for a mutex.
+func TestBubble_KilledWhileItIsAskedWhoVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Join: true})
+		leader := ens.Leader()
+		ens.Isolate(leader)
+		n, asked := ens.Node(leader), make(chan error)
+		go func() {
+			_, err := embedtest.Voters(t.Context(), n)
+			asked <- err
+		}()
+		synctest.Wait()
+		ens.Kill(leader)
+		if err := <-asked; err == nil {
+			t.Error("without a quorum it knows who votes")
+		}
+	})
+}
+
+// A member on a disk that hangs for a moment may be closed twice at once.
+func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		n, s := ens.Node(1), ens.Session(1, embed.SessionOptions{})
+		ens.Pause(1)
+		s.Submit(t.Context(), embed.OpCreate("/x", nil, embed.Persistent))
+		synctest.Wait()
+		closed := make(chan error)
+		for range 2 {
+			go func() { closed <- n.Close() }()
+		}
+		time.Sleep(time.Second) // stands still if one of them waits for a mutex
+		ens.Resume(1)
+		for range 2 {
+			must(t, <-closed)
+		}
+	})
+}

@@ -3,26 +3,37 @@ package virtualtime
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
+// again is how long a process waits after a failure before it tries again.
+const again = time.Minute
+
 // Nightly writes a report every midnight, UTC, in one of the processes that call it, until ctx or
 // the node ends. A night's report is written again if its writer does not live to record it.
+//
+// Calls fail while the ensemble has no leader, and all processes may call just then. So a failure is
+// no reason to miss the night.
 func Nightly(ctx context.Context, node *embed.Node, write func(ctx context.Context, night string, token lock.Token) error) error {
 	for {
 		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		select {
-		case <-time.After(time.Until(midnight)):
-		case <-node.Done():
-			return embed.ErrClosed
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := once(ctx, node, midnight.Format(time.DateOnly), write); err != nil {
-			return err
+		wait := time.Until(midnight)
+		for written := false; !written; wait = again {
+			select {
+			case <-time.After(wait):
+			case <-node.Done():
+				return embed.ErrClosed
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			err := once(ctx, node, midnight.Format(time.DateOnly), write)
+			if written = err == nil; !written {
+				slog.Warn("the report is not written", "cause", err)
+			}
 		}
 	}
 }

@@ -51,44 +51,83 @@ func TestLease_RunsOut(t *testing.T) {
 	})
 }
 
+// An event is something that a member did for a night's report.
+type event struct {
+	member embed.MemberID
+	night  string
+}
+
+// A job has three processes that write a report every midnight.
+type job struct {
+	t           *testing.T
+	ensemble    *embedtest.Ensemble
+	begun, done chan event
+}
+
+// newJob starts the processes an hour before midnight, which is when the clock of a bubble begins.
+func newJob(t *testing.T) job {
+	time.Sleep(23 * time.Hour)
+	j := job{t, embedtest.New(t, 3, slow), make(chan event), make(chan event)}
+	for _, id := range j.ensemble.Members() {
+		go Nightly(t.Context(), j.ensemble.Node(id), func(ctx context.Context, night string, _ lock.Token) error {
+			j.begun <- event{id, night}
+			select {
+			case <-time.After(20 * time.Minute): // the work
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			j.done <- event{id, night}
+			return nil
+		})
+	}
+	return j
+}
+
+// next waits for an event. In virtual time a wait without a limit would go on for ever.
+func (j job) next(events <-chan event, what string) event {
+	j.t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(2 * time.Hour):
+		j.t.Fatalf("no report was %s", what)
+	}
+	return event{}
+}
+
 // A job at midnight that three processes run, of which the one that does it is killed.
 func TestNightly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(23 * time.Hour) // a bubble's clock starts at midnight; the members start at 23:00
-		ensemble := embedtest.New(t, 3, slow)
-		type event struct {
-			member embed.MemberID
-			night  string
-		}
-		begun, done := make(chan event), make(chan event)
-		for _, id := range ensemble.Members() {
-			go Nightly(t.Context(), ensemble.Node(id), func(ctx context.Context, night string, _ lock.Token) error {
-				begun <- event{id, night}
-				select {
-				case <-time.After(20 * time.Minute): // the work
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-				done <- event{id, night}
-				return nil
-			})
-		}
-		writer := <-begun
+		j := newJob(t)
+		writer := j.next(j.begun, "begun")
 		if now := time.Now().UTC(); now.Hour() != 0 || writer.night != now.Format(time.DateOnly) {
 			t.Errorf("the report of %s was begun at %v", writer.night, now)
 		}
-		ensemble.Kill(writer.member)
-		another := <-begun
+		j.ensemble.Kill(writer.member)
+		another := j.next(j.begun, "begun again")
 		if another.member == writer.member || another.night != writer.night {
 			t.Errorf("%v was killed, %v followed", writer, another)
 		}
-		if end := <-done; end != another {
+		if end := j.next(j.done, "ended"); end != another {
 			t.Errorf("%v began the report, %v ended it", another, end)
 		}
 		select {
-		case again := <-begun:
+		case again := <-j.begun:
 			t.Errorf("%v began a report that was written", again)
 		case <-time.After(time.Hour):
+		}
+	})
+}
+
+// At midnight nobody leads the ensemble: the leader was killed a moment before.
+func TestNightly_WithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJob(t)
+		leader := j.ensemble.Leader()
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Second)))
+		j.ensemble.Kill(leader)
+		if begun, ended := j.next(j.begun, "begun"), j.next(j.done, "ended"); begun != ended || begun.member == leader {
+			t.Errorf("%v began the report, %v ended it, %d was killed", begun, ended, leader)
 		}
 	})
 }
