@@ -103,9 +103,10 @@ func (k *Keys) TryLock(ctx context.Context, key string) (*Hold, error) {
 // directory and the key. A character that no path can have, a slash or a percent sign is written as
 // a percent sign and two hexadecimal digits for each of its bytes; so is a key of dots. With
 // KeysOptions.Stripes, the last component is the decimal number of the stripe instead: the 64-bit
-// FNV-1a hash of the key, modulo Stripes. An empty key has no path: it is empty too.
+// FNV-1a hash of the key, modulo Stripes. An empty key or directory has no path: the
+// path is empty too.
 func (k *Keys) Path(key string) string {
-	if key == "" {
+	if key == "" || k.dir == "" {
 		return ""
 	}
 	if n := k.options.Stripes; n > 0 {

@@ -159,6 +159,7 @@ func TestKeys_WhatIsWrong(t *testing.T) {
 	}{
 		"no key":           {lock.NewKeys(s, "/keys"), "", embed.ErrInvalidPath},
 		"no key, kept":     {keyed(s, time.Hour, 0), "", embed.ErrInvalidPath},
+		"no directory":     {lock.NewKeys(s, ""), "a", embed.ErrInvalidPath},
 		"the directory":    {lock.NewKeys(s, "keys"), "a", embed.ErrInvalidPath},
 		"kept, negative":   {keyed(s, time.Hour, -1), "a", embed.ErrInvalidArgument},
 		"stripes":          {lock.NewKeys(s, "/keys").With(lock.KeysOptions{Stripes: -1}), "a", embed.ErrInvalidArgument},
