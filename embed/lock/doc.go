@@ -134,6 +134,8 @@
 //     a minute more.
 //   - A client takes over no places.
 //   - A client's limit of a semaphore is its own; it does not read ours.
+//   - kazoo's Lock sees a Mutex by the pattern "-lock-", or without a pattern one with
+//     Options.Kazoo.
 //   - kazoo matches the names of Curator's writers and candidates by a pattern. The pattern has to
 //     allow more than ten digits, because the name of a contender that took a place in front of
 //     another ends with 33 characters: [0-9]{10}[0-9a-f]{8}-[0-9a-f]{4}[0-9]{10}.

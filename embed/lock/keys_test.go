@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -325,3 +326,38 @@ func TestKeys_KeepsWhatWasUsedLast(t *testing.T) {
 	ens.Until("it to be forgotten", func() bool { return lock.KeptBy(keys) == 2 })
 	must(t, got.Release())
 }
+
+// With Options.Kazoo a contender has the name of kazoo's Lock, for which it waits like for any other.
+func TestMutex_KazoosNames(t *testing.T) {
+	ens := one(t)
+	s := ens.Session(1, embed.SessionOptions{})
+	m := lock.NewMutex(s, path).With(lock.Options{Kazoo: true, Note: "us"})
+	h, err := m.Lock(bounded(t))
+	must(t, err)
+	if names := queued(t, s); len(names) != 1 || !kazooName.MatchString(names[0]) {
+		t.Errorf("queued: %v", names)
+	}
+	_, err = lock.NewMutex(s, path).TryLock(bounded(t))
+	if !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("a plain Mutex: %v", err)
+	}
+	must(t, h.Release())
+	theirs, err := s.Create(bounded(t), path+"/0123456789abcdef0123456789abcdef__lock__", nil, embed.EphemeralSequential)
+	must(t, err)
+	if _, err := m.TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("beside kazoo's: %v", err)
+	}
+	must(t, s.Delete(bounded(t), theirs, embed.AnyVersion))
+	h, err = m.TryLock(bounded(t))
+	must(t, err)
+	must(t, h.Release())
+	rw, multi, permits := lock.NewRWMutex(s, path), lock.NewMulti(s, path), lock.NewSemaphore(s, path, 1)
+	o := lock.Options{Kazoo: true}
+	for name, acquire := range map[string]acquirer{"rw": rw.With(o).Lock, "multi": multi.With(o).Lock, "permits": acquires(permits.With(o), 1)} {
+		if _, err := acquire(bounded(t)); !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+var kazooName = regexp.MustCompile(`__lock__\d{10}$`)

@@ -11,8 +11,9 @@ import (
 // A member is who may own parts.
 type member struct {
 	id     string
-	weight int  // at least 1
-	set    *set // the parts that it knows
+	name   string // of its znode
+	weight int    // at least 1
+	set    *set   // the parts that it knows
 }
 
 // A set is the parts that a member knows. Members with the same parts share it.

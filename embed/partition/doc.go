@@ -51,6 +51,21 @@
 // so nothing stays when the last member has left. A znode below members that does not decode is a
 // member that gets nothing; nobody removes it.
 //
+// # Beside kazoo
+//
+// With Options.Kazoo, a member works beside kazoo's SetPartitioner, with its layout, function and
+// manner:
+//
+//	<dir>/party/<32 hex>-<id>   ephemeral, kazoo's ShallowParty; the id
+//	<dir>/locks/<part>          kazoo's Lock
+//
+// Then each member takes every n-th part in order. When a member comes or goes, all give up all
+// parts, and lock again when nobody has come or gone for Options.Settle. All have to know the same
+// set, and a part whose name has a slash or a percent sign is another one to kazoo. What a member
+// holds is a Hold all the same, so it has one owner at a time.
+//
+// The tests play kazoo's member by its source, at 4476a3b. None runs kazoo itself.
+//
 // # What it costs
 //
 // A part is a container and a contender, and a goroutine on its owner. In a test with three members

@@ -14,7 +14,7 @@ func Assign(weights map[string]int, parts func(id string) []string) map[string]s
 		if sets[string(raw)] == nil {
 			sets[string(raw)] = newSet(string(raw), parts(id))
 		}
-		members = append(members, member{id, weight, sets[string(raw)]})
+		members = append(members, member{id, id, weight, sets[string(raw)]})
 	}
 	slices.Reverse(members)
 	return assign(members)

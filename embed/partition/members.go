@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
@@ -35,6 +34,7 @@ func encode(weight int, parts []string) []byte {
 type watcher struct {
 	view    *view.View[member]
 	prefix  string
+	kazoo   bool
 	changed chan struct{} // of capacity 1
 	done    chan struct{} // closed when changesLoop has ended
 	cancel  context.CancelFunc
@@ -45,13 +45,13 @@ type watcher struct {
 // setsMax is how many different sets a watcher remembers. A rolling change has two.
 const setsMax = 4
 
-// open begins to follow the members below a path.
-func open(ctx context.Context, s *embed.Session, path string) (*watcher, error) {
-	w := &watcher{prefix: queue.Child(path, "")}
+// open begins to follow the members.
+func (r *runner) open(ctx context.Context, s *embed.Session) (*watcher, error) {
+	w := &watcher{prefix: queue.Child(r.members, ""), kazoo: r.o.Kazoo}
 	w.changed, w.done = make(chan struct{}, 1), make(chan struct{})
 	codec := value.Codec[member]{Decode: w.decode}
 	var err error
-	w.view, err = view.Open(ctx, s, path, view.Options[member]{Codec: codec, Depth: 1})
+	w.view, err = view.Open(ctx, s, r.members, view.Options[member]{Codec: codec, Depth: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,11 @@ func (w *watcher) members() (list []member) {
 	for path, e := range w.view.All() {
 		if e.Err == nil {
 			m := e.Value
-			m.id = path[len(w.prefix):]
+			m.name = path[len(w.prefix):]
+			m.id = m.name
+			if w.kazoo {
+				m.id = kazooID(m.name)
+			}
 			list = append(list, m)
 		}
 	}
@@ -108,6 +112,9 @@ func (w *watcher) members() (list []member) {
 
 // decode decodes the data of a member's znode.
 func (w *watcher) decode(data []byte) (member, error) {
+	if w.kazoo {
+		return member{weight: 1}, nil // the name has all
+	}
 	var e entry
 	if err := json.Unmarshal(data, &e); err != nil {
 		return member{}, err
@@ -143,57 +150,4 @@ func newSet(raw string, parts []string) *set {
 		s.has[part] = true
 	}
 	return s
-}
-
-// A settled is who counts as a member: newcomers do when they have been there for a while, and who
-// has gone does not.
-type settled struct {
-	members []member
-	here    []member // newcomers too
-	after   time.Duration
-	timer   *time.Timer // runs while there are newcomers; nil otherwise
-}
-
-func newSettled(after time.Duration) *settled { return &settled{after: after} }
-
-// see takes in who is there now.
-func (s *settled) see(here []member) {
-	s.here = here
-	counts := make(map[string]bool, len(s.members))
-	for _, m := range s.members {
-		counts[m.id] = true
-	}
-	s.members = nil
-	newcomers := false
-	for _, m := range here {
-		if counts[m.id] {
-			s.members = append(s.members, m) // whose weight and parts may be new
-		} else {
-			newcomers = true
-		}
-	}
-	switch {
-	case !newcomers:
-		s.stop()
-	case s.timer == nil:
-		s.timer = time.NewTimer(s.after)
-	}
-}
-
-// over returns the channel that tells that the newcomers count, or nil if there are none.
-func (s *settled) over() <-chan time.Time {
-	if s.timer == nil {
-		return nil
-	}
-	return s.timer.C
-}
-
-// accept makes the newcomers count.
-func (s *settled) accept() { s.members, s.timer = s.here, nil }
-
-func (s *settled) stop() {
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
 }

@@ -26,6 +26,8 @@ var ErrTaken = errors.New("another session has the ID")
 const (
 	// SettleDefault is Options.Settle if that is zero.
 	SettleDefault = 2 * time.Second
+	// SettleKazoo is Options.Settle if that is zero and Options.Kazoo is set.
+	SettleKazoo = 30 * time.Second
 	// WeightMax is the largest Options.Weight.
 	WeightMax = 100
 )
@@ -46,6 +48,10 @@ type Options struct {
 	// for several parts may overlap, and Run waits for them before it returns. Nil means nobody is
 	// told.
 	Stuck func(part string, since time.Duration)
+	// Kazoo makes the member one of kazoo's SetPartitioner; see the package documentation. All
+	// members of the directory must be of that kind, and have the same Settle as time_boundary.
+	// Zero then means SettleKazoo. A Weight is refused.
+	Kazoo bool
 }
 
 // Run makes this process a member, and calls fn for each part that it owns, until ctx ends. The
@@ -89,10 +95,15 @@ func wrap(dir string, err error) error { return fmt.Errorf("partition %s: %w", d
 
 // A runner is one member. Immutable after check.
 type runner struct {
-	dir  string
-	o    Options
-	fn   func(ctx context.Context, part string, h *lock.Hold) error
-	data []byte // of the member's znode
+	dir   string
+	o     Options
+	fn    func(ctx context.Context, part string, h *lock.Hold) error
+	parts []string // sorted
+
+	// Of the member's znode. With Options.Kazoo the name ends with the ID.
+	members string // its parent
+	name    string
+	data    []byte
 }
 
 // check completes the options.
@@ -114,6 +125,9 @@ func (r *runner) check(parts []string) error {
 	case o.Weight < 0 || o.Weight > WeightMax:
 		return fmt.Errorf("%w: Options.Weight is %d, not 1 to %d, or zero",
 			embed.ErrInvalidArgument, o.Weight, WeightMax)
+	case o.Kazoo && o.Weight != 0:
+		return fmt.Errorf("%w: Options.Weight and Options.Kazoo exclude each other",
+			embed.ErrInvalidArgument)
 	case o.Settle < 0:
 		return fmt.Errorf("%w: Options.Settle is %v, but must not be negative",
 			embed.ErrInvalidArgument, o.Settle)
@@ -121,8 +135,14 @@ func (r *runner) check(parts []string) error {
 	if o.ID == "" {
 		o.ID = newID()
 	}
+	r.parts = parts
+	if o.Kazoo {
+		o.Settle = cmp.Or(o.Settle, SettleKazoo)
+		r.members, r.name, r.data = queue.Child(r.dir, "party"), kazooName(o.ID), []byte(o.ID)
+		return nil
+	}
 	o.Weight, o.Settle = max(o.Weight, 1), cmp.Or(o.Settle, SettleDefault)
-	r.data = encode(o.Weight, parts)
+	r.members, r.name, r.data = queue.Child(r.dir, "members"), o.ID, encode(o.Weight, parts)
 	return nil
 }
 
@@ -137,7 +157,7 @@ func (r *runner) share(ctx context.Context, s *embed.Session) error {
 		return final(err)
 	}
 	defer me.Release()
-	look, err := open(ctx, s, queue.Child(r.dir, "members"))
+	look, err := r.open(ctx, s)
 	if err != nil {
 		return final(err)
 	}
@@ -153,27 +173,40 @@ func (r *runner) share(ctx context.Context, s *embed.Session) error {
 // join creates the member's znode. If its ID is taken, it waits for twice the session's timeout: the
 // znode may be that of a process that died.
 func (r *runner) join(ctx context.Context, s *embed.Session) (*claim.Claim, error) {
-	dir := queue.Child(r.dir, "members")
-	path := queue.Child(dir, r.o.ID)
 	patience := time.NewTimer(2 * s.Timeout())
 	defer patience.Stop()
 	for {
-		if err := queue.Ensure(ctx, s, dir); err != nil {
+		if err := queue.Ensure(ctx, s, r.members); err != nil {
 			return nil, err
 		}
-		w, err := s.Watch(ctx, path, embed.WatchOnce)
+		other, err := r.other(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		c, err := create(ctx, s, path, r.data)
-		if errors.Is(err, embed.ErrNodeExists) {
-			err = wait(ctx, s, w, patience)
+		if other != "" {
+			if err := waitGone(ctx, s, other, patience); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		_ = w.Close()
-		if c != nil || err != nil && !errors.Is(err, embed.ErrNoNode) {
+		c, err := create(ctx, s, queue.Child(r.members, r.name), r.data)
+		if !errors.Is(err, embed.ErrNodeExists) && !errors.Is(err, embed.ErrNoNode) {
 			return c, err
 		}
 	}
+}
+
+// other returns the path of another znode with the member's ID, or nothing.
+func (r *runner) other(ctx context.Context, s *embed.Session) (string, error) {
+	if r.o.Kazoo {
+		return kazooOther(ctx, s, r.members, r.o.ID)
+	}
+	path := queue.Child(r.members, r.name)
+	_, there, err := s.Exists(ctx, path)
+	if !there || err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 // create creates the member's znode, or returns an error and leaves nothing.
@@ -189,8 +222,16 @@ func create(ctx context.Context, s *embed.Session, path string, data []byte) (*c
 	return c, nil
 }
 
-// wait waits for a change of the znode that has the ID.
-func wait(ctx context.Context, s *embed.Session, w *embed.Watch, patience *time.Timer) error {
+// waitGone waits until the znode that has the ID may be gone.
+func waitGone(ctx context.Context, s *embed.Session, path string, patience *time.Timer) error {
+	w, err := s.Watch(ctx, path, embed.WatchOnce)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, there, err := s.Exists(ctx, path); !there || err != nil {
+		return err
+	}
 	select {
 	case <-w.Events(): // also if it is closed: look again
 		return nil

@@ -580,6 +580,7 @@ func TestRun_WhatIsWrong(t *testing.T) {
 			"a relative ID":   {dir, []string{"a"}, partition.Options{ID: ".."}, embed.ErrInvalidPath},
 			"a weight":        {dir, []string{"a"}, partition.Options{Weight: 101}, embed.ErrInvalidArgument},
 			"less":            {dir, []string{"a"}, partition.Options{Weight: -1}, embed.ErrInvalidArgument},
+			"kazoo, a weight": {dir, []string{"a"}, partition.Options{Weight: 1, Kazoo: true}, embed.ErrInvalidArgument},
 			"a settle":        {dir, []string{"a"}, partition.Options{Settle: -1}, embed.ErrInvalidArgument},
 			"a path":          {"work", []string{"a"}, partition.Options{}, embed.ErrInvalidPath},
 			"no path":         {"", []string{"a"}, partition.Options{}, embed.ErrInvalidPath},

@@ -48,8 +48,12 @@ type end struct {
 
 func newTeam(ctx context.Context, r *runner, s *embed.Session) *team {
 	t := &team{r: r, ended: make(chan end), parts: make(map[string]*worker)}
-	t.keys = lock.NewKeys(s, queue.Child(r.dir, "parts"))
-	t.keys = t.keys.With(lock.KeysOptions{Lock: lock.Options{Note: r.o.ID}})
+	below := partsName
+	if r.o.Kazoo {
+		below = kazooPartsName
+	}
+	t.keys = lock.NewKeys(s, queue.Child(r.dir, below))
+	t.keys = t.keys.With(lock.KeysOptions{Lock: lock.Options{Note: r.o.ID, Kazoo: r.o.Kazoo}})
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -57,7 +61,7 @@ func newTeam(ctx context.Context, r *runner, s *embed.Session) *team {
 // followLoop starts and stops the goroutines of parts as members come and go. It ends with ctx, when
 // the member is lost, and with an error for which Run must end.
 func (t *team) followLoop(ctx context.Context, me *claim.Claim, look *watcher) error {
-	settled := newSettled(t.r.o.Settle)
+	settled := &settled{after: t.r.o.Settle, eager: t.r.o.Kazoo}
 	defer settled.stop()
 	for {
 		select {
@@ -89,12 +93,7 @@ func (t *team) change(members []member) {
 		return
 	}
 	t.members = members
-	want := make(map[string]bool)
-	for part, owner := range assign(members) {
-		if owner == t.r.o.ID {
-			want[part] = true
-		}
-	}
+	want := t.r.owns(members)
 	t.want = want
 	for part, w := range t.parts {
 		if !want[part] && !w.moves {
@@ -107,6 +106,23 @@ func (t *team) change(members []member) {
 			t.start(part)
 		}
 	}
+}
+
+// owns returns the parts that the member should own.
+func (r *runner) owns(members []member) map[string]bool {
+	want := make(map[string]bool)
+	if r.o.Kazoo {
+		for _, part := range kazooParts(r.o.ID, members, r.parts) {
+			want[part] = true
+		}
+		return want
+	}
+	for part, owner := range assign(members) {
+		if owner == r.o.ID {
+			want[part] = true
+		}
+	}
+	return want
 }
 
 func (t *team) start(part string) {
