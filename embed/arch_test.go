@@ -63,11 +63,13 @@ var imports = map[string][]string{
 		"internal/configfile"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim"},
+	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
-	"embed/barrier":           {"embed", "embed/claim", "embed/internal/queue"},
+	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
-	"embed/value":             {"embed", "embed/claim", "embed/lock"},
+	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
+	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/lock"},
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 

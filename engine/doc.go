@@ -112,6 +112,7 @@
 //	election.balance     what a process leads of an election.Share
 //	election.Candidate   the state of a candidate
 //	election.Latch       what it leads
+//	lock.Keys            which locks it keeps
 //	lock.kept            a lock that its Mutex keeps
 //	view.View            the history of a view
 //	gateway.Gateway      its connections

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -82,7 +83,8 @@ func TestEnter_AllWaitForAll(t *testing.T) {
 }
 
 // A member that is slow to look passes although the fast ones have left and come again, and they do
-// not wait for one another in circles: rounds on one path.
+// not wait for one another in circles: rounds on one path. (A slow member of Curator's counts again
+// after the fast ones have left, sees too few, and both wait for each other.)
 func TestEnter_RoundsOnOnePath(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	const n, rounds = 2, 60
@@ -105,7 +107,8 @@ func TestEnter_RoundsOnOnePath(t *testing.T) {
 	wg.Wait()
 }
 
-// What a crashed round has left behind lets nobody pass alone (unlike Curator's).
+// What a crashed round has left behind lets nobody pass alone, unlike in Curator, and does not count
+// as a member (Netflix/curator#99).
 func TestEnter_AStaleReady(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	s := ens.Session(1, embed.SessionOptions{})
@@ -172,7 +175,8 @@ func TestEnter_NotForWhatNobodySaw(t *testing.T) {
 }
 
 // A member that is lost before the others come does not count. One that is lost later counts as if
-// it had left. A Leave whose ctx ends returns (CURATOR-536: it went on for ever).
+// it had left. A Leave whose ctx ends returns an error (in CURATOR-536 it went on for ever, in
+// CURATOR-233 it returned as if all had left).
 func TestEnter_MembersThatAreLost(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	watcher := ens.Session(1, embed.SessionOptions{})
@@ -220,6 +224,83 @@ func TestEnter_MembersThatAreLost(t *testing.T) {
 	if _, err := barrier.Enter(over, third, "/b", 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A looker is a ctx that calls do when its Err is called for the n-th time. Every method of a
+// Session calls Err first.
+type looker struct {
+	context.Context
+	n     int32
+	do    func()
+	looks atomic.Int32
+}
+
+func (l *looker) Err() error {
+	if l.looks.Add(1) == l.n {
+		l.do()
+	}
+	return l.Context.Err()
+}
+
+// A member that gives up at any step has passed, or leaves nothing. (In CURATOR-80 and CURATOR-318
+// one that had timed out counted as present.)
+func TestEnter_CancelledAtAnyStep(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 1)
+	s := ens.Session(1, embed.SessionOptions{})
+	for _, stale := range []bool{false, true} {
+		for n := int32(1); n < 40; n++ {
+			path := fmt.Sprint("/cancelled-", stale, "/", n)
+			if stale {
+				_, _, err := s.CreateWith(ctx, path+"/ready", nil, embed.CreateOptions{Parents: true})
+				must(t, err)
+			}
+			over, cancel := context.WithCancel(ctx)
+			step := &looker{Context: over, n: n, do: cancel}
+			time.AfterFunc(50*time.Millisecond, cancel) // a barrier of two does not open
+			if _, err := barrier.Enter(step, s, path, 2); !errors.Is(err, context.Canceled) {
+				t.Fatalf("step %d: %v", n, err)
+			}
+			last := step.looks.Load() < n
+			over, cancel = context.WithCancel(ctx)
+			one := &looker{Context: over, n: n, do: cancel} // a barrier of one opens
+			pass, err := barrier.Enter(one, s, path, 1)
+			switch {
+			case err == nil:
+				must(t, pass.Leave(ctx))
+			case !errors.Is(err, context.Canceled):
+				t.Fatalf("step %d of one: %v", n, err)
+			}
+			cancel()
+			ens.Until(fmt.Sprintf("nobody to be left after step %d", n), func() bool {
+				names := children(t, s, path)
+				return len(names) == 0 || slices.Equal(names, []string{"ready"})
+			})
+			if last && one.looks.Load() < n {
+				break
+			}
+		}
+	}
+}
+
+// Below level 4 Enter works, unless there is something to clear away; then it says so.
+func TestEnter_BelowItsLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 3 }})
+		s, ctx := ens.Session(1, embed.SessionOptions{}), t.Context()
+		pass, err := barrier.Enter(ctx, s, "/b", 1)
+		must(t, err)
+		must(t, pass.Leave(ctx))
+		_, _, err = s.CreateWith(ctx, "/stale/ready", nil, embed.CreateOptions{Parents: true})
+		must(t, err)
+		begun := time.Now()
+		if _, err := barrier.Enter(ctx, s, "/stale", 2); !errors.Is(err, embed.ErrLevel) {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("it waited %v for the level", took)
+		}
+		ens.Until("it to leave", func() bool { return slices.Equal(children(t, s, "/stale"), []string{"ready"}) })
+	})
 }
 
 func TestEnter_Refused(t *testing.T) {

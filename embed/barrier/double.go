@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -35,9 +36,10 @@ type Pass struct {
 // until its session ends.
 //
 // Enter creates missing parents as containers. It is bounded by ctx alone. After an error the member
-// has left. Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrLevel
-// below level 4 of the ensemble, embed.ErrDeleted if somebody deleted the member's znode, and those
-// of embed.Session.Create.
+// has left. Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrDeleted
+// if somebody deleted the member's znode, and those of embed.Session.Create. To clear away what a
+// lost round has left, Enter needs level 4 of the ensemble. It waits five seconds for a new ensemble
+// to rise to that, and then fails with embed.ErrLevel.
 func Enter(ctx context.Context, s *embed.Session, path string, n int) (*Pass, error) {
 	m := &member{crowd: crowd{session: s, path: path}, n: n}
 	err := m.enter(ctx)
@@ -168,7 +170,10 @@ func (m *member) open(ctx context.Context) error {
 
 // removeStale deletes a ready that is left over, unless it is another one by now.
 func (m *member) removeStale(ctx context.Context, ready embed.Zxid) error {
-	_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
+	err := level.Await(ctx, func() error {
+		_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
+		return err
+	})
 	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package lock has locks that the processes of an ensemble share: Mutex, RWMutex, Semaphore, and
-// Multi for several paths at once. It is built on embed's public API only.
+// Package lock has locks that the processes of an ensemble share: Mutex, RWMutex, Semaphore, Multi
+// for several paths at once, and Keys for many keys. It is built on embed's public API only.
 //
 //	hold, err := lock.NewMutex(session, "/locks/report").Lock(ctx)
 //	if err != nil {
@@ -121,6 +121,7 @@
 //
 //	Mutex      Curator's InterProcessMutex and LeaderSelector, kazoo's Lock, go-zookeeper's Lock
 //	Multi      the same, on each of its paths
+//	Keys       the same, on the path of each key
 //	RWMutex    Curator's InterProcessReadWriteLock, kazoo's ReadLock and WriteLock;
 //	           a Mutex on the same path is a writer
 //	Semaphore  Curator's InterProcessSemaphoreV2, and InterProcessSemaphoreMutex for a limit
@@ -133,6 +134,8 @@
 //     a minute more.
 //   - A client takes over no places.
 //   - A client's limit of a semaphore is its own; it does not read ours.
+//   - kazoo's Lock sees a Mutex by the pattern "-lock-", or without a pattern one with
+//     Options.Kazoo.
 //   - kazoo matches the names of Curator's writers and candidates by a pattern. The pattern has to
 //     allow more than ten digits, because the name of a contender that took a place in front of
 //     another ends with 33 characters: [0-9]{10}[0-9a-f]{8}-[0-9a-f]{4}[0-9]{10}.

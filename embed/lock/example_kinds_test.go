@@ -265,3 +265,28 @@ func ExampleGuard() {
 	// true
 	// under the lock, <nil>
 }
+
+// Each customer has a lock of its own, and an idle one costs nothing.
+func ExampleKeys() {
+	node, end := start()
+	defer end()
+	ctx := context.Background()
+	session, err := node.NewSession(ctx, embed.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	customers := lock.NewKeys(session, "/locks/customers")
+	hold, err := customers.Lock(ctx, "4711")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = customers.TryLock(ctx, "4711")
+	fmt.Println("held by another:", errors.Is(err, lock.ErrHeld))
+	other, err := customers.TryLock(ctx, "0815")
+	fmt.Println("another customer:", err)
+	fmt.Println("released:", hold.Release(), other.Release())
+	// Output:
+	// held by another: true
+	// another customer: <nil>
+	// released: <nil> <nil>
+}

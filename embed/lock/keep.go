@@ -20,7 +20,9 @@ import (
 //     the contender is not given up while its Hold lives.
 //  2. Callers queue in the states entering and held only.
 type kept struct {
-	mutex *Mutex // immutable
+	// Immutable after the first call.
+	mutex *Mutex
+	gone  func() // called when a contender has ended; nil for nobody
 
 	mu struct {
 		rank.Mutex[rank.Kept]
@@ -291,11 +293,21 @@ func (k *kept) watchLoop(c *queue.Contender) {
 	}
 	<-c.Claim.Done()
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.mu.contender == c { // it was lost, and so was its Hold
 		k.forgetLocked()
 		k.nextLocked()
 	}
+	k.mu.Unlock()
+	if k.gone != nil {
+		k.gone()
+	}
+}
+
+// isFree reports whether the Mutex keeps nothing, and nobody is acquiring it.
+func (k *kept) isFree() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.state == keptFree
 }
 
 // raise raises the demand for a lock that is kept with a contender.

@@ -42,10 +42,18 @@ type Options struct {
 	// or until the session ends. If its session expires or its process ends, Delay applies as if
 	// somebody held the lock.
 	Keep time.Duration
+
+	// Kazoo names the contender as kazoo's Lock does. Without patterns of its own, such a client
+	// sees no other names. Curator's clients do not see this one, so they must not use the same
+	// path. It is for a Mutex only, and for Keys.
+	Kazoo bool
 }
 
 // entry returns the entry of a contender of a kind with these options.
 func (o *Options) entry(k queue.Kind) queue.Entry {
+	if o.Kazoo {
+		k = queue.KazooLock
+	}
 	return queue.Entry{Kind: k, Data: note(o.Note), Delay: o.Delay, Identity: o.Identity}
 }
 
@@ -56,9 +64,9 @@ func note(text string) []byte {
 	return []byte(text)
 }
 
-// check returns what is wrong with the options. identity and keep say whether the lock supports
-// those two.
-func (o *Options) check(identity, keep bool) error {
+// check returns what is wrong with the options. identity says whether the lock supports Identity,
+// and mutex whether it supports Keep and Kazoo.
+func (o *Options) check(identity, mutex bool) error {
 	switch {
 	case o.Delay < 0 || o.Delay%time.Millisecond != 0:
 		return fmt.Errorf("%w: %w: Options.Delay is %v, not whole milliseconds", embed.ErrInvalidArgument, embed.ErrInvalidTTL, o.Delay)
@@ -66,7 +74,9 @@ func (o *Options) check(identity, keep bool) error {
 		return fmt.Errorf("%w: Options.Keep is %v, but must not be negative", embed.ErrInvalidArgument, o.Keep)
 	case o.Keep > 0 && o.Identity != "":
 		return fmt.Errorf("%w: Options.Keep and Options.Identity exclude each other: nobody can come back to a kept lock", embed.ErrInvalidArgument)
-	case o.Keep > 0 && !keep:
+	case o.Kazoo && !mutex:
+		return fmt.Errorf("%w: Options.Kazoo works with a Mutex only", embed.ErrInvalidArgument)
+	case o.Keep > 0 && !mutex:
 		return fmt.Errorf("%w: Options.Keep works with a Mutex only", embed.ErrInvalidArgument)
 	case o.Identity != "" && !identity:
 		return fmt.Errorf("%w: Options.Identity works with a Mutex or a RWMutex only", embed.ErrInvalidArgument)

@@ -6,17 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/level"
 )
-
-// levelPatience bounds how long a call waits for a new ensemble to rise to the level of its
-// operations. Then the ensemble is probably held lower.
-const levelPatience = 5 * time.Second
-
-// levelPause is the time between two attempts meanwhile.
-const levelPause = 50 * time.Millisecond
 
 // create creates a persistent znode and the containers above it that are missing, in one commit.
 // The checks are operations that come first. An embed.ErrNoNode concerns what is above the
@@ -56,26 +49,11 @@ func above(ctx context.Context, s *embed.Session, path string, all bool) (ops []
 // multi is embed.Session.Multi, but waits while a new ensemble rises to the level of the
 // operations.
 func multi(ctx context.Context, s *embed.Session, ops ...embed.Op) (r []embed.Result, err error) {
-	err = atLevel(ctx, func() error {
+	err = level.Await(ctx, func() error {
 		r, err = s.Multi(ctx, ops...)
 		return err
 	})
 	return r, err
-}
-
-// atLevel calls fn again while it fails because a new ensemble is still below a level.
-func atLevel(ctx context.Context, fn func() error) error {
-	for begun := time.Now(); ; {
-		err := fn()
-		if !errors.Is(err, embed.ErrLevel) || time.Since(begun) > levelPatience {
-			return err
-		}
-		select {
-		case <-time.After(levelPause):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // child returns the path of a child.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -187,7 +188,7 @@ func (n *Number) enter(ctx context.Context, path string, skew time.Duration) err
 	for all := false; ; all = true {
 		ops := append(above(ctx, n.session, path, all), embed.OpCreateWith(path, nil, embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew}))
 		var r []embed.Result
-		err := atLevel(ctx, func() (err error) {
+		err := level.Await(ctx, func() (err error) {
 			if n.claim, err = claim.New(ctx, n.session, ops...); err != nil {
 				return err
 			}

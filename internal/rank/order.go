@@ -10,6 +10,7 @@ type (
 	Balance   struct{} // what a process leads in an election.Share
 	Candidate struct{} // an election.Candidate
 	Latch     struct{} // an election.Latch
+	Keys      struct{} // which locks a lock.Keys keeps
 	Kept      struct{} // a lock.Mutex that is kept
 	View      struct{} // the history of a view.View
 
@@ -88,7 +89,7 @@ type Place struct {
 // Order returns all places, from the top down.
 func Order() []Place {
 	return []Place{
-		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Kept]("lock.kept"), at[View]("view.View"),
+		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"),
 		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),

@@ -31,6 +31,9 @@ var (
 	Latch = Kind{Word: "latch-"} // LeaderLatch
 )
 
+// KazooLock is kazoo's Lock, which sees no other kind unless it is given patterns.
+var KazooLock = Kind{Word: "__lock__"}
+
 // notReaders are the words of contenders that share the lock with nobody. The last one comes from
 // kazoo's Lock and WriteLock.
 var notReaders = []string{Write.Word, "-" + Lock.Word, "__lock__"}

@@ -123,7 +123,7 @@ func EnterAt(ctx context.Context, s *embed.Session, e Entry, at Place, ops ...em
 		// kind, orders them as we do.
 		name, number = newName(prefixLast, at.Key, e.Kind, e.words()), at.Number+at.Key+at.Number
 	}
-	return e.Claim(ctx, s, append(slices.Clone(ops), e.create(name, number, at.Parent))...)
+	return e.Claim(ctx, s, append(slices.Clone(ops), e.create(name, number, at.Parent, false))...)
 }
 
 // Granted returns the place as a grant: in front of all who may come to stand at its number.

@@ -54,42 +54,55 @@ func (e *Entry) words() []string {
 }
 
 // Create returns the operation that creates a contender under a parent, with its next number.
-func (e *Entry) Create(parent string) embed.Op {
-	return e.create(newName(prefix, "", e.Kind, e.words()), "", parent)
+func (e *Entry) Create(parent string) embed.Op { return e.next(parent, false) }
+
+// next is Create. With parents, the operation also creates what is missing of the parent.
+func (e *Entry) next(parent string, parents bool) embed.Op {
+	return e.create(newName(prefix, "", e.Kind, e.words()), "", parent, parents)
 }
 
 // create returns the operation that creates a contender under a parent. If number is empty, the
 // contender gets the parent's next one.
-func (e *Entry) create(name, number, parent string) embed.Op {
+func (e *Entry) create(name, number, parent string, parents bool) embed.Op {
 	mode := embed.EphemeralSequential
 	if number != "" {
 		mode = embed.Ephemeral
 	}
-	return embed.OpCreateWith(Child(parent, name+number), e.Data, embed.CreateOptions{Mode: mode, TTL: e.Delay})
+	return embed.OpCreateWith(Child(parent, name+number), e.Data, embed.CreateOptions{Mode: mode, TTL: e.Delay, Parents: parents})
 }
 
-// Enter queues a contender under each parent, all in one transaction. It creates missing parents.
-// If ctx ends first, nothing stays in the queues.
+// Enter queues a contender under each parent, all in one transaction. The transaction also creates
+// missing parents, as containers. So a parent never stays that has had no contender, which the
+// ensemble would not remove. Below level 4 of the ensemble, missing parents have commits of their
+// own. If ctx ends first, nothing stays in the queues.
 func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*Contender, error) {
 	if slices.Contains(parents, "") {
 		// With a name appended, it would mean a child of the root.
 		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath)
 	}
-	for {
+	for whole := true; ; {
 		ops := make([]embed.Op, len(parents))
 		for i, parent := range parents {
-			// Create first what this node's replica does not have: a claim that is refused for it
-			// would cost a commit.
-			if err := Ensure(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
-				return nil, e.prompt(ctx, err)
+			missing, err := isMissing(ctx, s, parent)
+			if err != nil {
+				return nil, err
 			}
-			ops[i] = e.Create(parent)
+			if missing && !whole {
+				// Create first what this node's replica does not have: a claim that is refused for it
+				// would cost a commit.
+				if err := create(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
+					return nil, e.prompt(ctx, err)
+				}
+			}
+			ops[i] = e.next(parent, missing && whole)
 		}
 		c, err := e.Claim(ctx, s, ops...)
-		if errors.Is(err, embed.ErrNoNode) {
-			continue // a parent has been removed meanwhile
+		switch {
+		case errors.Is(err, embed.ErrLevel) && whole:
+			whole = false
+		case !errors.Is(err, embed.ErrNoNode): // else a parent has been removed meanwhile
+			return c, err
 		}
-		return c, err
 	}
 }
 
@@ -146,16 +159,29 @@ func Unanswered(err error) bool {
 // Ensure creates a znode and those above it that are missing, as containers. The ensemble removes a
 // container that has had children and is empty again.
 func Ensure(ctx context.Context, s *embed.Session, path string) error {
+	missing, err := isMissing(ctx, s, path)
+	if !missing || err != nil {
+		return err
+	}
+	return create(ctx, s, path)
+}
+
+// isMissing reports whether this node's replica has no znode at a path. Of the errors it returns
+// only that of an invalid path; the call that uses the znode reports others.
+func isMissing(ctx context.Context, s *embed.Session, path string) (bool, error) {
 	_, ok, err := s.Exists(ctx, path)
 	var no *embed.OpError
 	if errors.Is(err, embed.ErrInvalidPath) && errors.As(err, &no) {
 		// The call that uses the znode would name a path below it, which no caller has written.
-		return no.Err
+		return false, no.Err
 	}
-	if ok || err != nil {
-		return nil // the call that uses it reports the error
-	}
-	if _, _, err = s.CreateWith(ctx, path, nil, embed.CreateOptions{Mode: embed.Container, Parents: true}); errors.Is(err, embed.ErrNodeExists) {
+	return !ok && err == nil, nil
+}
+
+// create creates a znode and those above it that are missing, as containers.
+func create(ctx context.Context, s *embed.Session, path string) error {
+	_, _, err := s.CreateWith(ctx, path, nil, embed.CreateOptions{Mode: embed.Container, Parents: true})
+	if errors.Is(err, embed.ErrNodeExists) {
 		return nil
 	}
 	return err

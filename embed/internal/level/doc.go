@@ -1,0 +1,2 @@
+// Package level waits for a new ensemble to rise to the level of an operation.
+package level
