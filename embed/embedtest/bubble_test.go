@@ -120,7 +120,7 @@ func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
 		for range 2 {
 			go func() { closed <- n.Close() }()
 		}
-		time.Sleep(time.Second) // stands still if one of them waits for a mutex
+		<-time.After(time.Second) // stands still if one of them waits for a mutex
 		ens.Resume(1)
 		for range 2 {
 			must(t, <-closed)

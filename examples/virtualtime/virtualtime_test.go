@@ -2,12 +2,14 @@ package virtualtime
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/job"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -25,7 +27,9 @@ func TestLease_RunsOut(t *testing.T) {
 		halfHour := embed.SessionOptions{Timeout: 30 * time.Minute}
 		first := lock.NewMutex(ensemble.Session(1, halfHour), "/lease")
 		second := lock.NewMutex(ensemble.Session(2, halfHour), "/lease")
-		held, err := first.Lock(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		held, err := first.Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +40,7 @@ func TestLease_RunsOut(t *testing.T) {
 
 		ensemble.Kill(1)
 		killed := time.Now()
-		next, err := second.Lock(t.Context())
+		next, err := second.Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,83 +55,128 @@ func TestLease_RunsOut(t *testing.T) {
 	})
 }
 
-// An event is something that a member did for a night's report.
-type event struct {
-	member embed.MemberID
-	night  string
+// A night is one whose report a member begins or ends.
+type night struct {
+	member  embed.MemberID
+	date    string
+	attempt int
 }
 
-// A job has three processes that write a report every midnight.
-type job struct {
-	t           *testing.T
-	ensemble    *embedtest.Ensemble
-	begun, done chan event
-}
-
-// newJob starts the processes an hour before midnight, which is when the clock of a bubble begins.
-func newJob(t *testing.T) job {
-	time.Sleep(23 * time.Hour)
-	j := job{t, embedtest.New(t, 3, slow), make(chan event), make(chan event)}
-	for _, id := range j.ensemble.Members() {
-		go Nightly(t.Context(), j.ensemble.Node(id), func(ctx context.Context, night string, _ lock.Token) error {
-			j.begun <- event{id, night}
-			select {
-			case <-time.After(20 * time.Minute): // the work
-			case <-ctx.Done():
-				return context.Cause(ctx)
+// begin starts Nightly on all members. It sends what they begin and end. An error of Nightly fails
+// the test, unless over says that it is to be expected from a member.
+func begin(t *testing.T, ensemble *embedtest.Ensemble, over func(embed.MemberID) bool) (begun, done chan night) {
+	ctx := t.Context()
+	begun, done = make(chan night, 100), make(chan night, 100) // nobody waits for the test
+	for _, id := range ensemble.Members() {
+		node := ensemble.Node(id)
+		go func() {
+			err := Nightly(ctx, node, func(ctx context.Context, tick *job.Tick) error {
+				n := night{id, tick.Time.Format(time.DateOnly), tick.Attempt}
+				begun <- n
+				select {
+				case <-time.After(20 * time.Minute): // the work
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+				done <- n
+				return nil
+			})
+			if ctx.Err() == nil && !over(id) {
+				t.Errorf("member %d: %v", id, err)
 			}
-			j.done <- event{id, night}
-			return nil
-		})
+		}()
 	}
-	return j
+	return begun, done
 }
 
-// next waits for an event. In virtual time a wait without a limit would go on for ever.
-func (j job) next(events <-chan event, what string) event {
-	j.t.Helper()
+// next waits for a night, not for ever: a day is longer than every wait of these tests.
+func next(t *testing.T, what string, from <-chan night) night {
+	t.Helper()
 	select {
-	case e := <-events:
-		return e
-	case <-time.After(2 * time.Hour):
-		j.t.Fatalf("no report was %s", what)
+	case n := <-from:
+		return n
+	case <-time.After(25 * time.Hour):
+		t.Fatalf("no report was %s", what)
+		return night{}
 	}
-	return event{}
+}
+
+// none fails the test if a night comes within an hour.
+func none(t *testing.T, from <-chan night) {
+	t.Helper()
+	select {
+	case again := <-from:
+		t.Errorf("%v began a report that was written", again)
+	case <-time.After(time.Hour):
+	}
 }
 
 // A job at midnight that three processes run, of which the one that does it is killed.
 func TestNightly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJob(t)
-		writer := j.next(j.begun, "begun")
-		if now := time.Now().UTC(); now.Hour() != 0 || writer.night != now.Format(time.DateOnly) {
-			t.Errorf("the report of %s was begun at %v", writer.night, now)
+		time.Sleep(23 * time.Hour) // a bubble's clock starts at midnight; the members start at 23:00
+		ensemble := embedtest.New(t, 3, slow)
+		var killed atomic.Uint64
+		begun, done := begin(t, ensemble, func(id embed.MemberID) bool { return uint64(id) == killed.Load() })
+		writer := next(t, "begun", begun)
+		if now := time.Now().UTC(); now.Hour() != 0 || writer.date != now.Format(time.DateOnly) || writer.attempt != 1 {
+			t.Errorf("the report of %v was begun at %v", writer, now)
 		}
-		j.ensemble.Kill(writer.member)
-		another := j.next(j.begun, "begun again")
-		if another.member == writer.member || another.night != writer.night {
+		killed.Store(uint64(writer.member))
+		ensemble.Kill(writer.member)
+		another := next(t, "begun again", begun)
+		if another.member == writer.member || another.date != writer.date || another.attempt != 2 {
 			t.Errorf("%v was killed, %v followed", writer, another)
 		}
-		if end := j.next(j.done, "ended"); end != another {
+		if end := next(t, "ended", done); end != another {
 			t.Errorf("%v began the report, %v ended it", another, end)
 		}
-		select {
-		case again := <-j.begun:
-			t.Errorf("%v began a report that was written", again)
-		case <-time.After(time.Hour):
+		none(t, begun)
+	})
+}
+
+// Before midnight each member is cut off for so long that its session expires. Nightly goes on.
+// Then the writer is cut off too, and another member writes the report again.
+func TestNightly_LostSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(22*time.Hour + 30*time.Minute)
+		ensemble := embedtest.New(t, 3, slow)
+		begun, done := begin(t, ensemble, func(embed.MemberID) bool { return false })
+		for _, id := range ensemble.Members() {
+			ensemble.Isolate(id)
+			time.Sleep(10 * time.Minute)
+			ensemble.HealAll()
+			time.Sleep(10 * time.Minute)
 		}
+		writer := next(t, "begun", begun)
+		if now := time.Now().UTC(); now.Hour() != 0 || writer.date != now.Format(time.DateOnly) || writer.attempt != 1 {
+			t.Errorf("the report of %v was begun at %v", writer, now)
+		}
+		ensemble.Isolate(writer.member)
+		another := next(t, "begun again", begun)
+		if another.member == writer.member || another.date != writer.date || another.attempt != 2 {
+			t.Errorf("%v was cut off, %v followed", writer, another)
+		}
+		if end := next(t, "ended", done); end != another {
+			t.Errorf("%v began the report, %v ended it", another, end)
+		}
+		ensemble.HealAll()
+		none(t, begun)
 	})
 }
 
 // At midnight nobody leads the ensemble: the leader was killed a moment before.
 func TestNightly_WithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := newJob(t)
-		leader := j.ensemble.Leader()
+		time.Sleep(23 * time.Hour)
+		ensemble := embedtest.New(t, 3, slow)
+		leader := ensemble.Leader()
+		begun, done := begin(t, ensemble, func(id embed.MemberID) bool { return id == leader })
 		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - time.Second)))
-		j.ensemble.Kill(leader)
-		if begun, ended := j.next(j.begun, "begun"), j.next(j.done, "ended"); begun != ended || begun.member == leader {
-			t.Errorf("%v began the report, %v ended it, %d was killed", begun, ended, leader)
+		ensemble.Kill(leader)
+		writer := next(t, "begun", begun)
+		if end := next(t, "ended", done); end != writer || writer.member == leader {
+			t.Errorf("%v began the report, %v ended it, member %d was killed", writer, end, leader)
 		}
 	})
 }

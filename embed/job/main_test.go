@@ -1,0 +1,18 @@
+package job_test
+
+import (
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
+)
+
+func init() {
+	shardsflag.Define()
+	membersflag.Define()
+}
+
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+	wantErr = testkit.WantErr
+)
