@@ -92,8 +92,9 @@ type Engine struct {
 		rank.Mutex[rank.End]
 		err error // why the node failed
 	}
-	closing sync.Once
-	left    error // the error of Close
+	closing atomic.Bool   // somebody has called Close
+	closed  chan struct{} // closed when Close is done
+	left    error         // the error of Close; set before closed
 }
 
 // fail makes the node fail: it throws the disk's switch, which triggers the rest. It does not

@@ -65,7 +65,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // without a quorum and on a failed node. It takes little more than twice the close timeout at
 // worst. The error says what it left behind.
 func (e *Engine) Close() error {
-	e.closing.Do(func() {
+	if e.closing.CompareAndSwap(false, true) { // not a Once: in virtual time, who waits for one stops the clock
 		if cause := e.disk.Err(); cause != nil {
 			e.finish(ErrFailed, cause) // failureLoop may not have noticed yet
 		}
@@ -73,7 +73,9 @@ func (e *Engine) Close() error {
 		close(e.stop)
 		e.disk.Patience(0)
 		e.left = e.undoOpen()
-	})
+		close(e.closed)
+	}
+	<-e.closed
 	return e.left
 }
 

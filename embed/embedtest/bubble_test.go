@@ -1,6 +1,7 @@
 package embedtest_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -84,6 +85,51 @@ func TestBubble_Gateway(t *testing.T) {
 		must(t, door.Close())
 		if _, err := ens.Dial(t.Context(), 1); err == nil {
 			t.Error("a closed gateway answers")
+		}
+	})
+}
+
+// A member may be killed while it is asked who votes. Nobody answers that question, so it waits for
+// virtual time, which stands still while a goroutine waits for a mutex.
+func TestBubble_KilledWhileItIsAskedWhoVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Join: true})
+		leader := ens.Leader()
+		ens.Isolate(leader)
+		n, asked := ens.Node(leader), make(chan error)
+		go func() {
+			_, err := embedtest.Voters(t.Context(), n)
+			asked <- err
+		}()
+		synctest.Wait()
+		ens.Kill(leader)
+		if err := <-asked; err == nil {
+			t.Error("without a quorum it knows who votes")
+		}
+	})
+}
+
+// A node may be closed twice at once while Close waits for virtual time: here for a function of the
+// service.
+func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{})
+		ens := embedtest.New(t, 1, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
+			c.ID, c.Members = 0, nil
+			c.Found = func(context.Context) (bool, error) {
+				close(asked)
+				time.Sleep(time.Second)
+				return false, nil
+			}
+		}})
+		n := ens.Start(1)
+		<-asked
+		closed := make(chan error)
+		for range 2 {
+			go func() { closed <- n.Close() }()
+		}
+		for range 2 {
+			must(t, <-closed)
 		}
 	})
 }
