@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // growing runs fn in virtual time with an ensemble of founders that others may join.
@@ -368,6 +369,31 @@ func TestRemoveMember_Unsafe(t *testing.T) {
 				t.Errorf("member %d is to go: %s", m.ID, m.Leaving)
 			}
 		}
+	})
+}
+
+// A member of an ensemble with fixed members loses its directory for good. The others, one after the
+// other, are started with Join, and then it joins as a new member.
+func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		grows := false
+		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			if grows {
+				c.Join, c.Advertise = []string{"members.test:1"}, c.Members[c.ID]
+			}
+		}})
+		e.Until("the highest level", func() bool { return e.Node(1).Status().Level == engine.LevelMax })
+		e.Kill(3)
+		grows = true
+		for _, place := range []embed.MemberID{1, 2} {
+			e.Stop(place)
+			e.Restart(place)
+		}
+		e.Wipe(3)
+		e.Start(3)
+		e.Ready(3)
+		must(t, e.Node(1).RemoveMember(bounded(t), 3))
+		voting(e, 1, 1, 2, 4)
 	})
 }
 

@@ -1,6 +1,7 @@
 package embedtest_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -108,20 +109,25 @@ func TestBubble_KilledWhileItIsAskedWhoVotes(t *testing.T) {
 	})
 }
 
-// A member on a disk that hangs for a moment may be closed twice at once.
+// A node may be closed twice at once while Close waits for virtual time: here for a function of the
+// service.
 func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
-		n, s := ens.Node(1), ens.Session(1, embed.SessionOptions{})
-		ens.Pause(1)
-		s.Submit(t.Context(), embed.OpCreate("/x", nil, embed.Persistent))
-		synctest.Wait()
+		asked := make(chan struct{})
+		ens := embedtest.New(t, 1, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
+			c.ID, c.Members = 0, nil
+			c.Found = func(context.Context) (bool, error) {
+				close(asked)
+				time.Sleep(time.Second)
+				return false, nil
+			}
+		}})
+		n := ens.Start(1)
+		<-asked
 		closed := make(chan error)
 		for range 2 {
 			go func() { closed <- n.Close() }()
 		}
-		<-time.After(time.Second) // stands still if one of them waits for a mutex
-		ens.Resume(1)
 		for range 2 {
 			must(t, <-closed)
 		}

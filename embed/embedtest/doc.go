@@ -46,6 +46,8 @@
 //     goroutine waits for the network. A gateway opens no port in a bubble: see Ensemble.Dial.
 //   - A sync.Mutex that is held during a time.Sleep, while another goroutine waits for it: time
 //     stands still, for ever. Wait for a channel instead.
+//   - A disk that is slow, or a member that is paused while it writes: Raft and Pebble write under
+//     mutexes, so the same may happen. Break such a disk in real time.
 //   - A goroutine of the test that does not end: synctest.Test panics with "deadlock". Give the
 //     service t.Context(), which ends before the members do.
 //
