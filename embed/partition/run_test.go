@@ -18,7 +18,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/partition"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
+
+func init() { shardsflag.Define() }
 
 const dir = "/work"
 
