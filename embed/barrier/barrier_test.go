@@ -83,8 +83,8 @@ func TestEnter_AllWaitForAll(t *testing.T) {
 }
 
 // A member that is slow to look passes although the fast ones have left and come again, and they do
-// not wait for one another in circles: rounds on one path. (A slow member of Curator's counts again
-// after the fast ones have left, sees too few, and both wait for each other.)
+// not wait for one another in circles: rounds on one path. (In Curator a slow member counts again
+// after the fast ones have left, and sees too few. Then all wait for each other.)
 func TestEnter_RoundsOnOnePath(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)
 	const n, rounds = 2, 60

@@ -46,9 +46,9 @@ type Keys struct {
 type KeysOptions struct {
 	// Lock are the options of each key's lock.
 	Lock Options
-	// Kept bounds how many locks Options.Keep keeps at a time; zero means KeptDefault. A Lock of
-	// one key more gives up the lock of the key that has not been used for the longest time, at
-	// once or when its present Hold is released. A kept lock costs a znode and a goroutine.
+	// Kept bounds how many locks Options.Keep keeps at a time; zero means KeptDefault. With one key
+	// more, the one that was used least recently gives up its lock: at once, or when its present
+	// Hold is released. A kept lock costs a znode and a goroutine.
 	Kept int
 	// Stripes is the number of locks that the keys share; zero means one lock for each key. A hash
 	// of the key says which. Then two keys may exclude one another, so a caller that holds one key
@@ -100,11 +100,12 @@ func (k *Keys) TryLock(ctx context.Context, key string) (*Hold, error) {
 }
 
 // Path returns the path of a key's lock: for Held, Holders and Revoke, or for a Mutex. It is the
-// directory and the key. A character that no path can have, a slash or a percent sign is written as
-// a percent sign and two hexadecimal digits for each of its bytes; so is a key of dots. With
-// KeysOptions.Stripes, the last component is the decimal number of the stripe instead: the 64-bit
-// FNV-1a hash of the key, modulo Stripes. An empty key or directory has no path: the
-// path is empty too.
+// directory and the key. Characters that no path can have, slashes and percent signs are escaped: a
+// percent sign and two hexadecimal digits stand for each of their bytes. The keys "." and ".." are
+// escaped too.
+//
+// With KeysOptions.Stripes, the last component is the decimal number of the stripe instead: the
+// 64-bit FNV-1a hash of the key, modulo Stripes. For an empty key or directory, the path is empty.
 func (k *Keys) Path(key string) string {
 	if key == "" || k.dir == "" {
 		return ""

@@ -325,6 +325,8 @@ func TestKeys_KeepsWhatWasUsedLast(t *testing.T) {
 	must(t, err)
 	ens.Until("it to be forgotten", func() bool { return lock.KeptBy(keys) == 2 })
 	must(t, got.Release())
+	must(t, s.Close())
+	ens.Until("nothing to be remembered", func() bool { return lock.KeptBy(keys) == 0 })
 }
 
 // With Options.Kazoo a contender has the name of kazoo's Lock, for which it waits like for any other.

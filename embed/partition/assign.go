@@ -24,8 +24,8 @@ type set struct {
 }
 
 // assign returns the owner of each part. The result depends on the members only, not on their
-// order, and every version of this package must compute the same: members of two versions that
-// disagree leave parts without an owner.
+// order. Every version of this package must compute the same: members of two versions that disagree
+// leave parts without an owner.
 //
 // A member's share is the number of all parts by its weight, rounded up. Parts and members choose
 // each other by rank. A part asks the members that know it, the highest rank first; a member keeps

@@ -1,7 +1,7 @@
 // Package partition spreads the parts of a set over processes: the shards of a table, the
 // partitions of a stream, the tenants of a service. Each part is worked on by one process at a
-// time. It has no leader and no coordinator. It is not for work that any process may take at any
-// time, which needs a queue, and it moves no data: what a part needs is the caller's to load.
+// time. It has no leader and no coordinator. It moves no data: fn loads what its part needs. Work
+// that any process may take at any time needs a queue instead.
 //
 //	err := partition.Run(ctx, node, "/indexer", parts, partition.Options{},
 //		func(ctx context.Context, part string, h *lock.Hold) error {

@@ -56,8 +56,8 @@ type Options struct {
 
 // Run makes this process a member, and calls fn for each part that it owns, until ctx ends. The
 // calls for different parts run at the same time, each in a goroutine. The ctx of a call has the
-// values and the lifetime of its Hold, and ends sooner when ctx ends, or with the cause ErrMoved
-// when the part is to move. Then fn should return soon, because the next owner waits for it. When
+// values and the lifetime of its Hold. It ends sooner when ctx ends, or with the cause ErrMoved when
+// the part is to move. Then fn should return soon, because the next owner waits for it. When
 // fn returns nil although the part stays, it is called again after a short pause, with a new Hold.
 // When a part is lost, its ctx ends with the reason of Hold.Err, and Run goes on with a new
 // session if it needs one.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/partition"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
+
+func init() { shardsflag.Define() }
 
 const dir = "/work"
 
@@ -510,6 +514,53 @@ func TestRun_CancelledAtAnyMoment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A looker is a ctx that calls do when its Err is called for the n-th time. Every method of a
+// Session calls Err first.
+type looker struct {
+	context.Context
+	n     int32
+	do    func()
+	looks atomic.Int32
+}
+
+func (l *looker) Err() error {
+	if l.looks.Add(1) == l.n {
+		l.do()
+	}
+	return l.Context.Err()
+}
+
+// A Run that is cancelled at any step, until it is a member, leaves nothing.
+func TestRun_CancelledAtAnyStep(t *testing.T) {
+	for _, kazoo := range []bool{false, true} {
+		t.Run(fmt.Sprint("kazoo ", kazoo), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, f *field) {
+				s := f.ens.Session(1, embed.SessionOptions{})
+				for n := int32(1); ; n++ {
+					ctx, cancel := context.WithCancel(t.Context())
+					step := &looker{Context: ctx, n: n, do: cancel}
+					time.AfterFunc(time.Second, cancel)
+					err := partition.Run(step, f.ens.Node(1), dir, []string{"a"}, partition.Options{ID: "a", Kazoo: kazoo},
+						func(context.Context, string, *lock.Hold) error { return errors.New("before it has settled") })
+					wantErr(t, err, context.Canceled)
+					f.within(time.Minute, func() string {
+						for _, of := range []string{"/members", "/party"} {
+							names, _, err := s.Children(t.Context(), dir+of)
+							if len(names) > 0 || err != nil && !errors.Is(err, embed.ErrNoNode) {
+								return fmt.Sprintf("left below %s after step %d: %v, %v", of, n, names, err)
+							}
+						}
+						return ""
+					})
+					if step.looks.Load() < n {
+						break
+					}
+				}
+			})
+		})
+	}
 }
 
 // A znode that nobody can read is a member that gets nothing, and stays.
