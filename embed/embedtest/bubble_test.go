@@ -118,7 +118,7 @@ func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
 			c.ID, c.Members = 0, nil
 			c.Found = func(context.Context) (bool, error) {
 				close(asked)
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				return false, nil
 			}
 		}})
