@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -378,6 +380,29 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The same in real time, in which Close meets every step.
+func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	for i := range 300 {
+		o := group.Options{Linger: time.Duration(i%2) * time.Minute}
+		a := group.Join(ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, o)
+		if i%3 == 0 {
+			go a.Set(t.Context(), []byte("x"))
+		}
+		for range rand.N(3000) {
+			runtime.Gosched()
+		}
+		must(t, a.Close())
+		wantErr(t, a.Err(), embed.ErrReleased)
+		_, err := s.Sync(t.Context(), dir)
+		must(t, err)
+		if names := children(t, s, dir); len(names) > 0 {
+			t.Fatalf("round %d left %v", i, names)
+		}
+	}
 }
 
 // What cannot succeed ends the announcement, and says why. In CURATOR-228 an ACL that refused the
