@@ -64,7 +64,8 @@ type Status struct {
 
 // same reports whether two states say the same.
 func (s Status) same(other Status) bool {
-	return s.Present == other.Present && s.Czxid == other.Czxid && fmt.Sprint(s.Err) == fmt.Sprint(other.Err)
+	return s.Present == other.Present && s.Czxid == other.Czxid &&
+		fmt.Sprint(s.Err) == fmt.Sprint(other.Err)
 }
 
 // Announce creates an ephemeral znode at a path and keeps it up until Close. It does not wait; see
@@ -72,10 +73,11 @@ func (s Status) same(other Status) bool {
 // returned.
 //
 // When its session is lost, or when somebody deletes the znode, the Announcement creates the znode
-// again with the newest data. It replaces what its own lost sessions have left. If the znode belongs
-// to any other session, it waits for two session timeouts, because the process of that session may
-// have died. Then it ends with ErrTaken. A process that starts again on the same member need not
-// wait: its node ends the sessions of its predecessor.
+// again with the newest data. It replaces what its own lost sessions have left.
+//
+// If the znode belongs to any other session, the Announcement waits for two session timeouts,
+// because the process of that session may have died. Then it ends with ErrTaken. A process that
+// starts again on the same member need not wait: its node ends the sessions of its predecessor.
 //
 // As with election.Run, the sessions have the timeout embed.Config.SessionTimeout unless from is an
 // embed.OpenerWith.
@@ -83,11 +85,11 @@ func Announce(from embed.Opener, path string, data []byte, o Options) *Announcem
 	err := o.check()
 	switch {
 	case o.Layout != Curator:
-		err = errors.Join(err, fmt.Errorf("%w: Options.Layout is for Join", embed.ErrInvalidArgument))
+		err = errors.Join(err, wrong("Options.Layout is for Join"))
 	case path == "":
 		err = errors.Join(err, errEmptyPath)
 	case path == "/":
-		err = errors.Join(err, fmt.Errorf("%w: the root cannot be announced", embed.ErrInvalidArgument))
+		err = errors.Join(err, wrong("the root cannot be announced"))
 	}
 	return begin(from, path, data, o, err)
 }
@@ -106,7 +108,8 @@ func Join(from embed.Opener, dir, id string, data []byte, o Options) *Announceme
 // begin returns an Announcement that has begun, or has ended with err.
 func begin(from embed.Opener, path string, data []byte, o Options, err error) *Announcement {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &Announcement{path: path, fixed: o.Layout != Curator, cancel: cancel, done: make(chan struct{}), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	a := &Announcement{path: path, fixed: o.Layout != Curator, cancel: cancel}
+	a.done, a.turn, a.wake = make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	k := &keeper{a: a, linger: o.Linger, data: bytes.Clone(data)}
 	k.show(standing{})
 	if err != nil {
@@ -177,12 +180,12 @@ func (a *Announcement) Changes(ctx context.Context) iter.Seq2[Status, error] {
 }
 
 // Set replaces the data that is announced. It waits until the znode has this data, or newer data.
-// If ctx ends first, the Announcement still announces the data as soon as it can, unless another Set
-// follows. The data may be reused when Set has returned.
+// If ctx ends first, the Announcement still announces the data as soon as it can, unless another
+// Set follows. The data may be reused when Set has returned.
 //
-// Errors: the ctx's error; embed.ErrTooLarge, embed.ErrQuotaExceeded and embed.ErrNoAuth, after which
-// the former data stays; embed.ErrInvalidArgument in the layouts of kazoo; and why the Announcement
-// has ended. If somebody else writes to the znode, that stays until the next Set.
+// After embed.ErrTooLarge, embed.ErrQuotaExceeded and embed.ErrNoAuth the former data stays. Other
+// errors: the ctx's, embed.ErrInvalidArgument in the layouts of kazoo, and why the Announcement has
+// ended. If somebody else writes to the znode, that stays until the next Set.
 func (a *Announcement) Set(ctx context.Context, data []byte) error {
 	if err := a.set(ctx, data); err != nil {
 		return fmt.Errorf("announce data at %s: %w", a.path, err)
@@ -224,8 +227,8 @@ func (a *Announcement) set(ctx context.Context, data []byte) error {
 	}
 }
 
-// Done returns a channel that is closed when the Announcement has ended: by Close, with its node, or
-// because no attempt can succeed.
+// Done returns a channel that is closed when the Announcement has ended: by Close, with its node,
+// or because no attempt can succeed.
 func (a *Announcement) Done() <-chan struct{} {
 	if a.done == nil {
 		done := make(chan struct{})
@@ -235,11 +238,14 @@ func (a *Announcement) Done() <-chan struct{} {
 	return a.done
 }
 
-// Err returns why the Announcement ended, or nil while it lasts. It is embed.ErrReleased after
-// Close; embed.ErrClosed or embed.ErrFailed if the node has ended; ErrTaken;
-// embed.ErrInvalidArgument; or an error of embed.Session.Create with which no attempt can succeed:
-// embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed,
-// embed.ErrNoAuth, or embed.ErrInvalidTTL.
+// Err returns why the Announcement ended, or nil while it lasts:
+//
+//   - embed.ErrReleased: Close.
+//   - embed.ErrClosed or embed.ErrFailed: the node has ended.
+//   - ErrTaken: another live session has the znode.
+//   - embed.ErrInvalidArgument: the arguments, or the Options.
+//   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrCrossShard,
+//     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth, embed.ErrInvalidTTL.
 func (a *Announcement) Err() error {
 	n := a.now.Load()
 	if n == nil {
@@ -249,8 +255,8 @@ func (a *Announcement) Err() error {
 }
 
 // Close deletes the znode and ends the Announcement. It waits until the ensemble knows, for at most
-// embed.Config.RequestTimeout; without a quorum, the znode goes when its session expires, and
-// Options.Linger counts from there. Close is idempotent and always returns nil.
+// embed.Config.RequestTimeout. Without a quorum the session expires later, as if it were lost.
+// Close is idempotent and always returns nil.
 func (a *Announcement) Close() error {
 	if a.done != nil {
 		a.cancel()

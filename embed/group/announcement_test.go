@@ -183,7 +183,8 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 }
 
 // The process that had the znode has died, and another one announces it elsewhere, or on the same
-// member. That is no reason for ErrTaken. On the same member nobody waits for the session's timeout.
+// member. That is no reason for ErrTaken. On the same member nobody waits for the session's
+// timeout.
 func TestAnnounce_InTheStepsOfADeadProcess(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {

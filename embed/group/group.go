@@ -27,8 +27,10 @@ type Group struct {
 }
 
 // Watch returns the Group of a directory. The znode of the directory need not exist; it may also
-// come and go later. Each child of it is a member; with the Layout Party, each that kazoo takes for
-// one. ctx bounds the call, not the Group, which lasts until Close or until the session ends. One
+// come and go later. Each child of it is a member. With the Layout Party, a child without
+// "__party__" in its name is none, as in kazoo.
+//
+// ctx bounds the call, not the Group. The Group lasts until Close or until the session ends. One
 // session should have one Group of a directory, which all share.
 //
 // Errors: those of view.Open, and embed.ErrInvalidArgument for Options that are out of range.
@@ -60,7 +62,10 @@ func (g *Group) Members() []Member {
 func (g *Group) members() (list []Member) {
 	for path, e := range g.view.All() {
 		_, name := queue.Split(path)
-		list = append(list, Member{ID: g.layout.id(name, e.Value), Path: path, Data: e.Value, Czxid: e.Stat.Czxid, Mzxid: e.Stat.Mzxid, Session: e.Stat.EphemeralOwner})
+		list = append(list, Member{
+			ID: g.layout.id(name, e.Value), Path: path, Data: e.Value,
+			Czxid: e.Stat.Czxid, Mzxid: e.Stat.Mzxid, Session: e.Stat.EphemeralOwner,
+		})
 	}
 	return list
 }
@@ -151,7 +156,8 @@ func (g *Group) Await(ctx context.Context, ok func([]Member) bool) (now []Member
 
 // Share yields this process's share of a total: the total divided by the number of members, or the
 // whole total while there is none. It yields the present share, and then each one that differs. So
-// members can keep a common rate, each with a limiter of its own, without a commit for each request.
+// members can keep a common rate, each with a limiter of its own, without a commit for each
+// request.
 //
 // A share is a local read. Until all have heard of a newcomer, the shares of m old members and the
 // newcomer sum up to (m+1)/m of the total. Errors are those of Changes.

@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
-// sessionsMax is how many of its sessions a keeper remembers. A new session needs the ensemble, which
-// by then has ended all but the last one or two.
+// sessionsMax is how many of its sessions a keeper remembers. A new session needs the ensemble,
+// which by then has ended all but the last one or two.
 const sessionsMax = 8
 
 // patience is how many session timeouts a keeper waits for the session of somebody else to end. A
@@ -115,7 +115,8 @@ func (k *keeper) enter(ctx context.Context, s *embed.Session) (*claim.Claim, emb
 		if next != nil {
 			data = next.data
 		}
-		create := embed.OpCreateWith(k.a.path, data, embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger})
+		how := embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger}
+		create := embed.OpCreateWith(k.a.path, data, how)
 		c, czxid, err := submit(ctx, s, append(ops, create)...)
 		switch {
 		case err == nil:
@@ -132,7 +133,9 @@ func (k *keeper) enter(ctx context.Context, s *embed.Session) (*claim.Claim, emb
 // changedMeanwhile reports whether a transaction was refused because what this node showed was old.
 // By now it shows what is newer.
 func changedMeanwhile(err error) bool {
-	for _, refusal := range []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrNotHeld, embed.ErrBadVersion, embed.ErrNotEmpty} {
+	for _, refusal := range []error{
+		embed.ErrNoNode, embed.ErrNodeExists, embed.ErrNotEmpty, embed.ErrNotHeld, embed.ErrBadVersion,
+	} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -142,7 +145,8 @@ func changedMeanwhile(err error) bool {
 
 // refused reports whether the ensemble refuses some data.
 func refused(err error) bool {
-	return errors.Is(err, embed.ErrTooLarge) || errors.Is(err, embed.ErrQuotaExceeded) || errors.Is(err, embed.ErrNoAuth)
+	return errors.Is(err, embed.ErrTooLarge) || errors.Is(err, embed.ErrQuotaExceeded) ||
+		errors.Is(err, embed.ErrNoAuth)
 }
 
 // submit claims the ephemeral that the last operation creates, and waits for its outcome.
@@ -265,12 +269,15 @@ const retryPause = 100 * time.Millisecond
 
 // write announces new data, if there is some. It returns a pause after which it is to be called
 // again, or the error that ends the stay.
-func (k *keeper) write(ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid) (time.Duration, error) {
+func (k *keeper) write(
+	ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid,
+) (time.Duration, error) {
 	next := k.a.next.Load()
 	if next == nil {
 		return 0, nil
 	}
-	_, err := s.Multi(ctx, claim.OpCheckCzxid(k.a.path, czxid), embed.OpSet(k.a.path, next.data, embed.AnyVersion))
+	_, err := s.Multi(ctx, claim.OpCheckCzxid(k.a.path, czxid),
+		embed.OpSet(k.a.path, next.data, embed.AnyVersion))
 	switch {
 	case err == nil:
 		k.accept(next)

@@ -36,9 +36,9 @@ const partyWord = "__party__"
 type Options struct {
 	// Linger is for Announce and Join: how long the znode stays after its session was lost, in
 	// whole milliseconds; see embed.CreateOptions.TTL. If the same member comes back meanwhile, it
-	// has never left: Changes reports it in Change.Again. A znode of no session at the path is taken
-	// for what a lost session has left, and is replaced. Zero means that the znode goes with its
-	// session.
+	// has not left: Changes reports it in Change.Again. So an Announcement with Linger replaces a
+	// znode at its path that belongs to no session and has no children. Zero means that the znode
+	// goes with its session.
 	Linger time.Duration
 	// Layout is for Join and Watch.
 	Layout Layout
@@ -51,13 +51,14 @@ type Options struct {
 func (o Options) check() error {
 	var errs []error
 	if o.Linger < 0 || o.Linger%time.Millisecond != 0 {
-		errs = append(errs, fmt.Errorf("%w: %w: Options.Linger is %v, not whole milliseconds", embed.ErrInvalidArgument, embed.ErrInvalidTTL, o.Linger))
+		const text = "%w: Options.Linger is %v, not whole milliseconds"
+		errs = append(errs, wrong(text, embed.ErrInvalidTTL, o.Linger))
 	}
 	if o.Layout > ShallowParty {
-		errs = append(errs, fmt.Errorf("%w: Options.Layout is %d", embed.ErrInvalidArgument, o.Layout))
+		errs = append(errs, wrong("Options.Layout is %d", o.Layout))
 	}
 	if o.Settle < 0 {
-		errs = append(errs, fmt.Errorf("%w: Options.Settle is %v", embed.ErrInvalidArgument, o.Settle))
+		errs = append(errs, wrong("Options.Settle is %v", o.Settle))
 	}
 	return errors.Join(errs...)
 }
@@ -66,9 +67,9 @@ func (o Options) check() error {
 func (l Layout) name(id string, data []byte) (name string, own []byte, err error) {
 	switch {
 	case id == "":
-		return "", nil, fmt.Errorf("%w: the member's id is empty", embed.ErrInvalidArgument)
+		return "", nil, wrong("the member's id is empty")
 	case l != Party && strings.Contains(id, "/"):
-		return "", nil, fmt.Errorf("%w: the member's id %q has a slash", embed.ErrInvalidArgument, id)
+		return "", nil, wrong("the member's id %q has a slash", id)
 	case l == Curator:
 		return id, data, nil
 	case len(data) > 0:
@@ -80,7 +81,12 @@ func (l Layout) name(id string, data []byte) (name string, own []byte, err error
 }
 
 // errNoData refuses the data of a member of kazoo's layouts.
-var errNoData = fmt.Errorf("%w: a member of kazoo's layouts has no data besides its id", embed.ErrInvalidArgument)
+var errNoData = wrong("a member of kazoo's layouts has no data besides its id")
+
+// wrong returns an embed.ErrInvalidArgument that says what is wrong.
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", embed.ErrInvalidArgument, fmt.Errorf(format, args...))
+}
 
 // id returns the id of the member whose znode has a name and data.
 func (l Layout) id(name string, data []byte) string {

@@ -17,15 +17,15 @@ import (
 // membersName is the child of a rollout's znode below which its members are.
 const membersName = "members"
 
-// Follow is a member of a rollout: it calls apply with the value at a path and with each one that
-// follows, and tells the ensemble which one it has applied. AwaitApplied waits for that. Follow joins
-// when there is a value, and opens one session after the other. Each id has one member: Follow ends
-// with ErrTaken as Announce does.
+// Follow is a member of a rollout. It calls apply with the value at a path and with each one that
+// follows. It tells the ensemble which one it has applied, and AwaitApplied waits for that. Follow
+// joins when there is a value, and opens one session after the other. Each id has one member:
+// Follow ends with ErrTaken as Announce does.
 //
-// The ctx of apply ends with ctx or with this membership, whichever is first. It lasts when apply has
-// returned, until the next membership begins. Whoever uses the value must stop when that ctx ends:
-// from then on AwaitApplied no longer waits for this member. The next membership calls apply again,
-// also with the same value.
+// The ctx of apply ends with ctx or with this membership, whichever is first. It lasts when apply
+// has returned, until the next membership begins. Whoever uses the value must stop when that ctx
+// ends: from then on AwaitApplied no longer waits for this member. The next membership calls apply
+// again, also with the same value.
 //
 // A member joins in a transaction that checks that its value is the newest. So it never applies one
 // that is older than a value for which AwaitApplied has returned.
@@ -33,10 +33,14 @@ const membersName = "members"
 // Follow returns the error of ctx; an error of apply, or of the Codec for a value that does not
 // decode; ErrTaken; embed.ErrInvalidArgument; and the errors with which election.Run ends. By then
 // the ctx of apply has ended, and after that the member has left.
-func Follow[T any](ctx context.Context, from embed.Opener, path, id string, c value.Codec[T], apply func(context.Context, value.Versioned[T]) error) error {
+func Follow[T any](
+	ctx context.Context, from embed.Opener, path, id string, c value.Codec[T],
+	apply func(context.Context, value.Versioned[T]) error,
+) error {
 	err := check(path, id)
 	if err == nil {
-		f := &follower[T]{path: path, member: queue.Child(path, membersName) + "/" + id, codec: c, apply: apply}
+		f := &follower[T]{path: path, codec: c, apply: apply}
+		f.member = queue.Child(queue.Child(path, membersName), id)
 		f.own = &keeper{a: &Announcement{path: f.member}}
 		err = sessions.Each(ctx, from, f.live)
 	}
@@ -69,8 +73,8 @@ type follower[T any] struct {
 	own          *keeper // removes what its own earlier sessions have left
 }
 
-// live follows with one session until the session has ended. It returns an error only if Follow must
-// end.
+// live follows with one session until the session has ended. It returns an error only if Follow
+// must end.
 func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
 	f.own.remember(s)
 	v := value.New(s, f.path, f.codec)
@@ -96,7 +100,9 @@ func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
 
 // join waits until there is a value, and creates the member while that value is the newest. It has
 // applied nothing yet.
-func (f *follower[T]) join(ctx context.Context, s *embed.Session, v value.Value[T]) (*claim.Claim, error) {
+func (f *follower[T]) join(
+	ctx context.Context, s *embed.Session, v value.Value[T],
+) (*claim.Claim, error) {
 	for now, err := range v.Changes(ctx) {
 		switch {
 		case errors.Is(err, embed.ErrNoNode):
@@ -108,8 +114,10 @@ func (f *follower[T]) join(ctx context.Context, s *embed.Session, v value.Value[
 		if err != nil {
 			return nil, err
 		}
-		ops = slices.Concat([]embed.Op{embed.OpCheckMzxid(f.path, now.Mzxid), embed.OpEnsure(queue.Child(f.path, membersName))}, ops,
-			[]embed.Op{embed.OpCreate(f.member, number(0), embed.Ephemeral)})
+		newest := embed.OpCheckMzxid(f.path, now.Mzxid)
+		parent := embed.OpEnsure(queue.Child(f.path, membersName))
+		create := embed.OpCreate(f.member, number(0), embed.Ephemeral)
+		ops = slices.Concat([]embed.Op{newest, parent}, ops, []embed.Op{create})
 		c, _, err := submit(ctx, s, ops...)
 		switch {
 		case err == nil:
@@ -123,7 +131,9 @@ func (f *follower[T]) join(ctx context.Context, s *embed.Session, v value.Value[
 }
 
 // follow applies the value, and each one that follows, until the membership ends.
-func (f *follower[T]) follow(ctx context.Context, s *embed.Session, v value.Value[T], c *claim.Claim) error {
+func (f *follower[T]) follow(
+	ctx context.Context, s *embed.Session, v value.Value[T], c *claim.Claim,
+) error {
 	tenure, err := hold(ctx, s, c)
 	if err != nil {
 		return err
@@ -155,9 +165,12 @@ func (f *follower[T]) follow(ctx context.Context, s *embed.Session, v value.Valu
 }
 
 // tell writes which value the member has applied.
-func (f *follower[T]) tell(ctx context.Context, s *embed.Session, tenure *claim.Tenure, z embed.Zxid) error {
+func (f *follower[T]) tell(
+	ctx context.Context, s *embed.Session, tenure *claim.Tenure, z embed.Zxid,
+) error {
 	for {
-		_, err := s.Multi(ctx, claim.OpGuard(tenure), embed.OpSet(f.member, number(z), embed.AnyVersion))
+		_, err := s.Multi(ctx, claim.OpGuard(tenure),
+			embed.OpSet(f.member, number(z), embed.AnyVersion))
 		if !queue.Unanswered(err) || ctx.Err() != nil || !sessions.Pause(ctx) {
 			return err
 		}
@@ -194,21 +207,25 @@ func applied(data []byte) embed.Zxid {
 	return embed.Zxid(binary.BigEndian.Uint64(data))
 }
 
-// AwaitApplied waits until every member of a rollout has applied the write z of the value at a path,
-// or a later one. z is the Mzxid of that write: value.Value.Set returns it. From then on nobody
-// joins who applies an earlier value. Members that are lost meanwhile count as gone: the ctx of
-// their apply has ended before.
+// AwaitApplied waits until every member of a rollout has applied the write z of its value, or a
+// later one. z is the Mzxid of that write, which value.Value.Set returns. From then on nobody joins
+// who applies an earlier value. Members that are lost meanwhile count as gone: the ctx of their
+// apply has ended before.
 //
-// AwaitApplied is bounded by ctx alone. After an error it returns the sorted ids of the members that
-// had not applied z. Errors: the ctx's, those of view.Open, and those of an ended session.
-func AwaitApplied(ctx context.Context, s *embed.Session, path string, z embed.Zxid) (missing []string, err error) {
+// AwaitApplied is bounded by ctx alone. After an error it returns the sorted ids of the members
+// that had not applied z. Errors: the ctx's, those of view.Open, and those of an ended session.
+func AwaitApplied(
+	ctx context.Context, s *embed.Session, path string, z embed.Zxid,
+) (missing []string, err error) {
 	if missing, err = awaitApplied(ctx, s, path, z); err != nil {
 		return missing, fmt.Errorf("await members of %s at %d: %w", path, z, err)
 	}
 	return nil, nil
 }
 
-func awaitApplied(ctx context.Context, s *embed.Session, path string, z embed.Zxid) (missing []string, err error) {
+func awaitApplied(
+	ctx context.Context, s *embed.Session, path string, z embed.Zxid,
+) (missing []string, err error) {
 	if path == "" {
 		return nil, errEmptyPath
 	}

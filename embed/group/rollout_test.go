@@ -216,6 +216,37 @@ func TestAwaitApplied_NobodyIsBehind(t *testing.T) {
 	})
 }
 
+// A member that has joined and has yet to apply its first value has applied nothing.
+func TestAwaitApplied_WaitsForTheFirstValue(t *testing.T) {
+	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		v, err := value.New(s, config, texts).Set(t.Context(), "1")
+		must(t, err)
+		apply := make(chan struct{})
+		go group.Follow(t.Context(), ens.Node(1), config, "a", texts, func(ctx context.Context, _ value.Versioned[string]) error {
+			select {
+			case <-apply:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+		ens.Until("it to join", func() bool { return len(children(t, s, config+"/members")) == 1 })
+		missing, err := group.AwaitApplied(within(t, time.Minute), s, config, v.Mzxid)
+		if !errors.Is(err, context.DeadlineExceeded) || fmt.Sprint(missing) != "[a]" {
+			t.Fatal(missing, err)
+		}
+		_, err = s.Set(t.Context(), config+"/members/a", []byte("?"), embed.AnyVersion) // which is no number
+		must(t, err)
+		missing, err = group.AwaitApplied(within(t, time.Minute), s, config, v.Mzxid)
+		if !errors.Is(err, context.DeadlineExceeded) || fmt.Sprint(missing) != "[a]" {
+			t.Fatal(missing, err)
+		}
+		close(apply)
+		_, err = group.AwaitApplied(within(t, minutes), s, config, v.Mzxid)
+		must(t, err)
+	})
+}
+
 // Follow ends with what cannot succeed, and leaves nothing.
 func TestFollow_Ends(t *testing.T) {
 	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {

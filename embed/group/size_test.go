@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/group"
 )
 
-// 10,000 members join, one of them changes again and again, and all are lost at once. The bounds are
-// far above what it takes.
+// 10,000 members join, one of them changes again and again, and all are lost at once. The bounds
+// are far above what it takes.
 func TestGroup_TenThousandMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it creates 10,000 znodes")
