@@ -223,9 +223,9 @@ func present(t *testing.T, r *discovery.Registration) {
 }
 
 // An instance is registered through the loss of its session, with its newest fields, and only once.
-// In CURATOR-146 and CURATOR-181 an old instance was registered again after a reconnect, in
-// CURATOR-164 a reconnect raced with the end of a registration, and in CURATOR-320 one registered
-// again for ever.
+// In CURATOR-146 and CURATOR-181 an old instance was registered again after a reconnect. In
+// CURATOR-164 a reconnect raced with the end of a registration. In CURATOR-320 an instance was
+// registered again for ever.
 func TestRegister_ThroughLossesAndUpdates(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		v, err := discovery.Watch(t.Context(), ens.Session(1, embed.SessionOptions{}), base, "billing")

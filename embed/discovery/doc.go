@@ -15,8 +15,8 @@
 //
 // # What it promises
 //
-// A Registration is a group.Announcement: it is kept up through the loss of sessions with its
-// newest fields, it is never registered twice, and it never takes the id of another live session.
+// A Registration is a group.Announcement. It is kept up through the loss of sessions with its
+// newest fields. It is never registered twice, and never takes the id of another live session.
 // After Close nothing of it is left.
 //
 // The instances are a view of the service's znodes, so they are local reads of one zxid. Picking

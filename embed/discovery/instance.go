@@ -110,7 +110,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// errNoObject says that there is a class, but no object that has it.
+// errNoObject refuses a payload that cannot have its class.
 var errNoObject = errors.New("it has a class and is not an object")
 
 // withClass returns a payload in its shortest form, with the class as its first member.

@@ -26,7 +26,7 @@ type Service struct {
 	path string
 	view *view.View[Instance]
 	// notes has the errors of the newest errorTime by the ids of their instances. Its capacity is
-	// 1: whoever takes the map puts it back.
+	// 1: a method takes the map and puts it back.
 	notes chan map[string]note
 }
 

@@ -29,7 +29,7 @@ func start(ctx context.Context) (n *embed.Node, s *embed.Session, end func()) {
 	return n, s, func() { _ = n.Close(); _ = os.RemoveAll(dir) }
 }
 
-// A member says who it is and what it has to say, as long as its process lives.
+// A member is listed with its data as long as its process lives.
 func ExampleJoin() {
 	ctx := context.Background()
 	node, session, end := start(ctx)

@@ -137,7 +137,7 @@ func TestChanges_AreWhole(t *testing.T) {
 }
 
 // Members that join are held back until nobody else joins for Settle, and for ten times as long at
-// most. One that leaves is told of at once, and so is new data while nobody joins.
+// most. A member that leaves is reported at once, and so is new data while nobody joins.
 func TestChanges_Settle(t *testing.T) {
 	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		n := ens.Node(1)

@@ -161,7 +161,7 @@ func (c changes) want(t *testing.T, want string) group.Change {
 	return group.Change{}
 }
 
-// none checks that there is no change for so long.
+// none checks that no change comes for so long.
 func (c changes) none(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

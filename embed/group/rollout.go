@@ -23,7 +23,7 @@ const membersName = "members"
 // Follow ends with ErrTaken as Announce does.
 //
 // The ctx of apply ends with ctx or with this membership, whichever is first. It lasts when apply
-// has returned, until the next membership begins. Whoever uses the value must stop when that ctx
+// has returned, until the next membership begins. The user of the value must stop when that ctx
 // ends: from then on AwaitApplied no longer waits for this member. The next membership calls apply
 // again, also with the same value.
 //
