@@ -20,9 +20,10 @@
 // node's own replica. Session.Put writes a value whether or not its znode exists.
 //
 // Locks are in embed/lock, elections in embed/election, values and numbers in embed/value, barriers
-// in embed/barrier, and parts of a set that members share in embed/partition. Package
-// embed/embedtest runs a whole ensemble inside a test. Package embed/claim is for authors of other
-// recipes, and embed/gateway serves ZooKeeper's own clients.
+// in embed/barrier, members in embed/group, services in embed/discovery, jobs in embed/job, tasks in
+// embed/task, and parts of a set that members share in embed/partition. Package embed/embedtest runs
+// a whole ensemble inside a test. Package embed/claim is for authors of other recipes, and
+// embed/gateway serves ZooKeeper's own clients.
 //
 // # What a call that returns means
 //

@@ -1,0 +1,257 @@
+package group
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
+	"github.com/vivarium-go/vivarium/embed/value"
+)
+
+// membersName is the child of a rollout's znode below which its members are.
+const membersName = "members"
+
+// Follow is a member of a rollout. It calls apply with the value at a path and with each one that
+// follows. It tells the ensemble which one it has applied, and AwaitApplied waits for that. Follow
+// joins when there is a value, and opens one session after the other. Each id has one member:
+// Follow ends with ErrTaken as Announce does.
+//
+// The ctx of apply ends with ctx or with this membership, whichever is first. It lasts when apply
+// has returned, until the next membership begins. The user of the value must stop when that ctx
+// ends: from then on AwaitApplied no longer waits for this member. The next membership calls apply
+// again, also with the same value.
+//
+// A member joins in a transaction that checks that its value is the newest. So it never applies one
+// that is older than a value for which AwaitApplied has returned.
+//
+// Follow returns the error of ctx; an error of apply, or of the Codec for a value that does not
+// decode; ErrTaken; embed.ErrInvalidArgument; and the errors with which election.Run ends. By then
+// the ctx of apply has ended, and after that the member has left.
+func Follow[T any](
+	ctx context.Context, from embed.Opener, path, id string, c value.Codec[T],
+	apply func(context.Context, value.Versioned[T]) error,
+) error {
+	err := check(path, id)
+	if err == nil {
+		f := &follower[T]{path: path, codec: c, apply: apply}
+		f.member = queue.Child(queue.Child(path, membersName), id)
+		f.own = &keeper{a: &Announcement{path: f.member}}
+		err = sessions.Each(ctx, from, f.live)
+	}
+	if err == ctx.Err() {
+		return err
+	}
+	return fmt.Errorf("follow %s: %w", path, err)
+}
+
+// check returns an error for the path or the id of a rollout that there cannot be.
+func check(path, id string) error {
+	if path == "" {
+		return errEmptyPath
+	}
+	_, _, err := Curator.name(id, nil)
+	return err
+}
+
+// errApply marks an error that ends Follow.
+type errApply struct{ error }
+
+// Unwrap returns the error of apply, or of the Codec.
+func (e errApply) Unwrap() error { return e.error }
+
+// A follower is one call of Follow.
+type follower[T any] struct {
+	path, member string
+	codec        value.Codec[T]
+	apply        func(context.Context, value.Versioned[T]) error
+	own          *keeper // removes what its own earlier sessions have left
+}
+
+// live follows with one session until the session has ended. It returns an error only if Follow
+// must end.
+func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
+	f.own.remember(s)
+	v := value.New(s, f.path, f.codec)
+	for {
+		c, err := f.join(ctx, s, v)
+		if err == nil {
+			err = f.follow(ctx, s, v, c)
+			_ = c.Release() // if it cannot be sent, the node keeps trying until the session ends
+		}
+		if own, ok := errors.AsType[errApply](err); ok {
+			return own.error
+		}
+		switch {
+		case ctx.Err() != nil, s.Err() != nil:
+			return nil
+		case final(err) != nil:
+			return err
+		case !sessions.Pause(ctx):
+			return nil
+		}
+	}
+}
+
+// join waits until there is a value, and creates the member while that value is the newest. It has
+// applied nothing yet.
+func (f *follower[T]) join(
+	ctx context.Context, s *embed.Session, v value.Value[T],
+) (*claim.Claim, error) {
+	for now, err := range v.Changes(ctx) {
+		switch {
+		case errors.Is(err, embed.ErrNoNode):
+			continue
+		case err != nil && now.Mzxid == 0: // the session or ctx has ended, or it may not be read
+			return nil, err
+		}
+		ops, err := f.own.makeRoom(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		newest := embed.OpCheckMzxid(f.path, now.Mzxid)
+		parent := embed.OpEnsure(queue.Child(f.path, membersName))
+		create := embed.OpCreate(f.member, number(0), embed.Ephemeral)
+		ops = slices.Concat([]embed.Op{newest, parent}, ops, []embed.Op{create})
+		c, _, err := submit(ctx, s, ops...)
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.Is(err, embed.ErrBadVersion), errors.Is(err, embed.ErrNoNode):
+			continue // there is another value, or none
+		}
+		return nil, err
+	}
+	return nil, ctx.Err()
+}
+
+// follow applies the value, and each one that follows, until the membership ends.
+func (f *follower[T]) follow(
+	ctx context.Context, s *embed.Session, v value.Value[T], c *claim.Claim,
+) error {
+	tenure, err := hold(ctx, s, c)
+	if err != nil {
+		return err
+	}
+	life, cancel := queue.Both(ctx, tenure.Context())
+	defer cancel()
+	for now, err := range v.Changes(life) {
+		switch {
+		case life.Err() != nil:
+			return context.Cause(life)
+		case errors.Is(err, embed.ErrNoNode):
+			continue
+		case err != nil && now.Mzxid == 0:
+			return err
+		case err != nil:
+			return errApply{err}
+		}
+		if err := f.apply(life, now); err != nil {
+			if life.Err() != nil {
+				return context.Cause(life)
+			}
+			return errApply{err}
+		}
+		if err := f.tell(life, s, tenure, now.Mzxid); err != nil {
+			return err
+		}
+	}
+	return life.Err()
+}
+
+// tell writes which value the member has applied.
+func (f *follower[T]) tell(
+	ctx context.Context, s *embed.Session, tenure *claim.Tenure, z embed.Zxid,
+) error {
+	for {
+		_, err := s.Multi(ctx, claim.OpGuard(tenure),
+			embed.OpSet(f.member, number(z), embed.AnyVersion))
+		if !queue.Unanswered(err) || ctx.Err() != nil || !sessions.Pause(ctx) {
+			return err
+		}
+	}
+}
+
+// hold holds a claim. While the session is not safe, it waits.
+func hold(ctx context.Context, s *embed.Session, c *claim.Claim) (*claim.Tenure, error) {
+	for {
+		_, changed := s.State()
+		tenure, err := c.Hold(false)
+		if !errors.Is(err, embed.ErrSuspended) || c.Err() != nil {
+			return tenure, err
+		}
+		select {
+		case <-changed:
+		case <-c.Done():
+			return nil, c.Err()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// number returns the data of a member that has applied a write.
+func number(z embed.Zxid) []byte { return binary.BigEndian.AppendUint64(nil, uint64(z)) }
+
+// applied returns the write that a member has applied. Data that is none says that it has applied
+// nothing.
+func applied(data []byte) embed.Zxid {
+	if len(data) != 8 {
+		return 0
+	}
+	return embed.Zxid(binary.BigEndian.Uint64(data))
+}
+
+// AwaitApplied waits until every member of a rollout has applied the write z of its value, or a
+// later one. z is the Mzxid of that write, which value.Value.Set returns. From then on nobody joins
+// who applies an earlier value. Members that are lost meanwhile count as gone: the ctx of their
+// apply has ended before.
+//
+// AwaitApplied is bounded by ctx alone. After an error it returns the sorted ids of the members
+// that had not applied z. Errors: the ctx's, those of view.Open, and those of an ended session.
+func AwaitApplied(
+	ctx context.Context, s *embed.Session, path string, z embed.Zxid,
+) (missing []string, err error) {
+	if missing, err = awaitApplied(ctx, s, path, z); err != nil {
+		return missing, fmt.Errorf("await members of %s at %d: %w", path, z, err)
+	}
+	return nil, nil
+}
+
+func awaitApplied(
+	ctx context.Context, s *embed.Session, path string, z embed.Zxid,
+) (missing []string, err error) {
+	if path == "" {
+		return nil, errEmptyPath
+	}
+	// Only members that joined before z can be below it, and all of those are shown then.
+	for {
+		err := s.Await(ctx, path, z)
+		if err == nil {
+			break
+		}
+		if !queue.Unanswered(err) || ctx.Err() != nil || s.Err() != nil || !sessions.Pause(ctx) {
+			return nil, err
+		}
+	}
+	g, err := Watch(ctx, s, queue.Child(path, membersName), Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	_, err = g.Await(ctx, func(all []Member) bool {
+		missing = nil
+		for _, m := range all {
+			if applied(m.Data) < z {
+				missing = append(missing, m.ID)
+			}
+		}
+		return len(missing) == 0
+	})
+	return missing, err
+}
