@@ -19,7 +19,7 @@ import (
 const module = "github.com/vivarium-go/vivarium/"
 
 // public are the packages for users. A page may leave them out of a name: Session.Get, Config.TLS.
-var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock", "embed/value", "embed/view", "embed/barrier", "embed/job"}
+var public = []string{"embed", "embed/claim", "embed/election", "embed/embedtest", "embed/gateway", "embed/lock", "embed/value", "embed/view", "embed/barrier", "embed/job", "embed/task"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
 var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
@@ -81,6 +81,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/job"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
 )
@@ -104,6 +105,7 @@ type Service struct{ Address string }
 
 func writeReport(ctx context.Context, t lock.Token) error
 func schedule(ctx context.Context, t lock.Token) error
+func send(ctx context.Context, mail []byte) error
 func migrate(ctx context.Context, t lock.Token) ([]byte, error)
 
 `
