@@ -84,6 +84,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/job"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/partition"
+	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
 )
@@ -107,6 +108,7 @@ type Service struct{ Address string }
 
 func writeReport(ctx context.Context, t lock.Token) error
 func schedule(ctx context.Context, t lock.Token) error
+func send(ctx context.Context, mail []byte) error
 func migrate(ctx context.Context, t lock.Token) ([]byte, error)
 
 `
