@@ -124,7 +124,7 @@ func TestJoin_OneConfigForAll(t *testing.T) {
 	})
 }
 
-// Admit may refuse a node, which is told why and asks again.
+// M22: Admit may refuse a node, which is told why and asks again.
 func TestJoin_AdmitRefuses(t *testing.T) {
 	var open atomic.Bool
 	var seen atomic.Pointer[embed.Candidate]
@@ -170,7 +170,8 @@ func TestJoin_AnObserverStaysOne(t *testing.T) {
 	})
 }
 
-// A new voter comes from the zone that has the fewest, though another member is first by its id.
+// M16: a new voter comes from the zone that has the fewest, though another member is first by its
+// id.
 func TestJoin_VotersSpreadOverZones(t *testing.T) {
 	zones := map[string]string{"member-1.test:1": "a", "member-2.test:1": "b", "member-3.test:1": "c", "member-4.test:1": "a", "member-5.test:1": "c"}
 	growing(t, 3, func(c *embed.Config) { c.Zone = zones[c.Advertise] }, func(t *testing.T, e *embedtest.Ensemble) {
@@ -182,8 +183,8 @@ func TestJoin_VotersSpreadOverZones(t *testing.T) {
 	})
 }
 
-// With TLS a node joins if an authority of the members has signed its certificate. A stranger is
-// told why it gets no answer, and is never asked about.
+// M22: with TLS a node joins if an authority of the members has signed its certificate. A stranger
+// is told why it gets no answer, and is never asked about.
 func TestJoin_TLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, others := newAuthority(t, "ours"), newAuthority(t, "others")

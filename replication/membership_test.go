@@ -134,7 +134,7 @@ func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
 	e.same(t)
 }
 
-// M9: a change that names another one than the newest does nothing, and nobody but the leader
+// M9, M10: a change that names another one than the newest does nothing, and nobody but the leader
 // proposes.
 func TestMembership_ChangesAreOrdered(t *testing.T) {
 	e := found(t, 3, 1)
