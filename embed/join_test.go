@@ -671,7 +671,7 @@ func TestJoin_ALoneVoterDies(t *testing.T) {
 // M44: many start at once, as after a deployment. Each becomes a member of its own and is ready, and
 // the founder goes on meanwhile.
 func TestJoin_ManyAtOnce(t *testing.T) {
-	const many = 49
+	const many = 19
 	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
 		w := scribble(t, e, 1, "w", 100*time.Millisecond)
