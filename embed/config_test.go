@@ -75,7 +75,8 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	}
 }
 
-// What members that come and go must not say, and what says nothing without Join.
+// What members that come and go must not say, and what says nothing without Join. M54: DeadAfter is
+// never so short that a member goes before its sessions do.
 func TestValidate_Join(t *testing.T) {
 	seeds, found := []string{"pods:7400"}, func(context.Context) (bool, error) { return true, nil }
 	one := map[embed.MemberID]string{1: "pod-1:7400"}

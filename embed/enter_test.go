@@ -77,6 +77,37 @@ func TestJoin_Found(t *testing.T) {
 	})
 }
 
+// M26: the founder has lost its directory while all others are down. Found has said yes once, so it
+// waits for them, and becomes a new member of the ensemble that it has founded.
+func TestJoin_AWipedFounderWaitsForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var once atomic.Bool
+		e := embedtest.New(t, 1, embedtest.Options{Join: true, Config: func(c *embed.Config) {
+			c.ID, c.Members = 0, nil
+			c.Found = func(context.Context) (bool, error) { return once.CompareAndSwap(false, true), nil }
+		}})
+		joined(e, 2)
+		voting(e, 1, 1, 2, 3)
+		for _, place := range e.Members() {
+			e.Kill(place)
+		}
+		e.Wipe(1)
+		e.Start(1)
+		joining(e, 1, "no seed of")
+		<-time.After(time.Minute)
+		if id := e.ID(1); id != 0 {
+			t.Fatalf("it has founded again, as member %d", id)
+		}
+		for place := embed.MemberID(2); place <= 3; place++ {
+			e.Start(place)
+		}
+		e.Ready(1)
+		if id := e.ID(1); id != 4 {
+			t.Errorf("it has come back as member %d", id)
+		}
+	})
+}
+
 // Founders whose lists differ do not found, whatever the order in which they start.
 func TestJoin_FoundersWithOtherLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +155,7 @@ func TestJoin_OneConfigForAll(t *testing.T) {
 	})
 }
 
-// Admit may refuse a node, which is told why and asks again.
+// M22: Admit may refuse a node, which is told why and asks again.
 func TestJoin_AdmitRefuses(t *testing.T) {
 	var open atomic.Bool
 	var seen atomic.Pointer[embed.Candidate]
@@ -170,7 +201,8 @@ func TestJoin_AnObserverStaysOne(t *testing.T) {
 	})
 }
 
-// A new voter comes from the zone that has the fewest, though another member is first by its id.
+// M16: a new voter comes from the zone that has the fewest, though another member is first by its
+// id.
 func TestJoin_VotersSpreadOverZones(t *testing.T) {
 	zones := map[string]string{"member-1.test:1": "a", "member-2.test:1": "b", "member-3.test:1": "c", "member-4.test:1": "a", "member-5.test:1": "c"}
 	growing(t, 3, func(c *embed.Config) { c.Zone = zones[c.Advertise] }, func(t *testing.T, e *embedtest.Ensemble) {
@@ -182,8 +214,8 @@ func TestJoin_VotersSpreadOverZones(t *testing.T) {
 	})
 }
 
-// With TLS a node joins if an authority of the members has signed its certificate. A stranger is
-// told why it gets no answer, and is never asked about.
+// M22: with TLS a node joins if an authority of the members has signed its certificate. A stranger
+// is told why it gets no answer, and is never asked about.
 func TestJoin_TLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
@@ -213,8 +245,8 @@ func TestJoin_TLS(t *testing.T) {
 	})
 }
 
-// Two nodes that each found alone are two ensembles, which never mix. A node whose seeds lead to
-// both joins neither, and says what to change.
+// M26: two nodes that each found alone are two ensembles, which never mix. A node whose seeds lead
+// to both joins neither, and says what to change.
 func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 2, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {

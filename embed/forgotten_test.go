@@ -51,7 +51,7 @@ func refusedAsOlder(t *testing.T, n *embed.Node, by string) {
 	}
 }
 
-// B1.3: members 1 and 3 acknowledge a write. Then member 3 gets back an earlier copy of its
+// B1.3, M20: members 1 and 3 acknowledge a write. Then member 3 gets back an earlier copy of its
 // directory, made in the same start. It must not form a quorum with member 2, which was cut off.
 func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,18 @@ func founded(e *embedtest.Ensemble) {
 	})
 }
 
+// ends waits until a member has failed because it is out.
+func ends(t *testing.T, n *embed.Node) {
+	t.Helper()
+	select {
+	case <-n.Done():
+	case <-time.After(time.Minute):
+	}
+	if err := n.Err(); !errors.Is(err, embed.ErrRemoved) {
+		t.Errorf("a member that is out says %v", err)
+	}
+}
+
 // joined starts new members and waits until they are ready.
 func joined(e *embedtest.Ensemble, n int) (places []embed.MemberID) {
 	for range n {
@@ -225,6 +237,40 @@ func TestLeave_TheLast(t *testing.T) {
 	})
 }
 
+// M15: two of three leave at the same time. Each has the vote of the other for as long as its own
+// removal needs it, and the one that stays goes on alone.
+func TestLeave_TwoOfThreeAtOnce(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		left := make(chan error, 2)
+		for _, place := range []embed.MemberID{2, 3} {
+			n := e.Node(place)
+			go func() { left <- n.Leave(bounded(t)) }()
+		}
+		for range 2 {
+			must(t, <-left)
+		}
+		voting(e, 1, 1)
+		_, err := e.Session(1, embed.SessionOptions{}).Create(bounded(t), "/goes-on", nil, embed.Persistent)
+		must(t, err)
+	})
+}
+
+// M50: the directory of a member that has left is started again. It joins as a new member, and
+// nothing of its log counts.
+func TestLeave_TheDirectoryIsStartedAgain(t *testing.T) {
+	growing(t, 3, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		e.Stop(2)
+		voting(e, 1, 1, 3)
+		e.Restart(2)
+		if id := e.ID(2); id != 4 {
+			t.Errorf("it has come back as member %d", id)
+		}
+		voting(e, 2, 1, 3, 4)
+	})
+}
+
 // With an ephemeral directory Shutdown leaves.
 func TestLeave_EphemeralMembersRollOver(t *testing.T) {
 	growing(t, 1, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
@@ -257,6 +303,61 @@ func TestRemoveMember(t *testing.T) {
 		if err := e.Node(1).RemoveMember(ctx, 9); err == nil {
 			t.Error("a member that does not exist was removed")
 		}
+	})
+}
+
+// M38: dragonboat empties the image of a member that is out. Its node is over before that, so
+// nobody reads that a znode is gone.
+func TestRemoveMember_NobodyReadsAnEmptyTree(t *testing.T) {
+	for _, place := range []embed.MemberID{2, 3} {
+		growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+			founded(e)
+			gone, s := e.Node(place), e.Session(place, embed.SessionOptions{})
+			_, err := s.Create(bounded(t), "/there", nil, embed.Persistent)
+			must(t, err)
+			read := make(chan int)
+			go func() {
+				begun, reads, found, err := time.Now(), 0, true, error(nil)
+				for err == nil && found && time.Since(begun) < 10*time.Second {
+					<-time.After(time.Millisecond)
+					_, found, err = s.Exists(t.Context(), "/there")
+					reads++
+				}
+				if err == nil {
+					t.Errorf("it still reads after its removal, and finds the znode: %v", found)
+				}
+				read <- reads
+			}()
+			<-time.After(10 * time.Millisecond)
+			must(t, e.Node(1).RemoveMember(bounded(t), place))
+			if reads := <-read; reads < 2 {
+				t.Error("it has read nothing before it was removed")
+			}
+			ends(t, gone)
+		})
+	}
+}
+
+// M32: a member that is cut off holds a lock, and is removed. That ends none of its sessions, so
+// nobody else has the lock before the holder knows that it has lost it.
+func TestRemoveMember_OneThatIsCutOffHoldsALock(t *testing.T) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		ctx := bounded(t)
+		founded(e)
+		e.TransferLeadership(1)
+		held, err := lock.NewMutex(e.Session(3, embed.SessionOptions{Timeout: 20 * time.Second}), "/lock").Lock(ctx)
+		must(t, err)
+		e.Isolate(3)
+		must(t, e.Node(1).RemoveMember(ctx, 3))
+		if held.Err() != nil {
+			t.Fatalf("the hold has ended before the removal: %v", held.Err())
+		}
+		_, err = lock.NewMutex(e.Session(2, embed.SessionOptions{}), "/lock").Lock(ctx)
+		must(t, err)
+		if held.Err() == nil {
+			t.Error("two hold the lock")
+		}
+		e.HealAll()
 	})
 }
 
@@ -398,7 +499,8 @@ func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
 }
 
 // M6: a dead voter is replaced by a learner after DeadAfter, and a wiped one comes back as a new
-// member.
+// member. M13: no default makes a stranger of a process that is away for some minutes. M5: one that
+// comes back with its old directory is told that it is out, and its next start is a new member.
 func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		founded(e)
@@ -419,6 +521,14 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 		<-time.After(time.Minute)
 		voting(e, 1, 1, 4, 5)
 		t.Logf("the dead member was replaced after %v", time.Since(began))
+		old := e.Start(2)
+		ends(t, old)
+		voting(e, 1, 1, 4, 5)
+		e.Kill(2)
+		e.Restart(2)
+		if id := e.ID(2); id != 6 {
+			t.Errorf("it has come back as member %d", id)
+		}
 	})
 }
 
@@ -555,5 +665,29 @@ func TestJoin_ALoneVoterDies(t *testing.T) {
 				t.Fatalf("the learner has failed: %v", err)
 			}
 		}
+	})
+}
+
+// M44: many start at once, as after a deployment. Each becomes a member of its own and is ready, and
+// the founder goes on meanwhile.
+func TestJoin_ManyAtOnce(t *testing.T) {
+	const many = 19
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		founded(e)
+		w := scribble(t, e, 1, "w", 100*time.Millisecond)
+		var places []embed.MemberID
+		for range many {
+			places = append(places, e.Join())
+		}
+		ids := map[embed.MemberID]bool{1: true}
+		for _, place := range places {
+			e.Ready(place)
+			ids[e.ID(place)] = true
+		}
+		if len(ids) != 1+many || len(e.Node(1).Members()) != 1+many {
+			t.Errorf("%d nodes have the ids %v", 1+many, ids)
+		}
+		e.Until("three voters", func() bool { return len(roles(e.Node(1))[embed.Voter]) == 3 })
+		w.end(t, e, places...)
 	})
 }

@@ -93,7 +93,7 @@ func (f *fleet) stays(heldDown ...embed.MemberID) {
 	}
 }
 
-// B5: the level rises when the last member is upgraded, and not before.
+// B5, M47: the level rises when the last member is upgraded, and not before.
 func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 	withFleets(t, func(f *fleet, t *testing.T) {
 		<-time.After(time.Minute)
@@ -137,8 +137,8 @@ func TestLevel_NeverGoesDown(t *testing.T) {
 	})
 }
 
-// A founder that is gone for good keeps the level down until somebody leaves it behind. It can come
-// back, but not with the old build.
+// A founder that is gone for good keeps the level down until somebody leaves it behind. M47: it can
+// come back, but not with the old build.
 func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 	withFleets(t, func(f *fleet, t *testing.T) {
 		n := f.Node(1)

@@ -284,7 +284,8 @@ func TestExpiryCountsSessionsThatOwnNothing(t *testing.T) {
 	})
 }
 
-// A node cannot continue when its own commands are refused.
+// M20: a node cannot continue when its own commands are refused, because a copy of its directory
+// was started elsewhere.
 func TestNodeFailsWhenItsOwnStreamIsRefused(t *testing.T) {
 	other := enginetest.Origin()
 	other.Directory[0]++

@@ -36,7 +36,7 @@ func (n *silence) Dial(ctx context.Context, to transport.Target) (net.Conn, erro
 	return nil, errors.New("nobody is there")
 }
 
-// Newcomers that never show up do not keep the others from being dialled: everybody has a turn
+// M44: newcomers that never show up do not keep the others from being dialled: everybody has a turn
 // before anybody has the next one.
 func TestSteering_NewcomersThatNeverShowUpStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

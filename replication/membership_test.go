@@ -134,7 +134,7 @@ func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
 	e.same(t)
 }
 
-// M9: a change that names another one than the newest does nothing, and nobody but the leader
+// M9, M10: a change that names another one than the newest does nothing, and nobody but the leader
 // proposes.
 func TestMembership_ChangesAreOrdered(t *testing.T) {
 	e := found(t, 3, 1)
@@ -247,5 +247,22 @@ func TestMembership_EndsWithTheHost(t *testing.T) {
 	e.stop(leader)
 	if err := <-asked; !errors.Is(err, ErrClosed) {
 		t.Errorf("the question ended with %v, want %v", err, ErrClosed)
+	}
+}
+
+// M48: one that others may join is not tuned for being alone: its elections take as long as theirs,
+// and it keeps a log for them.
+func TestMembership_OneThatOthersMayJoinIsNotAlone(t *testing.T) {
+	settings := func(open bool) []uint64 {
+		e := found(t, 1, 1)
+		e.open = open
+		h := newHost(e.config(e.nodes[0]).withDefaults())
+		return []uint64{uint64(h.heartbeatTicks()), uint64(h.electionTicks()), h.keepEntries, uint64(h.keepBytes)}
+	}
+	if got, want := settings(true), []uint64{2, DefaultElectionTicks, keepEntries, keepBytes}; !slices.Equal(got, want) {
+		t.Errorf("its ticks, and what it keeps, are %v, want %v", got, want)
+	}
+	if got, want := settings(false), []uint64{1, 3, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("those of one that is alone for ever are %v, want %v", got, want)
 	}
 }

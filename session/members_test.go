@@ -300,8 +300,8 @@ func TestMembers_SomebodyStays(t *testing.T) {
 }
 
 // M35: a member that is out of all shards, and has nothing left, is forgotten, except for one that
-// somebody has removed. An id below the next one without a record was given to a member that is
-// gone.
+// somebody has removed. M22: the directory of such a one is not admitted again. An id below the next
+// one without a record was given to a member that is gone.
 func TestMembers_Forget(t *testing.T) {
 	table := registered(t, 1, 2)
 	m := tableOf(t, 2, table)

@@ -9,6 +9,9 @@ import (
 
 type ids = []session.MemberID
 
+// M3, M4: a learner that lags does not vote, and a lone voter takes two or none. M10: what a late
+// change has added is removed. M55: there is no step without a quorum. M56: nor is there one about
+// an id that the table does not have yet.
 func TestExecute(t *testing.T) {
 	type of = map[session.MemberID]Health
 	const change = 7

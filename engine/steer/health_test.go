@@ -35,6 +35,7 @@ func (s *station) once() {
 	s.Look(Look{Now: s.now, Committed: s.end, Table: table(1, s.members...), Pulse: func(id session.MemberID) Pulse { return s.pulses[id] }})
 }
 
+// M11: leaders that change often judge nobody by what happened before they led.
 func TestWatch_CountsFromTheFirstLook(t *testing.T) {
 	s := newStation(voter(1), voter(2), voter(3))
 	s.pulses[2] = Pulse{Answered: s.now.Add(-time.Hour)}
@@ -85,7 +86,7 @@ func TestWatch_TimeStandsStill(t *testing.T) {
 	}
 }
 
-// M3: caught up is near the end, in entries and in time.
+// M3: caught up is near the end, in entries and in time. Nobody who is not is well.
 func TestWatch_CaughtUp(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -107,8 +108,8 @@ func TestWatch_CaughtUp(t *testing.T) {
 			s.pulses[2] = Pulse{Answered: s.now, Index: s.end - c.behind}
 			s.once()
 		}
-		if got := s.Health(2).CaughtUp; got != c.want {
-			t.Errorf("%s: %v", c.name, got)
+		if h := s.Health(2); h.CaughtUp != c.want || (h.Well > 0) != c.want {
+			t.Errorf("%s: %+v", c.name, h)
 		}
 	}
 }
@@ -157,7 +158,8 @@ func TestWatch_Leaving(t *testing.T) {
 	}
 }
 
-// M11: dismissals are counted for DeadAfter, also of who is gone from the table by the next look.
+// M11, M57: dismissals are counted for DeadAfter, also of who is gone from the table by the next
+// look.
 func TestWatch_Dismissed(t *testing.T) {
 	s := newStation(voter(1), voter(2), voter(3), voter(4), learner(5), going(voter(6), session.Silent))
 	s.look(5, 2)

@@ -13,8 +13,9 @@ const (
 	asOut     = session.Out
 )
 
-// M2: a second member does not vote, and two more do. The names of the cases have the other
-// hazards.
+// M2, M4: a second member does not vote, and two more do. M3, M14, M57: who lags, does not answer
+// or has just come is no spare. M11, M13: nobody is dismissed without a replacement, nor too many
+// at once. M16: a spare of another zone comes first. The names of the cases have more.
 func TestPlan(t *testing.T) {
 	type of = map[session.MemberID]Health
 	observer := learner(9)

@@ -43,7 +43,7 @@ func helloOf(from, to uint64) hello {
 	return hello{Identity: identity(from), version: protocolMax, purpose: forMessages, wanted: to, nonce: [16]byte{9, 9}}
 }
 
-// C4.7: The peer's identity is known before the first message.
+// C4.7, M19: the peer's identity is known before the first message, whoever answers at an address.
 func TestHandshakeMatrix(t *testing.T) {
 	other := identity(1)
 	other.Digest[0]++

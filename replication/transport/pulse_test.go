@@ -53,7 +53,8 @@ func typed(typ pb.MessageType, term uint64) pb.Message {
 	return pb.Message{Type: typ, Term: term, LogIndex: 900, Commit: 800}
 }
 
-// What each message shows of a replica, the last one at second 9.
+// M14: what each message shows of a replica, the last one at second 9. That it is connected, or
+// asks for something, is no answer.
 func TestPulse(t *testing.T) {
 	for _, c := range []struct {
 		name          string

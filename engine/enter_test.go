@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// M26: nobody founds because nobody answers, but a founder that is the only one, and whom
+// Config.Found does not answer instead. M27: a founder that is late, or died before it had stored
+// that it has founded, is one of them. One whose directory the others do not know has lost its own.
+func TestMayFound(t *testing.T) {
+	const shards = 2
+	own, lost := [16]byte{1}, [16]byte{9}
+	three, one := []MemberID{1, 2, 3}, []MemberID{1}
+	fresh := func(m MemberID) answer {
+		return answer{Founder: m, Founders: three, Ensemble: "e", Shards: shards, Directory: [16]byte{byte(m)}}
+	}
+	started := func(m MemberID, met [16]byte) answer {
+		return answer{Member: m, Founders: three, Met: met, Directory: [16]byte{byte(m)}}
+	}
+	old := func(a answer) answer { a.Lineage = session.Lineage{7}; return a }
+	other := func(a answer) answer { a.Founders = []MemberID{1, 3}; return a }
+	says := func(yes bool, err error) func(context.Context) (bool, error) {
+		return func(context.Context) (bool, error) { return yes, err }
+	}
+	for name, c := range map[string]struct {
+		founders []MemberID
+		found    func(context.Context) (bool, error)
+		former   bool // it was in the ensemble
+		answers  []answer
+		want     []MemberID
+		waits    bool
+	}{
+		"all are fresh":                         {founders: three, answers: []answer{fresh(2), fresh(3)}, want: three},
+		"one is missing":                        {founders: three, answers: []answer{fresh(2)}, waits: true},
+		"one has another list":                  {founders: three, answers: []answer{fresh(2), other(fresh(3))}, waits: true},
+		"M27: it comes late":                    {founders: three, answers: []answer{started(2, [16]byte{}), started(3, [16]byte{})}, want: three},
+		"M27: it died before it had stored it":  {founders: three, answers: []answer{started(2, own), started(3, [16]byte{})}, want: three},
+		"M27: it is late, and one is still out": {founders: three, answers: []answer{started(2, own)}, waits: true},
+		"M27: it has lost its directory":        {founders: three, answers: []answer{started(2, lost), started(3, [16]byte{})}},
+		"M27: the ensemble has a lineage":       {founders: three, answers: []answer{fresh(2), old(started(3, own))}},
+		"the ensemble has other founders":       {founders: three, answers: []answer{fresh(2), other(started(3, own))}},
+		"it was in the ensemble":                {founders: three, former: true, answers: []answer{fresh(2), fresh(3)}},
+		"it is none of them":                    {answers: []answer{fresh(2), fresh(3)}},
+		"M26: the only one, and nobody answers": {founders: one, want: one},
+		"M26: the only one, and one answers":    {founders: one, answers: []answer{old(started(2, lost))}},
+		"M26: Found says no":                    {found: says(false, nil)},
+		"M26: Found says nothing":               {found: says(false, errors.New("down")), waits: true},
+		"Found says yes":                        {found: says(true, nil), want: one},
+		"Found says yes, and a member answers":  {found: says(true, nil), answers: []answer{started(2, own)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &Engine{cfg: Config{Ensemble: "e", Shards: shards, Found: c.found, Members: make(map[MemberID]string)}}
+			for _, m := range c.founders {
+				e.cfg.Member, e.cfg.Members[m] = 1, ""
+			}
+			e.identity.now.Directory = own
+			if c.former {
+				e.identity.now.Former = replication.Former{Member: 1, Directory: lost}
+			}
+			got, err := e.mayFound(t.Context(), c.answers, nil)
+			if !reflect.DeepEqual(got, c.want) || (err != nil) != c.waits {
+				t.Errorf("founds with %v, %v; want %v, and that it waits: %v", got, err, c.want, c.waits)
+			}
+		})
+	}
+}
