@@ -97,10 +97,16 @@ func (t *Transport) startServing(conn net.Conn) {
 	}
 }
 
-// handshakeDone moves a connection from the queue of handshakes to the queue of its peer.
+// handshakeDone moves a connection from the queue of handshakes to the queue of its peer. If the peer
+// was forgotten during the handshake, the connection ends: nothing would note its promises.
 func (t *Transport) handshakeDone(conn net.Conn, peer uint64) {
 	t.mu.Lock()
 	t.mu.handshaking.remove(conn)
+	if _, met := t.mu.peers[peer]; !met {
+		t.mu.Unlock()
+		cut(conn)
+		return
+	}
 	c := t.mu.served[peer]
 	if c == nil {
 		c = &connQueue{max: servedMax}
