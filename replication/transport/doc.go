@@ -130,8 +130,10 @@
 //	asker    -> acceptor: verdict, question (at most 64 KiB)
 //	acceptor -> asker:    reply (at most 1 MiB)
 //
+// The question has to come within the three seconds of the handshake, and takes no place before.
 // The answer may take 30 seconds. It ends early when the asker closes the connection. 64 questions
-// are answered at once, and the newest beyond that are refused.
+// are answered at once, and the newest beyond that are refused. But an address that has fewer of
+// them than another one gets a place of the other, whose oldest question ends.
 //
 // # Versions
 //

@@ -131,13 +131,6 @@ func (t *Transport) Heard() (n int) {
 	return n
 }
 
-// questionRead moves a connection out of the queue of handshakes.
-func (t *Transport) questionRead(conn net.Conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.handshaking.remove(conn)
-}
-
 // forget closes an accepted connection and removes it from all tables.
 func (t *Transport) forget(conn net.Conn, peer uint64) {
 	t.release(conn)
