@@ -17,7 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -386,4 +388,45 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	if lines := log.of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.of(3, "founded")) != 1 {
 		t.Errorf("%v", lines)
 	}
+}
+
+// The leader says once that nobody reaches a new member at its Advertise, and what to do. Once the
+// address is right, the member joins.
+func TestLogs_TellOfAnAddressThatNobodyReaches(t *testing.T) {
+	var log record
+	synctest.Test(t, func(t *testing.T) {
+		var wrong atomic.Bool
+		ens := embedtest.New(t, 1, embedtest.Options{
+			Join: true, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+			Config: func(c *embed.Config) {
+				if wrong.Load() && c.ID == 0 {
+					c.Advertise = "nowhere.test:1"
+				}
+			},
+		})
+		founded(ens)
+		told := func() []map[string]any {
+			return log.of(1, "a new member is not reached where it says that it is: check its Config.Advertise")
+		}
+		joined(ens, 1)
+		<-time.After(time.Minute)
+		if lines := told(); len(lines) != 0 {
+			t.Errorf("of a member that is reached: %v", lines)
+		}
+		wrong.Store(true)
+		ens.Join()
+		ens.Until("the warning", func() bool { return len(told()) > 0 })
+		<-time.After(5 * time.Minute)
+		lines := told()
+		if cause, _ := lines[0]["cause"].(string); len(lines) != 1 || lines[0]["peer"] != 3.0 || lines[0]["address"] != "nowhere.test:1" || lines[0]["level"] != "WARN" || cause == "" {
+			t.Errorf("%v", lines)
+		}
+		wrong.Store(false)
+		ens.Kill(3)
+		ens.Restart(3)
+		ens.Ready(3)
+		if lines := told(); len(lines) != 1 {
+			t.Errorf("%v", lines)
+		}
+	})
 }

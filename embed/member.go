@@ -76,7 +76,8 @@ func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 }
 
 // AskRemoval does what Node.RemoveMember does, from a process that is no member. It asks as
-// AskMembers does. Its errors are those of RemoveMember.
+// AskMembers does. If the members are not of cfg.Ensemble, it changes nothing and says so. Its other
+// errors are those of RemoveMember.
 //
 // Whoever can join an ensemble can remove members from it. With TLS that takes a member's
 // certificate. Without TLS it takes the way to a member's port.
@@ -91,7 +92,7 @@ func AskRemoval(ctx context.Context, cfg Config, id MemberID) error {
 // visit completes and checks what AskMembers and AskRemoval need.
 func (c Config) visit() (engine.Config, error) {
 	p := &problems{}
-	e := engine.Config{Join: c.Join, Members: c.Members, Tick: or(c.Tick, DefaultTick), Logger: or(c.Logger, slog.Default())}
+	e := engine.Config{Join: c.Join, Members: c.Members, Ensemble: c.Ensemble, Tick: or(c.Tick, DefaultTick), Logger: or(c.Logger, slog.Default())}
 	if len(c.Join)+len(c.Members) == 0 {
 		p.add("Join and Members are empty: name a member that can be asked")
 	}

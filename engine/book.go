@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/session"
 )
 
 // A book knows where members may be. An address is a guess about where to dial, never an identity:
@@ -26,11 +27,25 @@ func newBook(configured map[MemberID]string, table func(MemberID) string) *book 
 	return b
 }
 
+// bookMax bounds what the book remembers. Members come and go, and anybody may claim to be one. When
+// the book is full it is emptied: the table and the next handshakes say again where members are.
+const bookMax = 2 * session.MembersMax
+
 // met records where a member says it is reached, after a handshake with it.
 func (b *book) met(m MemberID, address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.makeRoomLocked(m)
 	b.mu.heard[m], b.mu.tries[m] = address, 0
+}
+
+// makeRoomLocked empties the book if it is full and does not have a member yet.
+func (b *book) makeRoomLocked(m MemberID) {
+	_, tried := b.mu.tries[m] // who was heard of is among them
+	if !tried && len(b.mu.tries) >= bookMax {
+		clear(b.mu.heard)
+		clear(b.mu.tries)
+	}
 }
 
 // address returns where to dial a member next; empty if nothing is known. It goes through all that
@@ -48,6 +63,7 @@ func (b *book) address(m MemberID) string {
 	if len(known) == 0 {
 		return ""
 	}
+	b.makeRoomLocked(m)
 	next := known[b.mu.tries[m]%len(known)]
 	b.mu.tries[m]++
 	return next

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,23 +26,25 @@ type steering struct {
 	judge  chan judgement
 
 	// Owned by the loop. They begin anew with each leadership.
-	term     uint64
-	known    *replication.Membership // of the shard, as last read; nil: read it
-	watch    *steer.Watch
-	number   uint64     // under which this leadership makes wishes; zero: not given yet
-	wish     steer.Wish // the last one, made at wished
-	wished   time.Time
+	term   uint64
+	known  *replication.Membership // of the shard, as last read; nil: read it
+	watch  *steer.Watch
+	number uint64     // under which this leadership makes wishes; zero: not given yet
+	wish   steer.Wish // the last one, made at wished
+	wished time.Time
+	// Of members that have no replica on the shard yet.
 	reached  map[session.MemberID]time.Time
 	tried    map[session.MemberID]time.Time
+	lost     map[session.MemberID]time.Time // not reached since then; zero once that was logged
 	probing  map[session.MemberID]bool
 	proposed proposed
 }
 
 // A probe is the result of dialling a member that has no replica on the shard yet.
 type probe struct {
-	member  session.MemberID
-	term    uint64
-	reached bool
+	member session.MemberID
+	term   uint64
+	err    error // nil: it was reached
 }
 
 // A judgement is the question whether a member may vote.
@@ -157,6 +160,7 @@ func (s *steering) begin(term uint64) {
 	s.term, s.known, s.number, s.wish, s.proposed = term, nil, 0, steer.Wish{}, proposed{}
 	s.watch = steer.NewWatch(s.rules)
 	s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
+	s.lost = make(map[session.MemberID]time.Time)
 }
 
 // read reads the members of the shard, and waits until this node knows all wishes that were
@@ -191,6 +195,13 @@ func (s *steering) look(now time.Time) {
 
 // probeNext dials members that have no replica here yet, those first that were dialled longest ago.
 func (s *steering) probeNext(now time.Time, table *session.MembersView) {
+	settled := func(m session.MemberID, _ time.Time) bool {
+		rec, found := table.Find(m)
+		return !found || rec.Wish == session.Out || s.has(MemberID(m))
+	}
+	for _, times := range []map[session.MemberID]time.Time{s.reached, s.tried, s.lost} {
+		maps.DeleteFunc(times, settled)
+	}
 	var wanted []session.MemberID
 	for _, m := range table.List {
 		if m.Wish < session.Out && !s.has(MemberID(m.ID)) && !s.probing[m.ID] && now.Sub(s.reached[m.ID]) > reachedFor/2 {
@@ -216,14 +227,12 @@ func (s *steering) probe(m session.MemberID) {
 	e.loops.Go(func() {
 		ctx, cancel := e.lifetime(reachedFor)
 		defer cancel()
-		if err := e.transport.Probe(ctx, uint64(m)); err != nil {
-			e.log.Debug("a member that is to take part is not reached", "peer", m, "shard", s.r.Shard, "cause", err)
+		if p.err = e.transport.Probe(ctx, uint64(m)); p.err != nil {
+			e.log.Debug("a member that is to take part is not reached", "peer", m, "shard", s.r.Shard, "cause", p.err)
 			select { // the next probe comes later
 			case <-time.After(LongestElection(e.cfg.Tick) / 2):
 			case <-e.stop:
 			}
-		} else {
-			p.reached = true
 		}
 		select {
 		case s.probed <- p:
@@ -239,8 +248,26 @@ func (s *steering) note(p probe) {
 		return
 	}
 	delete(s.probing, p.member)
-	if p.reached {
+	if p.err == nil {
 		s.reached[p.member] = time.Now()
+		delete(s.lost, p.member)
+		return
+	}
+	s.complain(p)
+}
+
+// complain logs, once in a leadership of the home shard, that a new member is not reached. The time
+// before lets the member start what it has been admitted for.
+func (s *steering) complain(p probe) {
+	since, failed := s.lost[p.member]
+	switch {
+	case s.r.Shard != command.HomeShard:
+	case !failed:
+		s.lost[p.member] = time.Now()
+	case !since.IsZero() && time.Since(since) > s.rules.StableFor:
+		s.lost[p.member] = time.Time{}
+		s.engine.news.tell(slog.LevelWarn, "a new member is not reached where it says that it is: check its Config.Advertise",
+			"peer", p.member, "address", s.engine.book.newest(MemberID(p.member)), "cause", p.err)
 	}
 }
 

@@ -53,6 +53,7 @@ func TestSteering_NewcomersThatNeverShowUpStarveNobody(t *testing.T) {
 		}()
 		s := &steering{engine: e, r: &replica.Replica{Shard: 1}, probed: make(chan probe, probesMax), known: &replication.Membership{Voters: []MemberID{1}}}
 		s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
+		s.lost = make(map[session.MemberID]time.Time)
 		table := &session.MembersView{List: []session.Member{{ID: 1, Wish: session.Voter}}}
 		for m := range session.MemberID(newcomers) {
 			table.List = append(table.List, session.Member{ID: m + 2, Wish: session.Learner})

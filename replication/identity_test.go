@@ -288,3 +288,23 @@ func TestLockDir_Elsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The names that are known are bounded, whoever messages name. A name that was asked for just now
+// leads back to its member.
+func TestNames_AreBounded(t *testing.T) {
+	n := NewNames([32]byte{1})
+	first := n.UUID(1)
+	for m := MemberID(2); m < 3*4096; m++ {
+		if back, ok := n.Member(n.UUID(m)); !ok || back != m {
+			t.Fatalf("the name of member %d is that of member %d: %v", m, back, ok)
+		}
+	}
+	count := 0
+	n.known.Load().uuids.Range(func(any, any) bool { count++; return true })
+	if count > 4096 {
+		t.Errorf("%d names are known", count)
+	}
+	if n.UUID(1) != first {
+		t.Error("member 1 has another name")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/config"
 	"github.com/lni/dragonboat/v4/raftio"
@@ -14,28 +15,48 @@ import (
 // that arrives by message or is found in the log can change them. Its methods may be called from
 // any goroutine.
 type Names struct {
-	digest  [32]byte
-	uuids   sync.Map // string by member: a digest for each message would cost
-	members sync.Map // MemberID by UUID, of the same
+	digest [32]byte
+	known  atomic.Pointer[knownNames]
 }
 
+// knownNames are names that UUID has returned: a digest for each message would cost.
+type knownNames struct {
+	uuids   sync.Map // string by member
+	members sync.Map // MemberID by UUID, of the same
+	n       atomic.Int64
+}
+
+// namesMax bounds the names that are known. Members come and go, and a message may name anybody.
+// When there are too many, all are forgotten: dragonboat asks for a name each time before it uses it.
+const namesMax = 4096
+
 // NewNames returns the names of the members of an ensemble.
-func NewNames(digest [32]byte) *Names { return &Names{digest: digest} }
+func NewNames(digest [32]byte) *Names {
+	n := &Names{digest: digest}
+	n.known.Store(&knownNames{})
+	return n
+}
 
 // UUID returns the name of a member.
 func (n *Names) UUID(m MemberID) string {
-	if known, ok := n.uuids.Load(m); ok {
-		return known.(string)
+	k := n.known.Load()
+	if uuid, ok := k.uuids.Load(m); ok {
+		return uuid.(string)
+	}
+	if k.n.Add(1) > namesMax {
+		n.known.CompareAndSwap(k, &knownNames{})
+		k = n.known.Load()
+		k.n.Add(1)
 	}
 	uuid := UUID(n.digest, m)
-	n.members.Store(uuid, m)
-	n.uuids.Store(m, uuid)
+	k.members.Store(uuid, m)
+	k.uuids.Store(m, uuid)
 	return uuid
 }
 
-// Member returns the member with a name that UUID has returned before, and false for any other.
+// Member returns the member with a name that UUID has returned lately, and false for any other.
 func (n *Names) Member(uuid string) (MemberID, bool) {
-	m, ok := n.members.Load(uuid)
+	m, ok := n.known.Load().members.Load(uuid)
 	if !ok {
 		return 0, false
 	}

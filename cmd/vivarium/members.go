@@ -18,7 +18,7 @@ const membersTime = 30 * time.Second
 // askMembers shows the members of an ensemble, or removes one.
 func askMembers(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	flags := newFlags("members", "-config node.yaml [-remove N]", stderr)
-	file := flags.String("config", "", "YAML `file` of a member. Of its keys join, members and tls count")
+	file := flags.String("config", "", "YAML `file` of a member. Of its keys join, members, ensemble and tls count")
 	var gone embed.MemberID
 	flags.Func("remove", "take the member `N` out of the ensemble for good, if the rest is a quorum", func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)

@@ -105,6 +105,10 @@
 // and that it is final. A member that this one does not know yet is let in if Options.Knows says
 // so: the log may have it elsewhere.
 //
+// What is remembered of a member goes once Options.Knows says that it was removed. Of ids that
+// Options.Members does not have, at most 1000 are remembered. With one more, all others of them are
+// forgotten and their connections end; whoever is a member connects again.
+//
 // A learner that cannot keep up would stop all writers with RateLimit messages. Those are dropped.
 //
 // [Transport.Pulse] says when a member last answered or led, and what it has acknowledged, as far
@@ -126,8 +130,10 @@
 //	asker    -> acceptor: verdict, question (at most 64 KiB)
 //	acceptor -> asker:    reply (at most 1 MiB)
 //
+// The question has to come within the three seconds of the handshake, and takes no place before.
 // The answer may take 30 seconds. It ends early when the asker closes the connection. 64 questions
-// are answered at once, and the newest beyond that are refused.
+// are answered at once, and the newest beyond that are refused. But an address that has fewer of
+// them than another one gets a place of the other, whose oldest question ends.
 //
 // # Versions
 //

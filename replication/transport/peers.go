@@ -4,8 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 )
+
+// strangersMax bounds the ids about which something is remembered although Options.Members does not
+// have them. A member that was down for long meets others that its log does not have yet, and an
+// ensemble has no more than that. But anybody who knows the founding can also claim any id. When one
+// more comes, all others are forgotten and their connections are closed: whoever is a member
+// connects again at once.
+const strangersMax = 1000
 
 // A Peer is the state of the connections between this member and another one.
 type Peer struct {
@@ -51,27 +59,63 @@ func (t *Transport) others() []uint64 {
 
 // remembered returns the members that something is known about.
 func (t *Transport) remembered() []uint64 {
+	ids := make(map[uint64]struct{})
+	for _, id := range t.role.Load().promises.members() {
+		ids[id] = struct{}{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Keys(t.mu.peers))
+	for id := range t.mu.peers {
+		ids[id] = struct{}{}
+	}
+	for id := range t.mu.served {
+		ids[id] = struct{}{}
+	}
+	for id := range t.mu.asked {
+		ids[id] = struct{}{}
+	}
+	return slices.Collect(maps.Keys(ids))
 }
 
-// forgetRemoved drops what is known of members that were removed. Their ids are never used again,
-// so without this a long life among short-lived members would cost memory.
-func (t *Transport) forgetRemoved() {
-	for _, id := range t.remembered() {
-		if no := t.knows(id); no == nil || no.Kind != ErrRemoved {
-			continue
-		}
-		t.role.Load().promises.forget(id)
-		t.mu.Lock()
-		delete(t.mu.peers, id)
-		delete(t.mu.asked, id)
-		if c := t.mu.served[id]; c != nil && len(c.conns) == 0 {
-			delete(t.mu.served, id)
-		}
-		t.mu.Unlock()
+// forgetSome drops what is known of members that were removed, and of strangers if there are too
+// many. The ids of removed members are never used again, so without this a long life among
+// short-lived members would cost memory. It keeps the newest member.
+func (t *Transport) forgetSome(newest uint64) {
+	var strangers []uint64
+	var known []uint64
+	if t.o.Members != nil {
+		known = slices.Sorted(slices.Values(t.o.Members()))
 	}
+	for _, id := range t.remembered() {
+		if no := t.knows(id); no != nil && no.Kind == ErrRemoved {
+			t.forgetMember(id)
+		} else if _, found := slices.BinarySearch(known, id); !found && id != newest {
+			strangers = append(strangers, id)
+		}
+	}
+	if len(strangers) < strangersMax {
+		return
+	}
+	for _, id := range strangers {
+		for _, conn := range t.forgetMember(id) {
+			cut(conn)
+		}
+	}
+}
+
+// forgetMember drops what is known of a member, and returns its connections. They end soon if the
+// member was removed; see answerAsk.
+func (t *Transport) forgetMember(id uint64) (open []net.Conn) {
+	t.mu.Lock()
+	delete(t.mu.peers, id)
+	delete(t.mu.asked, id)
+	if c := t.mu.served[id]; c != nil {
+		open = c.conns
+		delete(t.mu.served, id)
+	}
+	t.mu.Unlock()
+	t.role.Load().promises.forget(id)
+	return open
 }
 
 // recordReached records a connection to a peer.
@@ -109,7 +153,7 @@ func (t *Transport) recordLevels(peer uint64, levels Levels) {
 	t.mu.peers[peer] = p
 	t.mu.Unlock()
 	if !known {
-		t.forgetRemoved()
+		t.forgetSome(peer)
 	}
 }
 

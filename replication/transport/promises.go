@@ -2,6 +2,8 @@ package transport
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
@@ -188,7 +190,15 @@ func (p *promises) note(id *Identity, messages []pb.Message, now time.Time) {
 	}
 }
 
-// forget drops the promises of a member that was removed. No process of it is accepted again.
+// members returns the members whose promises are remembered.
+func (p *promises) members() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.mu.of))
+}
+
+// forget drops the promises of a member that was removed, or is not known. No process of a removed
+// one is accepted again.
 func (p *promises) forget(member uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -20,7 +22,9 @@ const (
 	// replyTimeout bounds how long an answer may take, on both sides.
 	replyTimeout = 30 * time.Second
 	// questionsMax bounds the questions that are answered at once. A node that asks again later
-	// loses nothing, so the newest is refused.
+	// loses nothing, so the newest is refused. But one address does not keep out the others; see
+	// roomLocked. Until a question is read it takes none of these places: its connection is one of
+	// those whose handshake is not done.
 	questionsMax = 64
 )
 
@@ -139,18 +143,70 @@ func (t *Transport) askedIn(version uint16) error {
 	return &versionError{version}
 }
 
-// admitQuestion lets a question in if few others are being answered. forget gives its place back.
+// admitQuestion refuses a question that would find no place.
 func (t *Transport) admitQuestion(conn net.Conn) *Refusal {
 	if t.o.Answer == nil {
 		return refusal(ErrNotMember, "the node at this address answers no questions")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.mu.asking.conns) >= t.mu.asking.max {
+	if _, ok := t.roomLocked(conn); !ok {
 		return refusal(ErrNotMember, "the node at this address is busy with %d other questions: ask again later", t.mu.asking.max)
 	}
-	t.mu.asking.add(conn)
 	return nil
+}
+
+// questionRead moves a connection from the queue of handshakes to that of questions. It returns
+// false if there is no place any more. forget gives the place back.
+func (t *Transport) questionRead(conn net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.handshaking.remove(conn)
+	out, ok := t.roomLocked(conn)
+	if !ok {
+		return false
+	}
+	if out != nil {
+		t.mu.asking.remove(out)
+		cut(out)
+	}
+	t.mu.asking.add(conn)
+	return true
+}
+
+// roomLocked reports whether there is a place for one more question. If all are taken, it is that of
+// out, the oldest of the address that holds most, unless the asker would then hold as many.
+func (t *Transport) roomLocked(conn net.Conn) (out net.Conn, ok bool) {
+	q := &t.mu.asking
+	if len(q.conns) < q.max {
+		return nil, true
+	}
+	held, most := make(map[string]int), ""
+	for _, c := range q.conns {
+		by := askerOf(c)
+		if held[by]++; held[by] > held[most] {
+			most = by
+		}
+	}
+	if held[askerOf(conn)]+1 >= held[most] {
+		return nil, false
+	}
+	return q.conns[slices.IndexFunc(q.conns, func(c net.Conn) bool { return askerOf(c) == most })], true
+}
+
+// askerOf returns what counts as one asker: the host of a connection's address, or its network of 64
+// bits if it is of IPv6, because whoever has one address there has all.
+func askerOf(conn net.Conn) string {
+	_, host := addressOf(conn)
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if a = a.Unmap(); a.Is6() {
+		network, _ := a.WithZone("").Prefix(64)
+		return network.String()
+	}
+	return a.String()
 }
 
 // serveQuestion reads a question and sends the answer. An answer that nobody waits for ends early:
@@ -165,7 +221,9 @@ func (t *Transport) serveQuestion(conn net.Conn, r *bufio.Reader) (err error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	t.questionRead(conn)
+	if !t.questionRead(conn) {
+		return nil // others took the last places meanwhile
+	}
 	ctx, cancel := context.WithTimeout(t.ctx, replyTimeout)
 	defer cancel()
 	if !t.spawn(func() { _, _ = r.ReadByte(); cancel() }) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -220,12 +221,13 @@ func TestAsk_Bounds(t *testing.T) {
 	})
 }
 
-// Somebody who begins a question and says nothing more does not keep its place.
+// Somebody who begins a question and says nothing more takes no place, and keeps nobody out.
 func TestAsk_Silent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mesh := transporttest.NewMesh()
 		tr := answering(t, mesh, 1, identity(1), echo)
-		for range questionsMax {
+		from := asker(t, mesh.Network(3))
+		for range 3 * questionsMax {
 			conn, err := mesh.Network(2).Dial(t.Context(), Target{Member: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -234,28 +236,95 @@ func TestAsk_Silent(t *testing.T) {
 			if err := shake(conn, hello{version: questionVersion, purpose: forQuestion}); err != nil {
 				t.Fatal(err)
 			}
-		}
-		places := func() int {
 			synctest.Wait()
-			tr.mu.Lock()
-			defer tr.mu.Unlock()
-			return len(tr.mu.asking.conns)
-		}
-		if n := places(); n != questionsMax {
-			t.Errorf("%d places are taken", n)
+			begin := time.Now()
+			if _, err := from.Ask(t.Context(), Target{Member: 1}, nil); err != nil || time.Since(begin) != 0 {
+				t.Fatalf("another asks, after %v: %v", time.Since(begin), err)
+			}
 		}
 		pass(handshakeTimeout)
-		if n := places(); n != 0 {
-			t.Errorf("%d places are taken for nothing", n)
+		synctest.Wait()
+		tr.mu.Lock()
+		if n := len(tr.mu.conns); n != 0 {
+			t.Errorf("%d connections are left", n)
 		}
-		from := asker(t, mesh.Network(2))
-		if _, err := from.Ask(t.Context(), Target{Member: 1}, nil); err != nil {
-			t.Error(err)
-		}
+		tr.mu.Unlock()
 		from.Close()
 		tr.Close()
 	})
 }
+
+// If all places are taken, an address that holds fewer than another one gets one of its places. So
+// one address keeps nobody else out. Its own next question is refused.
+func TestAsk_Fair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		var answered atomic.Int32
+		tr := answering(t, mesh, 1, identity(1), func(ctx context.Context, q []byte) []byte {
+			answered.Add(1)
+			defer answered.Add(-1)
+			<-ctx.Done()
+			return nil
+		})
+		ask := func(from uint64, n int) chan error {
+			ended := make(chan error, n)
+			by := asker(t, mesh.Network(from))
+			for range n {
+				go func() {
+					_, err := by.Ask(t.Context(), Target{Member: 1}, []byte("slow"))
+					ended <- err
+				}()
+			}
+			synctest.Wait()
+			return ended
+		}
+		greedy := ask(2, questionsMax)
+		if n := answered.Load(); n != questionsMax {
+			t.Fatalf("%d are being answered", n)
+		}
+		if err := <-ask(2, 1); !errors.Is(err, ErrNotMember) || !strings.Contains(err.Error(), "busy") {
+			t.Errorf("one more: %v", err)
+		}
+		third, fourth := ask(3, 1), ask(4, questionsMax)
+		if len(third) != 0 {
+			t.Errorf("who asked for little: %v", <-third)
+		}
+		if len(greedy) != 32 || len(fourth) != questionsMax-31 { // 32, 1 and 31 are being answered
+			t.Errorf("%d of the first and %d of the last have ended", len(greedy), len(fourth))
+		}
+		if n := answered.Load(); n != questionsMax {
+			t.Errorf("%d are being answered", n)
+		}
+		for range len(greedy) {
+			if err := <-greedy; !errors.Is(err, errNoReply) {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+		tr.Close()
+	})
+}
+
+// Addresses of one network of IPv6 count as one, because whoever has one of them has all.
+func TestAskerOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:7": "192.0.2.1", "[2001:db8::1:2]:7": "2001:db8::/64", "[2001:db8:0:0:9::]:8": "2001:db8::/64",
+		"[::ffff:192.0.2.1]:7": "192.0.2.1", "[fe80::1%eth0]:7": "fe80::/64", "member-1": "member-1",
+	} {
+		if got := askerOf(addressed{address: address}); got != want {
+			t.Errorf("%s asks as %s, want %s", address, got, want)
+		}
+	}
+}
+
+// addressed is a connection of which only the address is asked.
+type addressed struct {
+	net.Conn
+	address string
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a }
+func (addressed) Network() string        { return "test" }
+func (a addressed) String() string       { return a.address }
 
 // A question's connection carries nothing else. A panic over a question ends only its connection.
 func TestAsk_BadFrames(t *testing.T) {

@@ -389,6 +389,51 @@ func TestRemovedMembersAreForgotten(t *testing.T) {
 	}
 }
 
+// What is remembered about ids that Options.Members does not have is bounded: anybody may claim any.
+// Whoever was forgotten connects again, and members are not forgotten.
+func TestStrangersAreForgotten(t *testing.T) {
+	mesh := transporttest.NewMesh()
+	o := meshOptions(t, mesh, identity(1))
+	o.Members = func() []uint64 { return []uint64{2} }
+	o.Knows = func(uint64) *Refusal { return nil }
+	a := newPeer(t, o)
+	b, c := onMesh(t, mesh, identity(2)), onMesh(t, mesh, identity(3))
+	ofMember, ofStranger := b.connected(t, 1), c.connected(t, 1)
+	before := ofMember.(*link)
+	first, _, _ := before.look(time.Now())
+	most := [4]int{}
+	for id := uint64(100); id < 100+2*strangersMax+10; id++ {
+		conn, err := stranger(t, mesh.Network(9), 1, helloOf(id, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id%3 > 0 {
+			conn.Close()
+		}
+		a.askBack(id)
+		p := a.role.Load().promises
+		a.mu.Lock()
+		n := [4]int{len(a.mu.peers), len(a.mu.served), len(a.mu.asked), len(p.members())}
+		a.mu.Unlock()
+		for i := range n {
+			most[i] = max(most[i], n[i])
+		}
+	}
+	for i, n := range most {
+		if n > strangersMax+5 {
+			t.Errorf("map %d has had %d entries", i, n)
+		}
+	}
+	if now, _, _ := before.look(time.Now()); now != first {
+		t.Error("a member's connection was closed")
+	}
+	until(t, "a message of the stranger, and its pulse", func() bool {
+		ofStranger.SendMessageBatch(batchOf(pb.Message{Type: pb.HeartbeatResp, From: 3, To: 1, ShardID: 1, Term: 1}))
+		return !a.Pulse(3, 1).Answered.IsZero()
+	})
+	a.Shut()
+}
+
 // Both sides learn after each handshake where the other says that it is reached. An address that is
 // no text, or too long, does not travel.
 func TestMet(t *testing.T) {

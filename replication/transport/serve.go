@@ -97,10 +97,16 @@ func (t *Transport) startServing(conn net.Conn) {
 	}
 }
 
-// handshakeDone moves a connection from the queue of handshakes to the queue of its peer.
+// handshakeDone moves a connection from the queue of handshakes to the queue of its peer. If the peer
+// was forgotten during the handshake, the connection ends: nothing would note its promises.
 func (t *Transport) handshakeDone(conn net.Conn, peer uint64) {
 	t.mu.Lock()
 	t.mu.handshaking.remove(conn)
+	if _, met := t.mu.peers[peer]; !met {
+		t.mu.Unlock()
+		cut(conn)
+		return
+	}
 	c := t.mu.served[peer]
 	if c == nil {
 		c = &connQueue{max: servedMax}
@@ -123,13 +129,6 @@ func (t *Transport) Heard() (n int) {
 		}
 	}
 	return n
-}
-
-// questionRead moves a connection out of the queue of handshakes.
-func (t *Transport) questionRead(conn net.Conn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.handshaking.remove(conn)
 }
 
 // forget closes an accepted connection and removes it from all tables.
