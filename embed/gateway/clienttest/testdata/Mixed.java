@@ -1,0 +1,291 @@
+import java.io.Closeable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.Scanner;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
+import org.apache.curator.framework.recipes.nodes.PersistentNode;
+import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
+import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
+import org.apache.curator.framework.recipes.queue.DistributedQueue;
+import org.apache.curator.framework.recipes.queue.QueueBase;
+import org.apache.curator.framework.recipes.queue.QueueBuilder;
+import org.apache.curator.framework.recipes.queue.QueueConsumer;
+import org.apache.curator.framework.recipes.queue.QueueSerializer;
+import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
+import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.CreateMode;
+
+/**
+ * Uses Curator's recipes for the process that started this one, as mixed_kazoo.py uses kazoo's.
+ *
+ * usage: Mixed TIMEOUT-MS HOST:PORT,HOST:PORT,...
+ */
+public class Mixed {
+    static final int PATIENCE = 120; // seconds
+    static final Map<String, Object> made = new ConcurrentHashMap<>(); // objects by name
+
+    static String run(CuratorFramework client, String[] w) throws Exception {
+        switch (w[0]) {
+            case "add":
+                return add(client, w[1], w[2], Integer.parseInt(w[3]), Integer.parseInt(w[4]));
+            case "member":
+                GroupMember member = new GroupMember(client, w[2], w[3], w[4].getBytes());
+                member.start();
+                return keep(w[1], member);
+            case "node":
+                PersistentNode node = new PersistentNode(client, CreateMode.EPHEMERAL, false, w[2], w[3].getBytes());
+                node.start();
+                return keep(w[1], node);
+            case "data":
+                if (made.get(w[1]) instanceof GroupMember) {
+                    ((GroupMember) made.get(w[1])).setThisData(w[2].getBytes());
+                } else {
+                    ((PersistentNode) made.get(w[1])).setData(w[2].getBytes());
+                }
+                return "";
+            case "members":
+                List<String> members = new ArrayList<>();
+                new TreeMap<>(((GroupMember) made.get(w[1])).getCurrentMembers())
+                        .forEach((id, data) -> members.add(id + ":" + new String(data)));
+                return String.join(",", members);
+            case "close":
+                ((Closeable) made.remove(w[1])).close();
+                return "";
+            case "shut":
+                new DistributedBarrier(client, w[1]).setBarrier();
+                return "";
+            case "open":
+                new DistributedBarrier(client, w[1]).removeBarrier();
+                return "";
+            case "wait":
+                client.sync().forPath(w[1]); // a client's calls are answered in order
+                new DistributedBarrier(client, w[1]).waitOnBarrier();
+                return "";
+            case "enter":
+                DistributedDoubleBarrier barrier = new DistributedDoubleBarrier(client, w[2], Integer.parseInt(w[3]));
+                barrier.enter();
+                return keep(w[1], barrier);
+            case "exit":
+                ((DistributedDoubleBarrier) made.remove(w[1])).leave();
+                return "";
+            case "put":
+                return put(client, w[1], w[2], Long.parseLong(w[3]), Arrays.asList(w).subList(4, w.length));
+            case "putMulti":
+                return putMulti(client, w[1], Arrays.asList(w).subList(2, w.length));
+            case "consume":
+                return keep(w[1], new Consumer(client, w[2], w[3]));
+            case "got":
+                return ((Consumer) made.get(w[1])).got();
+            case "stop":
+                Consumer c = (Consumer) made.remove(w[1]);
+                c.close();
+                return c.got();
+            default:
+                throw new IllegalArgumentException(w[0]);
+        }
+    }
+
+    static String keep(String name, Object what) {
+        made.put(name, what);
+        return "";
+    }
+
+    static String add(CuratorFramework client, String kind, String path, int times, int delta) throws Exception {
+        if (kind.equals("SharedCount")) {
+            try (SharedCount count = new SharedCount(client, path, 0)) {
+                count.start();
+                for (int i = 0; i < times; i++) {
+                    while (!count.trySetCount(count.getVersionedValue(), count.getCount() + delta)) {
+                        // it has read the newest count
+                    }
+                }
+            }
+            return "";
+        }
+        RetryNTimes retry = new RetryNTimes(100_000, 1);
+        DistributedAtomicLong l = new DistributedAtomicLong(client, path, retry);
+        DistributedAtomicInteger n = new DistributedAtomicInteger(client, path, retry);
+        for (int i = 0; i < times; i++) {
+            boolean added = kind.equals("Long") ? l.add((long) delta).succeeded() : n.add(delta).succeeded();
+            if (!added) {
+                throw new IllegalStateException("not added");
+            }
+        }
+        return "";
+    }
+
+    static class Text implements QueueSerializer<String> {
+        @Override
+        public byte[] serialize(String item) {
+            return item.getBytes();
+        }
+
+        @Override
+        public String deserialize(byte[] bytes) {
+            return new String(bytes);
+        }
+    }
+
+    static QueueBuilder<String> builder(CuratorFramework client, QueueConsumer<String> consumer, String path) {
+        return QueueBuilder.builder(client, consumer, new Text(), path).lockPath(path + "-locks");
+    }
+
+    static String put(CuratorFramework client, String kind, String path, long order, List<String> items) throws Exception {
+        SimpleDistributedQueue simple = new SimpleDistributedQueue(client, path);
+        try (DistributedQueue<String> plain = builder(client, null, path).buildQueue();
+             DistributedPriorityQueue<String> priority = builder(client, null, path).buildPriorityQueue(0);
+             DistributedDelayQueue<String> delay = builder(client, null, path).buildDelayQueue()) {
+            plain.start();
+            priority.start();
+            delay.start();
+            for (String item : items) {
+                switch (kind) {
+                    case "Plain":
+                        plain.put(item);
+                        break;
+                    case "Priority":
+                        priority.put(item, (int) order);
+                        break;
+                    case "Delay":
+                        delay.put(item, order);
+                        break;
+                    default:
+                        simple.offer(item.getBytes());
+                }
+            }
+            for (QueueBase<String> q : Arrays.<QueueBase<String>>asList(plain, priority, delay)) {
+                q.flushPuts(PATIENCE, TimeUnit.SECONDS); // puts are in the background
+            }
+        }
+        return "";
+    }
+
+    static String putMulti(CuratorFramework client, String path, List<String> items) throws Exception {
+        try (DistributedQueue<String> plain = builder(client, null, path).buildQueue()) {
+            plain.start();
+            List<String> rest = new ArrayList<>(items);
+            plain.putMulti(() -> rest.isEmpty() ? null : rest.remove(0));
+            plain.flushPuts(PATIENCE, TimeUnit.SECONDS);
+        }
+        return "";
+    }
+
+    /** Takes what is in a queue until it is closed, and remembers it. */
+    static class Consumer implements QueueConsumer<String>, Closeable {
+        private final List<String> got = Collections.synchronizedList(new ArrayList<>());
+        private volatile boolean closed;
+        private QueueBase<String> queue;
+        private Thread thread;
+
+        Consumer(CuratorFramework client, String kind, String path) throws Exception {
+            switch (kind) {
+                case "Plain":
+                    queue = builder(client, this, path).buildQueue();
+                    break;
+                case "Priority":
+                    queue = builder(client, this, path).buildPriorityQueue(0);
+                    break;
+                case "Delay":
+                    queue = builder(client, this, path).buildDelayQueue();
+                    break;
+                default:
+                    SimpleDistributedQueue simple = new SimpleDistributedQueue(client, path);
+                    thread = new Thread(() -> poll(simple));
+                    thread.start();
+                    return;
+            }
+            queue.start();
+        }
+
+        private void poll(SimpleDistributedQueue simple) {
+            try {
+                while (!closed) {
+                    byte[] data = simple.poll(200, TimeUnit.MILLISECONDS);
+                    if (data != null) {
+                        got.add(new String(data));
+                    }
+                }
+            } catch (Exception e) {
+                got.add(e.toString());
+            }
+        }
+
+        String got() {
+            synchronized (got) {
+                return String.join(",", got);
+            }
+        }
+
+        @Override
+        public void consumeMessage(String item) {
+            got.add(item);
+        }
+
+        @Override
+        public void stateChanged(CuratorFramework client, ConnectionState state) {
+        }
+
+        @Override
+        public void close() {
+            closed = true;
+            try {
+                if (queue != null) {
+                    queue.close();
+                } else {
+                    thread.join();
+                }
+            } catch (Exception e) {
+                got.add(e.toString());
+            }
+        }
+    }
+
+    static synchronized void say(String what) {
+        System.out.println(what);
+    }
+
+    public static void main(String[] args) throws Exception {
+        String[] hosts = args[1].split(",");
+        CuratorFramework[] clients = new CuratorFramework[hosts.length];
+        for (int i = 0; i < hosts.length; i++) {
+            clients[i] = CuratorFrameworkFactory.newClient(hosts[i], Integer.parseInt(args[0]), 10_000, new ExponentialBackoffRetry(50, 10));
+            clients[i].start();
+            clients[i].blockUntilConnected();
+        }
+        System.out.println("ready");
+        Scanner lines = new Scanner(System.in);
+        while (lines.hasNextLine()) {
+            String[] words = lines.nextLine().split(" ");
+            Thread t = new Thread(() -> {
+                String answer;
+                try {
+                    answer = "= " + run(clients[Integer.parseInt(words[0]) % clients.length], Arrays.copyOfRange(words, 1, words.length));
+                } catch (Throwable e) {
+                    answer = "! " + e;
+                }
+                say(words[0] + " " + answer);
+            });
+            t.setDaemon(true);
+            t.start();
+        }
+        for (CuratorFramework c : clients) {
+            c.close();
+        }
+    }
+}
