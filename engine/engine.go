@@ -62,6 +62,7 @@ type Engine struct {
 	leaving    atomic.Bool // it is recorded, and the sessions are closed
 	leaves     atomic.Bool // its wish to leave is, or may be, recorded
 	leftShards atomic.Int32
+	gone       atomic.Int64  // how many members have come and gone, as the leader of the home shard read last
 	departed   chan struct{} // closed when it is out of all shards
 
 	// Of a node that has yet to join.

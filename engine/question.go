@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -117,6 +118,22 @@ type refusal struct {
 func (r *refusal) Error() string   { return r.text }
 func (r *refusal) Unwrap() []error { return r.kinds }
 
+const (
+	// goneMax bounds the members that have come and gone. Raft never forgets their ids: they are in
+	// every snapshot, and with some 140,000 a chunk of one is larger than a frame may be. Then nobody
+	// could join or catch up.
+	goneMax = 100_000
+	// goneMany is from when on the leader warns.
+	goneMany = 20_000
+)
+
+// noteGone records how many members have come and gone, and warns once if they are many.
+func (e *Engine) noteGone(n int) {
+	if before := e.gone.Swap(int64(n)); n >= goneMany && before < goneMany {
+		e.news.tell(slog.LevelWarn, "very many members have come and gone: keep the directories of members, or found another ensemble (docs/limits.md)", "count", n)
+	}
+}
+
 // admitTime bounds how long a member waits for an admission to be applied.
 const admitTime = 10 * time.Second
 
@@ -211,6 +228,9 @@ func (q *question) candidate() session.Candidate {
 func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 	if !e.cfg.open() {
 		return fmt.Errorf("member %d runs without Config.Join, so the ensemble stays as it is: set Join on all members", e.self())
+	}
+	if gone := e.gone.Load(); gone >= goneMax {
+		return fmt.Errorf("%d members have come and gone, and the ensemble keeps the id of each: it admits nobody any more, so that members can still catch up (docs/limits.md: Members)", gone)
 	}
 	if level := e.Level(); level < command.LevelMembers {
 		return fmt.Errorf("the ensemble is at level %d, members can join from level %d on: start a build on every member that reads it, without a lower Config.HoldLevel (it is held down by %v)", level, command.LevelMembers, e.HeldDown())

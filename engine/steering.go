@@ -176,6 +176,9 @@ func (s *steering) read(ctx context.Context) bool {
 		return false
 	}
 	s.known = &members
+	if s.r.Shard == command.HomeShard {
+		s.engine.noteGone(len(members.Removed))
+	}
 	return true
 }
 

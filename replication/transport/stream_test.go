@@ -161,3 +161,20 @@ func TestTooLargeChunk(t *testing.T) {
 		}
 	})
 }
+
+// M46: every chunk has the ids of all members that have gone. As many as the engine allows fit in a
+// frame, beside the largest block of dragonboat.
+func TestChunkHoldsAllRemovedMembers(t *testing.T) {
+	c := chunkOf(1, 2, 0, false)
+	c.Membership.Removed = make(map[uint64]bool)
+	for id := range uint64(110_000) {
+		c.Membership.Removed[id+1<<20] = true // ids of four bytes
+	}
+	c.Membership.Addresses = make(map[uint64]string)
+	for id := range uint64(1000) {
+		c.Membership.Addresses[id+1] = uuidOf(id)
+	}
+	if n := c.Size(); n > chunkMax {
+		t.Errorf("a chunk has %d bytes, of which %d are the members", n, c.Membership.Size())
+	}
+}
