@@ -31,10 +31,11 @@
 //	{"name":"billing","id":"billing-1","address":"10.0.0.1","port":8080,"sslPort":null,
 //	"payload":null,"registrationTimeUTC":1767225600000,"serviceType":"DYNAMIC","uriSpec":null}
 //
-// A payload that is an object begins with its Java class, as "@class". Curator's default serializer
-// writes no "enabled". So if a Java client with that serializer writes an instance again, it is no
-// longer Disabled. Curator's other serializer ends with it. Both are read here. This package writes
-// "enabled" for Disabled instances only.
+// A payload that is an object begins with its Java class, as "@class". An array comes second in
+// another one: ["java.util.ArrayList",[1,2]]. Curator's default serializer writes no "enabled". So
+// if a Java client with that serializer writes an instance again, it is no longer Disabled.
+// Curator's other serializer ends with it. Both are read here. This package writes "enabled" for
+// Disabled instances only.
 //
 // Register is for Dynamic instances. It does not make Dynamic sequential, Static and Permanent
 // ones, but lists those of others.

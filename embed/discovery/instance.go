@@ -30,7 +30,9 @@ type Instance struct {
 	Address string // empty: null, or an empty string when it was read
 	Port    int    // zero: null
 	SSLPort int    // zero: null
-	// Payload is the caller's own JSON, without the class. Nil is null.
+	// Payload is the caller's own JSON, without the class. Nil is null. An array has its Java class
+	// in it, as Curator writes it: ["java.util.ArrayList",[1,2]]. Beside another array, Curator's
+	// clients fail to read any instance of the service.
 	Payload json.RawMessage
 	// Class is the Java class of a Payload that is an object. Java clients that expect a class of
 	// their own need it. Without it they see a map.
@@ -65,8 +67,10 @@ type wire struct {
 const class = "@class"
 
 // Encode returns the instance as Curator writes it. "enabled" is written only for a Disabled
-// instance: without it the instance is enabled, and clients older than "enabled" refuse it. Errors:
-// embed.ErrInvalidArgument for a Payload that is no JSON, or that has a Class and is no object.
+// instance: without it the instance is enabled, and clients older than "enabled" refuse it. Control
+// characters and those beyond ASCII may be escaped in another way. Errors: embed.ErrInvalidArgument
+// for a Payload that is no JSON, that has a Class and is no object, or that is an array without its
+// class.
 func Encode(in Instance) ([]byte, error) {
 	w := wire{Name: in.Name, ID: in.ID, Type: in.Type, Payload: json.RawMessage("null")}
 	if in.Address != "" {
@@ -110,14 +114,21 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// errNoObject refuses a payload that cannot have its class.
-var errNoObject = errors.New("it has a class and is not an object")
+var (
+	// errNoObject refuses a payload that cannot have its class.
+	errNoObject = errors.New("it has a class and is not an object")
+	// errArray refuses a payload that Curator's clients cannot read.
+	errArray = errors.New(`an array must be ["a Java class", value]`)
+)
 
 // withClass returns a payload in its shortest form, with the class as its first member.
 func withClass(payload json.RawMessage, name string) (json.RawMessage, error) {
 	var short bytes.Buffer
 	if err := json.Compact(&short, payload); err != nil {
 		return nil, err
+	}
+	if name == "" && short.Bytes()[0] == '[' && !arrayWithClass(short.Bytes()) {
+		return nil, errArray
 	}
 	if name == "" {
 		return short.Bytes(), nil
@@ -139,6 +150,14 @@ func withClass(payload json.RawMessage, name string) (json.RawMessage, error) {
 		comma = ""
 	}
 	return fmt.Appendf(nil, `{%q:%s%s%s`, class, quoted, comma, members), nil
+}
+
+// arrayWithClass reports whether an array is a class and a value of it.
+func arrayWithClass(array json.RawMessage) bool {
+	var items []json.RawMessage
+	var name string
+	return json.Unmarshal(array, &items) == nil && len(items) == 2 &&
+		json.Unmarshal(items[0], &name) == nil && name != ""
 }
 
 // withoutClass takes the class out of an object. Everything else stays as it is, in its order.

@@ -64,7 +64,8 @@
 // set, and a part whose name has a slash or a percent sign is another one to kazoo. What a member
 // holds is a Hold all the same, so it has one owner at a time.
 //
-// The tests play kazoo's member by its source, at 4476a3b. None runs kazoo itself.
+// The tests play kazoo's member by its source, at 4476a3b. Those in embed/gateway/clienttest run
+// kazoo itself.
 //
 // # What it costs
 //

@@ -369,13 +369,13 @@ func (e *ensemble) curator(run func(args ...string) *exec.Cmd, timeout time.Dura
 	return e.start("Curator", run(e.clients(timeout, members)...))
 }
 
-// curator returns a function that starts a program with Curator's classes.
-func curator(t *testing.T, file string) func(args ...string) *exec.Cmd {
+// curator returns a function that starts a program with Curator's classes and those of further jars.
+func curator(t *testing.T, file string, more ...string) func(args ...string) *exec.Cmd {
 	t.Helper()
-	jars := []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar"}
+	jars := append([]string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar"}, more...)
 	// java needs javac's classes to run a source file
 	if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed(jars...) {
-		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java and default-jdk-headless")
+		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless")
 	}
 	jars = append(jars, "failureaccess*.jar") // older packages of guava contain it
 	return func(args ...string) *exec.Cmd { return zookeeper.Java(jars, append([]string{file}, args...)...) }

@@ -2,11 +2,14 @@ package clienttest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/discovery"
 	"github.com/vivarium-go/vivarium/embed/group"
 	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/embed/value"
@@ -15,7 +18,7 @@ import (
 // Curator's recipes, kazoo's and those of this library work on the same paths at the same time.
 func TestMixedCurator(t *testing.T) {
 	t.Parallel()
-	run := curator(t, "testdata/Mixed.java")
+	run := curator(t, "testdata/Mixed.java", "curator-x-discovery.jar")
 	interpreter := python(t)
 	m := newMix(t)
 	p := m.start("Curator", run(m.clients(sessionTimeout, []embed.MemberID{2, 3, 1})...))
@@ -50,6 +53,7 @@ func TestMixedCurator(t *testing.T) {
 		}
 	})
 	t.Run("queues", func(t *testing.T) { m.with(t).curatorQueues(p) })
+	t.Run("discovery", func(t *testing.T) { m.with(t).curatorDiscovery(p) })
 }
 
 // curatorGroup checks that Curator's members and those of a group list one another.
@@ -203,5 +207,83 @@ func (m *mix) several(p *process, path string) {
 	must(m.t, claim.Finish())
 	if got := client.stop(); !slices.Equal(got, []string{"next"}) {
 		m.t.Errorf("Curator consumes %v", got)
+	}
+}
+
+// curatorDiscovery registers instances with Curator and in the process, and both find all of them.
+// What Curator has written for its instances are the golden files of package discovery.
+func (m *mix) curatorDiscovery(p *process) {
+	const base, golden = "/services", "../../discovery/testdata/curator"
+	theirs, err := discovery.Watch(m.ctx(), m.sessions[0], base, "golden")
+	must(m.t, err)
+	names := list(p.request(m.t, "cases"))
+	for _, name := range names {
+		p.request(m.t, "register", name, base)
+		path := base + "/golden/" + name
+		data, _, err := m.synced(0, path).Get(m.ctx(), path)
+		must(m.t, err)
+		file := filepath.Join(golden, name+".json")
+		if *update {
+			must(m.t, os.WriteFile(file, data, 0o644))
+		}
+		recorded, err := os.ReadFile(file)
+		must(m.t, err)
+		if string(data) != string(recorded) {
+			m.t.Errorf("%s: Curator writes\n%s, not\n%s", name, data, recorded)
+		}
+	}
+	lists := func(n int) {
+		m.t.Helper()
+		what := fmt.Sprintf("Watch to list %d instances", n)
+		m.Until(what, func() bool { return len(theirs.Instances()) == n })
+	}
+	lists(len(names))
+	if bad := theirs.Unreadable(); len(bad) > 0 {
+		m.t.Errorf("unreadable: %v", bad)
+	}
+	p.request(m.t, "close", "full")
+	lists(len(names) - 1)
+
+	spec, err := discovery.ParseURI("{scheme}://{address}:{port}/{[}x{]}")
+	must(m.t, err)
+	started := time.UnixMilli(1767225600123)
+	var ours []*discovery.Registration
+	for _, in := range []discovery.Instance{
+		{ID: "a", Address: "10.0.0.1", Port: 80, SSLPort: 443, Registered: started, URI: spec},
+		{ID: "b", Address: "h", Payload: []byte(`"text"`)},
+		{ID: "c", Address: "h", Payload: []byte(`{"zone":"eu","n":[1]}`)},
+		{ID: "d", Address: "h", Payload: []byte(`{"zone":"us","weight":1}`), Class: "Mixed$Payload"},
+		{ID: "e", Address: "h", Payload: []byte(`["java.util.ArrayList",[1,2]]`)},
+		{ID: "f", Address: "h", Payload: []byte(`3000000000`)},
+	} {
+		in.Name = "ours"
+		ours = append(ours, discovery.Register(m.Node(2), base, in))
+	}
+	find := func() []string { return list(p.request(m.t, "instances", base, "ours")) }
+	want := []string{
+		"a|10.0.0.1|80|443|null|1767225600123|DYNAMIC|https://10.0.0.1:80/{x}|true",
+		"b|h|null|null|text|0|DYNAMIC|null|true",
+		"c|h|null|null|{zone=eu;n=[1]}|0|DYNAMIC|null|true",
+		"d|h|null|null|us1[]|0|DYNAMIC|null|true",
+		"e|h|null|null|[1;2]|0|DYNAMIC|null|true",
+		"f|h|null|null|3000000000|0|DYNAMIC|null|true",
+	}
+	m.lists("Curator", want, find)
+	disable := func(in *discovery.Instance) { in.Disabled, in.Port = true, 81 }
+	must(m.t, ours[1].Update(m.ctx(), disable))
+	want[1] = "b|h|81|null|text|0|DYNAMIC|null|false"
+	m.lists("Curator", want, find)
+	for _, r := range ours[1:] {
+		must(m.t, r.Close())
+	}
+	m.lists("Curator", want[:1], find)
+
+	// One array without its class hides all instances from Curator.
+	array := []byte(`{"name":"ours","id":"z","payload":[1,2]}`)
+	_, err = m.sessions[0].Put(m.ctx(), base+"/ours/z", array)
+	must(m.t, err)
+	m.synced(0, base)
+	if text, err := p.begin(m.t, "instances", base, "ours").wait(); err == nil {
+		m.t.Errorf("Curator lists %q beside an array without its class", text)
 	}
 }

@@ -40,7 +40,8 @@ func TestMixedKazoo(t *testing.T) {
 		for i := range 6 {
 			path := fmt.Sprint("/barriers/", i)
 			all := []participant{
-				m.inside(0, path, 4), m.outside(p, "a", path, 4), m.inside(1, path, 4), m.outside(p, "b", path, 4),
+				m.inside(0, path, 4), m.outside(p, "a", path, 4),
+				m.inside(1, path, 4), m.outside(p, "b", path, 4),
 			}
 			m.together(path, slices.Concat(all[i%4:], all[:i%4]))
 		}
@@ -51,7 +52,8 @@ func TestMixedKazoo(t *testing.T) {
 
 // parties checks that the members of both of kazoo's parties and of a group list one another.
 func (m *mix) parties(p *process) {
-	for kind, layout := range map[string]group.Layout{"Party": group.Party, "ShallowParty": group.ShallowParty} {
+	kinds := map[string]group.Layout{"Party": group.Party, "ShallowParty": group.ShallowParty}
+	for kind, layout := range kinds {
 		dir, o := "/parties/"+kind, group.Options{Layout: layout}
 		g, err := group.Watch(m.ctx(), m.sessions[0], dir, o)
 		must(m.t, err)
@@ -75,7 +77,8 @@ func (m *mix) parties(p *process) {
 
 // kazooQueues puts tasks into kazoo's queues and takes them out, on both sides.
 func (m *mix) kazooQueues(p *process) {
-	for kind, layout := range map[string]task.Layout{"Queue": task.Entries, "LockingQueue": task.Locking} {
+	kinds := map[string]task.Layout{"Queue": task.Entries, "LockingQueue": task.Locking}
+	for kind, layout := range kinds {
 		path := "/queues/" + kind
 		q := task.New(m.sessions[0], path, task.Options{Layout: layout})
 		put := func() {
@@ -170,7 +173,8 @@ func (m *mix) kazooPartitions(p *process) {
 		ctx, cancel := context.WithCancel(m.t.Context())
 		mine := m.sessions[i]
 		work := func(ctx context.Context, part string, _ *lock.Hold) error {
-			if _, err := mine.Create(m.t.Context(), busy+"/"+part, []byte(name), embed.Ephemeral); err != nil {
+			_, err := mine.Create(m.t.Context(), busy+"/"+part, []byte(name), embed.Ephemeral)
+			if err != nil {
 				m.t.Errorf("%s begins with %s: %v", name, part, err)
 				return nil
 			}

@@ -53,7 +53,8 @@ func (m *mix) Until(what string, cond func() bool) {
 // kazooRecipes starts kazoo's recipes.
 func (m *mix) kazooRecipes(python string) *process {
 	m.t.Helper()
-	args := append([]string{"testdata/mixed_kazoo.py"}, m.clients(sessionTimeout, []embed.MemberID{2, 3, 1})...)
+	args := []string{"testdata/mixed_kazoo.py"}
+	args = append(args, m.clients(sessionTimeout, []embed.MemberID{2, 3, 1})...)
 	return m.start("kazoo", exec.Command(python, args...))
 }
 
@@ -177,7 +178,8 @@ func (m *mix) counters(path string, w embed.Width, times int, clients ...deed) {
 func (m *mix) lists(who string, want []string, members func() []string) {
 	m.t.Helper()
 	slices.Sort(want)
-	m.Until(fmt.Sprintf("%s to list %v", who, want), func() bool { return slices.Equal(members(), want) })
+	what := fmt.Sprintf("%s to list %v", who, want)
+	m.Until(what, func() bool { return slices.Equal(members(), want) })
 }
 
 // ids returns a function that returns the sorted ids of a group's members.
@@ -292,7 +294,8 @@ func (m *mix) together(path string, all []participant) {
 		must(m.t, do(all[0])())
 		wait()
 	}
-	phase("enter", func(p participant) deed { return p.enter }, func() bool { return inside() == len(all)-1 })
+	waiting := func() bool { return inside() == len(all)-1 }
+	phase("enter", func(p participant) deed { return p.enter }, waiting)
 	// The last one is still there, and maybe another one, for which the others wait.
 	phase("leave", func(p participant) deed { return p.leave }, func() bool { return inside() <= 2 })
 }

@@ -2,6 +2,7 @@ import java.io.Closeable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Scanner;
@@ -26,9 +27,17 @@ import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.recipes.queue.QueueSerializer;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.curator.retry.RetryNTimes;
+import org.apache.curator.x.discovery.ServiceDiscovery;
+import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
+import org.apache.curator.x.discovery.ServiceInstance;
+import org.apache.curator.x.discovery.ServiceInstanceBuilder;
+import org.apache.curator.x.discovery.ServiceType;
+import org.apache.curator.x.discovery.UriSpec;
+import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
 import org.apache.zookeeper.CreateMode;
 
 /**
@@ -49,7 +58,8 @@ public class Mixed {
                 member.start();
                 return keep(w[1], member);
             case "node":
-                PersistentNode node = new PersistentNode(client, CreateMode.EPHEMERAL, false, w[2], w[3].getBytes());
+                PersistentNode node = new PersistentNode(
+                        client, CreateMode.EPHEMERAL, false, w[2], w[3].getBytes());
                 node.start();
                 return keep(w[1], node);
             case "data":
@@ -78,14 +88,16 @@ public class Mixed {
                 new DistributedBarrier(client, w[1]).waitOnBarrier();
                 return "";
             case "enter":
-                DistributedDoubleBarrier barrier = new DistributedDoubleBarrier(client, w[2], Integer.parseInt(w[3]));
+                DistributedDoubleBarrier barrier =
+                        new DistributedDoubleBarrier(client, w[2], Integer.parseInt(w[3]));
                 barrier.enter();
                 return keep(w[1], barrier);
             case "exit":
                 ((DistributedDoubleBarrier) made.remove(w[1])).leave();
                 return "";
             case "put":
-                return put(client, w[1], w[2], Long.parseLong(w[3]), Arrays.asList(w).subList(4, w.length));
+                List<String> items = Arrays.asList(w).subList(4, w.length);
+                return put(client, w[1], w[2], Long.parseLong(w[3]), items);
             case "putMulti":
                 return putMulti(client, w[1], Arrays.asList(w).subList(2, w.length));
             case "consume":
@@ -96,6 +108,18 @@ public class Mixed {
                 Consumer c = (Consumer) made.remove(w[1]);
                 c.close();
                 return c.got();
+            case "cases":
+                return String.join(",", cases().keySet());
+            case "register":
+                // only one of the two serializers writes whether an instance is enabled
+                ServiceDiscovery<Object> d = discovery(client, w[2], w[1].endsWith("abled"));
+                d.registerService(cases().get(w[1]));
+                return keep(w[1], d);
+            case "instances":
+                client.sync().forPath(w[1]);
+                try (ServiceDiscovery<Object> finder = discovery(client, w[1], false)) {
+                    return instances(finder, w[2]);
+                }
             default:
                 throw new IllegalArgumentException(w[0]);
         }
@@ -106,14 +130,16 @@ public class Mixed {
         return "";
     }
 
-    static String add(CuratorFramework client, String kind, String path, int times, int delta) throws Exception {
+    static String add(CuratorFramework client, String kind, String path, int times, int delta)
+            throws Exception {
         if (kind.equals("SharedCount")) {
             try (SharedCount count = new SharedCount(client, path, 0)) {
                 count.start();
                 for (int i = 0; i < times; i++) {
-                    while (!count.trySetCount(count.getVersionedValue(), count.getCount() + delta)) {
-                        // it has read the newest count
-                    }
+                    VersionedValue<Integer> old;
+                    do {
+                        old = count.getVersionedValue(); // the newest, after an attempt that failed
+                    } while (!count.trySetCount(old, old.getValue() + delta));
                 }
             }
             return "";
@@ -122,8 +148,7 @@ public class Mixed {
         DistributedAtomicLong l = new DistributedAtomicLong(client, path, retry);
         DistributedAtomicInteger n = new DistributedAtomicInteger(client, path, retry);
         for (int i = 0; i < times; i++) {
-            boolean added = kind.equals("Long") ? l.add((long) delta).succeeded() : n.add(delta).succeeded();
-            if (!added) {
+            if (!(kind.equals("Long") ? l.add((long) delta) : n.add(delta)).succeeded()) {
                 throw new IllegalStateException("not added");
             }
         }
@@ -142,14 +167,18 @@ public class Mixed {
         }
     }
 
-    static QueueBuilder<String> builder(CuratorFramework client, QueueConsumer<String> consumer, String path) {
+    static QueueBuilder<String> builder(
+            CuratorFramework client, QueueConsumer<String> consumer, String path) {
         return QueueBuilder.builder(client, consumer, new Text(), path).lockPath(path + "-locks");
     }
 
-    static String put(CuratorFramework client, String kind, String path, long order, List<String> items) throws Exception {
+    static String put(
+            CuratorFramework client, String kind, String path, long order, List<String> items)
+            throws Exception {
         SimpleDistributedQueue simple = new SimpleDistributedQueue(client, path);
         try (DistributedQueue<String> plain = builder(client, null, path).buildQueue();
-             DistributedPriorityQueue<String> priority = builder(client, null, path).buildPriorityQueue(0);
+             DistributedPriorityQueue<String> priority =
+                     builder(client, null, path).buildPriorityQueue(0);
              DistributedDelayQueue<String> delay = builder(client, null, path).buildDelayQueue()) {
             plain.start();
             priority.start();
@@ -176,7 +205,8 @@ public class Mixed {
         return "";
     }
 
-    static String putMulti(CuratorFramework client, String path, List<String> items) throws Exception {
+    static String putMulti(CuratorFramework client, String path, List<String> items)
+            throws Exception {
         try (DistributedQueue<String> plain = builder(client, null, path).buildQueue()) {
             plain.start();
             List<String> rest = new ArrayList<>(items);
@@ -256,6 +286,73 @@ public class Mixed {
         }
     }
 
+    /** A payload of a class of its own. */
+    public static class Payload {
+        public String zone = "eu";
+        public int weight = 7;
+        public List<String> tags = new ArrayList<>();
+
+        @Override
+        public String toString() {
+            return zone + weight + tags;
+        }
+    }
+
+    /** The instances whose bytes are compared, by name. discovery_test.go has the same. */
+    static Map<String, ServiceInstance<Object>> cases() throws Exception {
+        Map<String, ServiceInstance<Object>> all = new LinkedHashMap<>();
+        Map<String, Object> map = new LinkedHashMap<>();
+        map.put("zone", "eu");
+        map.put("weight", 7);
+        all.put("least", new ServiceInstance<Object>(
+                "golden", "least", null, null, null, null, 0, ServiceType.DYNAMIC, null));
+        all.put("full", instance("full").port(8080).sslPort(8443)
+                .uriSpec(new UriSpec("{scheme}://{address}:{port}/{[}api{]}?a=1&b=<2>")).build());
+        all.put("zero", instance("zero").port(0).address("").uriSpec(new UriSpec()).build());
+        all.put("text", instance("text")
+                .payload("a \"text\" <b> & \\ / \n\t\b\u0001 \u00e9").build());
+        all.put("whole", instance("whole").payload(17).build());
+        all.put("fraction", instance("fraction").payload(2.5).build());
+        all.put("true", instance("true").payload(true).build());
+        all.put("long", instance("long").payload(17L).build());
+        all.put("map", instance("map").payload(map).build());
+        all.put("empty", instance("empty").payload(new LinkedHashMap<>()).build());
+        all.put("list", instance("list").payload(new ArrayList<>(Arrays.asList("a", 1))).build());
+        all.put("class", instance("class").payload(new Payload()).build());
+        all.put("disabled", instance("disabled").enabled(false).build());
+        all.put("enabled", instance("enabled").build());
+        all.put("static", instance("static").serviceType(ServiceType.STATIC).build());
+        all.put("permanent", instance("permanent").serviceType(ServiceType.PERMANENT).build());
+        return all;
+    }
+
+    static ServiceInstanceBuilder<Object> instance(String id) throws Exception {
+        return ServiceInstance.builder().name("golden").id(id).address("10.0.0.1")
+                .registrationTimeUTC(1767225600123L);
+    }
+
+    static ServiceDiscovery<Object> discovery(CuratorFramework client, String base, boolean enabled)
+            throws Exception {
+        ServiceDiscovery<Object> d = ServiceDiscoveryBuilder.builder(Object.class)
+                .client(client).basePath(base)
+                .serializer(new JsonInstanceSerializer<>(Object.class, !enabled)).build();
+        d.start();
+        return d;
+    }
+
+    static String instances(ServiceDiscovery<Object> d, String name) throws Exception {
+        List<String> all = new ArrayList<>();
+        for (ServiceInstance<Object> i : d.queryForInstances(name)) {
+            String payload = String.valueOf(i.getPayload()).replace(", ", ";");
+            String uri = i.getUriSpec() == null ? "null" : i.buildUriSpec();
+            all.add(i.getId() + "|" + i.getAddress() + "|" + i.getPort() + "|" + i.getSslPort()
+                    + "|" + payload + "|" + i.getRegistrationTimeUTC() + "|" + i.getServiceType()
+                    + "|" + uri + "|" + i.isEnabled());
+        }
+        Collections.sort(all);
+        return String.join(",", all);
+    }
+
     static synchronized void say(String what) {
         System.out.println(what);
     }
@@ -264,7 +361,9 @@ public class Mixed {
         String[] hosts = args[1].split(",");
         CuratorFramework[] clients = new CuratorFramework[hosts.length];
         for (int i = 0; i < hosts.length; i++) {
-            clients[i] = CuratorFrameworkFactory.newClient(hosts[i], Integer.parseInt(args[0]), 10_000, new ExponentialBackoffRetry(50, 10));
+            clients[i] = CuratorFrameworkFactory.newClient(
+                    hosts[i], Integer.parseInt(args[0]), 10_000,
+                    new ExponentialBackoffRetry(50, 10));
             clients[i].start();
             clients[i].blockUntilConnected();
         }
@@ -275,13 +374,15 @@ public class Mixed {
             Thread t = new Thread(() -> {
                 String answer;
                 try {
-                    answer = "= " + run(clients[Integer.parseInt(words[0]) % clients.length], Arrays.copyOfRange(words, 1, words.length));
+                    CuratorFramework client = clients[Integer.parseInt(words[0]) % clients.length];
+                    answer = "= " + run(client, Arrays.copyOfRange(words, 1, words.length));
                 } catch (Throwable e) {
-                    answer = "! " + e;
+                    answer = "! " + e.toString().replace('\n', ' ');
                 }
                 say(words[0] + " " + answer);
             });
             t.setDaemon(true);
+            t.setContextClassLoader(Mixed.class.getClassLoader()); // in which Jackson finds Payload
             t.start();
         }
         for (CuratorFramework c : clients) {

@@ -2,9 +2,9 @@
 
 usage: mixed_kazoo.py TIMEOUT-MS HOST:PORT,HOST:PORT,...
 
-It prints "ready" when its clients are connected. A line is a request: "N VERB ARGUMENT...". "N = RESULT" or
-"N ! ERROR" answers it. Requests run side by side. Request N uses a client of its own choice, and the objects
-that it makes keep that client. All end with the input.
+It prints "ready" when its clients are connected. A line is a request: "N VERB ARGUMENT...".
+"N = RESULT" or "N ! ERROR" answers it. Requests run side by side. N says which client a request
+uses, and the objects that it makes keep that client. All end with the input.
 """
 import logging
 import sys
@@ -96,7 +96,8 @@ class Consumer(object):
     """Takes what is in a queue until it is stopped, and remembers it."""
 
     def __init__(self, client, kind, path):
-        self.queue, self.got, self.stopped, self.fault = QUEUES[kind](client, path), [], threading.Event(), None
+        self.queue, self.got, self.fault = QUEUES[kind](client, path), [], None
+        self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -159,7 +160,7 @@ def stop(client, name):
 
 
 class Worker(object):
-    """Works on its parts. While it works on one, it has the ephemeral BUSY/PART, which nobody else may have."""
+    """Works on its parts. Meanwhile it has an ephemeral for each, which nobody else may have."""
 
     def __init__(self, client, name, path, busy, settle, parts):
         self.client, self.name, self.busy, self.marked, self.fault = client, name, busy, [], None
@@ -209,12 +210,14 @@ def finish(client, name):
         raise made[name].fault
 
 
-VERBS = dict(add=add, join=join, leave=leave, members=members, shut=shut, open=open_, wait=wait, enter=enter,
-             exit=exit_, put=put, take=take, claim=claim, release=release, consume=consume, got=got, stop=stop,
-             partition=partition, finish=finish)
+VERBS = dict(add=add, join=join, leave=leave, members=members, shut=shut, open=open_, wait=wait,
+             enter=enter, exit=exit_, put=put, take=take, claim=claim, release=release,
+             consume=consume, got=got, stop=stop, partition=partition, finish=finish)
 
-retry = dict(max_tries=-1, delay=0.001, backoff=2, max_delay=0.05)  # counters that lose a race try again
-clients = [KazooClient(hosts=h, timeout=float(sys.argv[1]) / 1000, command_retry=retry) for h in sys.argv[2].split(",")]
+# Counters that lose a race try again.
+retry = dict(max_tries=-1, delay=0.001, backoff=2, max_delay=0.05)
+timeout, hosts = float(sys.argv[1]) / 1000, sys.argv[2].split(",")
+clients = [KazooClient(hosts=h, timeout=timeout, command_retry=retry) for h in hosts]
 for c in clients:
     c.start(timeout=30)
 mutex = threading.Lock()
