@@ -130,26 +130,6 @@ func TestReceiverTakesNothing(t *testing.T) {
 	})
 }
 
-// M46: each chunk has the ids of all members that were ever removed. There is room for 100,000.
-func TestChunkHasRoomForRemovedMembers(t *testing.T) {
-	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
-		s := streamTo(t, t.Context(), a, b)
-		defer s.Close()
-		c := chunkOf(1, 2, 0, false)
-		c.Membership.ConfigChangeId = 1 << 40
-		c.Membership.Removed = make(map[uint64]bool)
-		for id := range uint64(100_000) {
-			c.Membership.Removed[id+1] = true
-		}
-		if err := s.SendChunk(c); err != nil {
-			t.Fatal(err)
-		}
-		if got := get(t, b.chunks, "the chunk"); len(got.Membership.Removed) != len(c.Membership.Removed) {
-			t.Errorf("it has arrived with %d removed members", len(got.Membership.Removed))
-		}
-	})
-}
-
 func TestTooLargeChunk(t *testing.T) {
 	inMesh(t, func(t *testing.T, m *web, a, b *peer) {
 		s := streamTo(t, t.Context(), a, b)
