@@ -72,7 +72,7 @@ func check(dir string, words []string) error {
 }
 
 // ownFlags are the go command's, and those of tests here.
-var ownFlags = []string{"-o", "-run", "-race", "-tags", "-short", "-count", "-v", "-timeout", "-rounds"}
+var ownFlags = []string{"-o", "-run", "-race", "-tags", "-short", "-count", "-v", "-timeout", "-parallel", "-rounds"}
 
 // goCommand checks what follows "go".
 func goCommand(dir string, words []string) error {
