@@ -35,8 +35,8 @@ type Options struct {
 
 	// Keep lets a Mutex keep its lock after a release, so that the next Hold needs no commit; see
 	// the package documentation. It is for a Mutex only. A contender from outside the Mutex gets
-	// the lock when it has waited for Keep and the Hold of that moment has ended. Zero means that
-	// every release gives the lock up.
+	// the lock when it has waited for Keep and the Hold of that moment has ended. TryLock from
+	// outside does not wait, so it returns ErrHeld. Zero means that every release gives the lock up.
 	//
 	// A kept lock costs a znode and a goroutine until somebody else wants it, until Mutex.Forget,
 	// or until the session ends. If its session expires or its process ends, Delay applies as if
