@@ -136,13 +136,13 @@ func (n *nemesis) heal() {
 	ctx, cancel := limit(context.Background(), patience)
 	defer cancel()
 	n.e.heal()
-	n.judgeEvicted(ctx)
 	for _, id := range n.e.here() {
 		if failed := n.e.mend(ctx, id); failed != "" {
 			n.report.count(sectionSeen, "node failed and was started again in its process", 1)
 			n.note("member %d had failed: %s", id, failed)
 		}
 	}
+	n.judgeEvicted(ctx) // which needs the others, whose disks may have been full
 	n.note("healed")
 }
 
