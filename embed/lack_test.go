@@ -84,7 +84,7 @@ func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) {
 		if !slices.Equal(all, last) {
 			last, since = all, time.Now()
 		}
-		return len(all) > 0 && len(busy) == 0 && time.Since(since) > time.Second/2 &&
+		return len(all) > 0 && len(busy) == 0 && time.Since(since) > 2*time.Second &&
 			!slices.ContainsFunc(all, func(name string) bool { return strings.HasSuffix(name, ".generating") })
 	})
 }
