@@ -50,7 +50,8 @@ func figuresOf(l line) []figure {
 	return nil
 }
 
-// print prints the medians, and how many times as fast Vivarium was as the others in the same round.
+// print prints the medians, and how many times as fast Vivarium was as each other system in the
+// same round.
 func (r *report) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\nsuite\tline\tfigure\tsystem\tmedian (least to most)\tVivarium is faster\t\n")

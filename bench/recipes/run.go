@@ -24,7 +24,8 @@ type system struct {
 	client  *client
 }
 
-// run measures everything and prints the report. A measurement that fails is an error in the report.
+// run measures everything and prints the report. A measurement that fails is an error in the
+// report.
 func (s settings) run(out io.Writer) error {
 	dir, err := os.MkdirTemp(s.dir, "recipes-")
 	if err != nil {
