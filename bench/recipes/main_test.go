@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -112,14 +113,28 @@ func TestReadEvent(t *testing.T) {
 	}
 }
 
-// A client that dies, or says something else than numbers, is an error with its last words.
+// A process that ends, one that says what is no answer, and one that hangs are errors.
 func TestClient(t *testing.T) {
-	s := t.TempDir()
+	dir := t.TempDir()
 	command, err := vivarium()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startClient(command("nobody"), s+"/log"); err == nil || !strings.Contains(err.Error(), "wrong arguments") {
+	if _, err := startClient(command("nobody"), dir+"/log"); err == nil || !strings.Contains(err.Error(), "wrong arguments") {
 		t.Errorf("a process that ends: %v", err)
+	}
+	c, err := startClient(exec.Command("sh", "-c", "echo ready; while read what; do [ $what = wait ] || echo $what; done"), dir+"/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.kill()
+	if _, err := c.ask("other", 1, patience); err == nil {
+		t.Error("a word is a number")
+	}
+	if _, err := c.ask("wait", 1, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer") {
+		t.Errorf("a process that hangs: %v", err)
+	}
+	if _, err := c.ask("other", 1, patience); err == nil {
+		t.Error("it is asked again")
 	}
 }

@@ -14,6 +14,7 @@ import (
 // A report has the figures of all rounds.
 type report struct {
 	systems []*system
+	out     io.Writer
 	numbers map[cell][]float64
 	errs    map[cell]error // the first of a line and system; without the figure
 }
@@ -21,12 +22,14 @@ type report struct {
 // A cell is a figure of a system.
 type cell struct{ suite, line, figure, system string }
 
-func newReport(all []*system) *report {
-	return &report{systems: all, numbers: make(map[cell][]float64), errs: make(map[cell]error)}
+func newReport(all []*system, out io.Writer) *report {
+	return &report{systems: all, out: out, numbers: make(map[cell][]float64), errs: make(map[cell]error)}
 }
 
-// add notes the figures of a line, or why there are none. A line that failed once has no ratio.
-func (r *report) add(l line, system string, numbers []float64, err error) {
+// add notes and prints the figures of a line, or why there are none. A line that failed once has no
+// ratio.
+func (r *report) add(l line, system string, round int, numbers []float64, err error) {
+	fmt.Fprintf(r.out, "round %d: %s, %s, %s: %.0f\n", round, l.suite, l.name, system, numbers)
 	at := cell{suite: l.suite, line: l.name, system: system}
 	if err != nil || r.errs[at] != nil {
 		if r.errs[at] == nil {
@@ -52,8 +55,8 @@ func figuresOf(l line) []figure {
 
 // print prints the medians, and how many times as fast Vivarium was as each other system in the
 // same round.
-func (r *report) print(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
+func (r *report) print() {
+	w := tabwriter.NewWriter(r.out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\nsuite\tline\tfigure\tsystem\tmedian (least to most)\tVivarium is faster\t\n")
 	for _, l := range lines {
 		for _, f := range l.figures {
@@ -69,7 +72,7 @@ func (r *report) print(out io.Writer) {
 	for _, l := range lines {
 		for _, sys := range r.systems {
 			if err := r.errs[cell{suite: l.suite, line: l.name, system: sys.name}]; err != nil {
-				fmt.Fprintf(out, "%s, %s, %s: FAILED: %s\n", l.suite, l.name, sys.name, strings.ReplaceAll(err.Error(), "\n", "\n    "))
+				fmt.Fprintf(r.out, "%s, %s, %s: FAILED: %s\n", l.suite, l.name, sys.name, strings.ReplaceAll(err.Error(), "\n", "\n    "))
 			}
 		}
 	}

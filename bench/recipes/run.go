@@ -39,7 +39,7 @@ func (s settings) run(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "three members each, fsync in %s; %d rounds, %v each; %d members, %d tasks, %d parts\n",
 		dir, s.rounds, s.window, s.members, s.tasks, s.parts)
-	rep := newReport(all)
+	rep := newReport(all, out)
 	for round := range s.rounds + 1 {
 		for _, l := range lines {
 			if slices.Contains(s.suites, l.suite) && l.words != nil {
@@ -51,13 +51,13 @@ func (s settings) run(out io.Writer) error {
 				sys := all[(i+round)%len(all)]
 				if own := filepath.Join(dir, fmt.Sprintf("parts-%s-%d", sys.name, round)); sys.name != "curator" { // which has none
 					joins, dies, err := s.handOvers(sys, own, round)
-					rep.add(line{suite: "partition", name: "a member joins"}, sys.name, joins, err)
-					rep.add(line{suite: "partition", name: "a member dies"}, sys.name, dies, err)
+					rep.add(line{suite: "partition", name: "a member joins"}, sys.name, round, joins, err)
+					rep.add(line{suite: "partition", name: "a member dies"}, sys.name, round, dies, err)
 				}
 			}
 		}
 	}
-	rep.print(out)
+	rep.print()
 	return nil
 }
 
@@ -71,7 +71,7 @@ func (s settings) turn(rep *report, all []*system, l line, round int) {
 		place := strings.NewReplacer(" ", "-", ",", "").Replace(fmt.Sprint(sys.name, " ", l.suite, " ", l.name, " ", round))
 		numbers, err := sys.client.ask(l.words(s, place), len(l.figures), s.window+patience)
 		if round > 0 {
-			rep.add(l, sys.name, numbers, err)
+			rep.add(l, sys.name, round, numbers, err)
 		}
 	}
 }
