@@ -44,17 +44,24 @@ var lines = []line{
 var handOver = []figure{{name: "until all is settled"}, {name: "a part has no owner"}}
 
 func counterLine(callers int) line {
-	return line{suite: "counter", name: fmt.Sprintf("%d callers", callers), figures: []figure{{name: "adds/s", rate: true}},
+	return line{suite: "counter", name: many(callers), figures: []figure{{name: "adds/s", rate: true}},
 		words: func(s settings, place string) string {
 			return fmt.Sprintf("counter /%s %d %d", place, callers, ms(s.window))
 		}}
 }
 
 func flowLine(kind string, callers int) line {
-	return line{suite: "task", name: fmt.Sprintf("%s, %d callers", kind, callers), figures: []figure{{name: "tasks/s", rate: true}},
+	return line{suite: "task", name: kind + ", " + many(callers), figures: []figure{{name: "tasks/s", rate: true}},
 		words: func(s settings, place string) string {
 			return fmt.Sprintf("flow %s /%s %d %d", kind, place, callers, ms(s.window))
 		}}
+}
+
+func many(callers int) string {
+	if callers == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprint(callers, " callers")
 }
 
 func ms(d time.Duration) int64 { return d.Milliseconds() }

@@ -68,13 +68,15 @@ public class Recipes {
     }
 
     /**
-     * Calls so many ops in loops, and returns the calls per second. A call that takes longer than the
-     * window counts if there is no other.
+     * Calls so many ops in loops, and returns the calls per second. Calls that end after the window
+     * count if there are no others, and then those that end before.
      */
     static double run(int callers, double window, Caller caller) throws Exception {
-        long begin = System.nanoTime() + (long) (Math.min(0.3, window) * 1e9);
+        long start = System.nanoTime();
+        long begin = start + (long) (Math.min(0.3, window) * 1e9);
         long end = begin + (long) (window * 1e9);
         AtomicLong calls = new AtomicLong();
+        AtomicLong early = new AtomicLong();
         AtomicLong late = new AtomicLong();
         AtomicLong last = new AtomicLong(end);
         AtomicReference<Exception> failed = new AtomicReference<>();
@@ -91,6 +93,8 @@ public class Recipes {
                         } else if (now >= end) {
                             late.incrementAndGet();
                             last.accumulateAndGet(now, Math::max);
+                        } else {
+                            early.incrementAndGet();
                         }
                     }
                 } catch (Exception e) {
@@ -103,6 +107,9 @@ public class Recipes {
         await("the callers", left);
         if (failed.get() != null) {
             throw failed.get();
+        }
+        if (calls.get() + late.get() == 0) {
+            return early.get() / seconds(start);
         }
         if (calls.get() == 0) {
             return late.get() / ((last.get() - begin) / 1e9);
