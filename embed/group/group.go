@@ -53,13 +53,14 @@ func Watch(ctx context.Context, s *embed.Session, dir string, o Options) (*Group
 // Members returns the members, sorted by ID and Czxid. It never waits. What it returns is the
 // caller's, except Member.Data.
 func (g *Group) Members() []Member {
-	c := Change{Members: g.members()}
+	c := Change{Members: g.members(0)}
 	c.sort()
 	return c.Members
 }
 
-// members returns the members, sorted by path.
-func (g *Group) members() (list []Member) {
+// members returns the members, sorted by path. They are about as many as the caller says.
+func (g *Group) members(about int) []Member {
+	list := make([]Member, 0, about)
 	for path, e := range g.view.All() {
 		_, name := queue.Split(path)
 		list = append(list, Member{
@@ -88,7 +89,7 @@ func (g *Group) follow(ctx context.Context, settle time.Duration, tell func(Chan
 	var since, quiet time.Time // when the first and the last of those who are held back were seen
 	for first := true; ; {
 		zxid := g.view.Zxid()
-		now := g.members()
+		now := g.members(len(told) + len(told)/8)
 		c := differ(told, now)
 		if !first && settle > 0 && len(c.Joined) > 0 && len(c.Left) == 0 {
 			if since.IsZero() {

@@ -3,7 +3,11 @@ package job_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +200,69 @@ func TestRun_EachTickOnce(t *testing.T) {
 		}
 		if t.Failed() {
 			t.Log(l)
+		}
+	})
+}
+
+// ticksFlag makes TestRun_ManyTicks longer.
+var ticksFlag = flag.Int("ticks", 200, "how many ticks TestRun_ManyTicks plays; -v tells its figures")
+
+// Of very many ticks on members whose clocks wander, up to 20 s apart, none runs twice, and none is
+// left out.
+func TestRun_ManyTicks(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
+		const every = time.Second
+		begun := time.Now()
+		// the second clock is right, the others drift to and fro within 10 s of it
+		clock := func(id embed.MemberID) time.Time {
+			now := time.Now()
+			turn := 2 * math.Pi * now.Sub(begun).Hours()
+			drift := 5 * math.Sin(turn)
+			return now.Add(time.Duration(float64(int(id)-2) * (5 + drift) * float64(time.Second)))
+		}
+		var mu sync.Mutex
+		runs := make(map[time.Time]int)
+		by := make(map[embed.MemberID]int)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, id := range ens.Members() {
+			node := ens.Node(id)
+			all.Go(func() {
+				err := job.RunWithClock(ctx, node, func() time.Time { return clock(id) }, "/jobs", job.Job{
+					Name: "many", Schedule: job.Every(every), Missed: job.All,
+					Run: func(_ context.Context, tick *job.Tick) error {
+						mu.Lock()
+						defer mu.Unlock()
+						runs[tick.Time]++
+						by[id]++
+						return nil
+					},
+				})
+				wantErr(t, err, context.Canceled)
+			})
+		}
+		<-time.After(every * time.Duration(*ticksFlag+10))
+		cancel()
+		all.Wait()
+		twice, missing := 0, 0
+		last := slices.MaxFunc(slices.Collect(maps.Keys(runs)), time.Time.Compare)
+		first := slices.MinFunc(slices.Collect(maps.Keys(runs)), time.Time.Compare)
+		for tick := first; !tick.After(last); tick = tick.Add(every) {
+			switch n := runs[tick]; {
+			case n == 0:
+				missing++
+			case n > 1:
+				twice++
+			}
+		}
+		t.Logf("%d ticks ran, by member %v; %d ran twice, %d are missing", len(runs), by, twice, missing)
+		if len(runs) < *ticksFlag || twice > 0 || missing > 0 {
+			t.Errorf("%d of %d ticks ran, %d twice, %d are missing", len(runs), *ticksFlag, twice, missing)
+		}
+		for _, id := range ens.Members() {
+			if by[id] == 0 {
+				t.Errorf("member %d ran no tick", id)
+			}
 		}
 	})
 }

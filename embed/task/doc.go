@@ -47,9 +47,10 @@
 //
 // # Cost
 //
-// Put, Claim and Finish are a commit each. If several callers wait for a task, each of them tries
-// to claim it, and all but one are refused, which is a commit too. A claim looks at all tasks
+// Put, Claim and Finish are a commit each. The callers of one Queue do not compete: each tries
+// another task. Several Queues do, those of several calls of Work too. Each of them tries to claim
+// the first task, and all but one are refused, which is a commit too. A claim looks at all tasks
 // before its own, so many that are claimed or to be retried later slow it down.
 //
-// Start reading in queue.go.
+// Start reading in queue.go; lookout.go is how callers find a task.
 package task

@@ -10,7 +10,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
-	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
 var (
@@ -74,12 +73,13 @@ type Queue struct {
 
 	layout                       layout
 	entries, locks, tries, grave string
+	look                         *lookout
 }
 
 // New returns the queue at a path for a session. It sends and reads nothing. What is wrong with the
 // options is the error of each call: embed.ErrInvalidArgument.
 func New(s *embed.Session, path string, o Options) *Queue {
-	q := &Queue{session: s, path: path, options: o}
+	q := &Queue{session: s, path: path, options: o, look: newLookout()}
 	if o.check(path) != nil || path == "" {
 		return q
 	}
@@ -229,139 +229,6 @@ func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 		return t != nil, err
 	})
 	return t, q.wrap("claim", err)
-}
-
-// lookPause is the longest time for which a waiter trusts a timer. Then it looks at the clock
-// again, which may have been set meanwhile.
-const lookPause = 10 * time.Second
-
-// wait calls try for one task after the other that is free, until it returns true.
-func (q *Queue) wait(ctx context.Context, try func(name string) (bool, error)) error {
-	if err := q.check(); err != nil {
-		return err
-	}
-	for {
-		err := ensure(ctx, q.session, q.entries, q.locks, q.tries)
-		if err != nil && !queue.Unanswered(err) {
-			return err
-		}
-		done, err := q.round(ctx, try)
-		if done {
-			return nil
-		}
-		if errors.Is(err, embed.ErrUnknownOutcome) {
-			return err // of a Take: the task may be removed
-		}
-		if ended := q.session.Err(); ended != nil {
-			return ended
-		}
-		if err := cmp.Or(ctx.Err(), err); err != nil {
-			return err
-		}
-	}
-}
-
-// round tries all tasks that are free, and then waits until there may be another.
-func (q *Queue) round(ctx context.Context, try func(name string) (bool, error)) (bool, error) {
-	var watches [2]*embed.Watch
-	for i, path := range []string{q.entries, q.locks} {
-		w, err := q.session.Watch(ctx, path, embed.WatchOnce)
-		if err != nil {
-			return false, err
-		}
-		defer w.Close()
-		watches[i] = w
-	}
-	s := scan{q: q, try: try, pause: lookPause}
-	done, err := s.all(ctx)
-	if done || err != nil {
-		return done, err
-	}
-	if s.lost {
-		sessions.Pause(ctx) // somebody was faster; there may be more, which no event tells
-		return false, nil
-	}
-	select {
-	case <-watches[0].Events(): // also when the watch ends: look again
-	case <-watches[1].Events():
-	case <-time.After(s.pause):
-	case <-q.session.Done():
-	case <-ctx.Done():
-	}
-	return false, nil
-}
-
-// pageLen is how many names are read at once.
-const pageLen = 100
-
-// faster are the errors after which the next task is tried: somebody else was faster, or the
-// session or the quorum is not there at this moment.
-var faster = []error{
-	embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion,
-	embed.ErrSuspended, embed.ErrUnavailable,
-}
-
-// A scan goes through the tasks once.
-type scan struct {
-	q     *Queue
-	try   func(name string) (bool, error)
-	lost  bool          // somebody else was faster for one
-	pause time.Duration // until another is due, or less
-}
-
-// all tries the tasks in order, until try returns true.
-func (s *scan) all(ctx context.Context) (bool, error) {
-	for after := ""; ; {
-		names, err := s.q.session.Page(ctx, s.q.entries, after, pageLen)
-		if err != nil {
-			return false, unless(err, embed.ErrNoNode)
-		}
-		for _, name := range names {
-			if free, over, err := s.free(ctx, name); over || err != nil {
-				return false, err
-			} else if !free {
-				continue
-			}
-			done, err := s.try(name)
-			if done {
-				return true, nil
-			}
-			s.lost = true
-			if err := unless(err, faster...); err != nil {
-				return false, err
-			}
-		}
-		if len(names) < pageLen {
-			return false, nil
-		}
-		after = names[len(names)-1]
-	}
-}
-
-// free reports whether a task may be claimed, and whether no later one is due.
-func (s *scan) free(ctx context.Context, name string) (free, over bool, err error) {
-	at, ok := s.q.options.Layout.due(name)
-	if !ok {
-		return false, false, nil // not a task
-	}
-	if s.early(at) {
-		return false, true, nil // the names are in the order of the times
-	}
-	_, taken, err := s.q.session.Exists(ctx, queue.Child(s.q.locks, name))
-	if taken || err != nil {
-		return false, false, err
-	}
-	t, _, err := s.q.readTries(ctx, name)
-	return err == nil && !s.early(t.Next), false, err
-}
-
-// early reports whether a time is yet to come.
-func (s *scan) early(at time.Time) bool {
-	left := time.Until(at)
-	if left > 0 {
-		s.pause = min(s.pause, left)
-	}
-	return left > 0
 }
 
 // unless returns err unless it is one of some others.

@@ -1,0 +1,249 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
+)
+
+// A lookout is where the callers of one Queue look for tasks. One looks at a time, and then tries
+// the first task that is free and that no other of them tries. If each looked by itself, all would
+// try the same task, and all but one would lose.
+type lookout struct {
+	turn  chan struct{} // holds a value while somebody looks
+	again chan struct{} // a try has failed, so its task may be free; of length one
+
+	mu     sync.Mutex
+	trying map[string]bool // names
+}
+
+func newLookout() *lookout {
+	return &lookout{
+		turn: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		trying: make(map[string]bool),
+	}
+}
+
+// tries reports whether a caller tries a task.
+func (l *lookout) tries(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trying[name]
+}
+
+// begin notes that a caller tries a task.
+func (l *lookout) begin(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trying[name] = true
+}
+
+// end notes that a caller has tried a task. If it has not got it, the others may.
+func (l *lookout) end(name string, got bool) {
+	l.mu.Lock()
+	delete(l.trying, name)
+	l.mu.Unlock()
+	if got {
+		return
+	}
+	select {
+	case l.again <- struct{}{}:
+	default: // whoever looks will look again anyway
+	}
+}
+
+const (
+	// lookPause is the longest time for which a waiter trusts a timer. Then it looks at the clock
+	// again, which may have been set meanwhile.
+	lookPause = 10 * time.Second
+	// lostPause is how long a caller passes over a task that it could not get. As a rule the task is
+	// another's by then.
+	lostPause = 100 * time.Millisecond
+)
+
+var (
+	// faster are the errors after which another task is tried, because somebody else was faster.
+	faster = []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion}
+	// away are those after which any task is tried again, because the session or the quorum is not
+	// there at this moment.
+	away = []error{embed.ErrSuspended, embed.ErrUnavailable}
+)
+
+// wait calls try for one task after the other that is free, until it returns true.
+func (q *Queue) wait(ctx context.Context, try func(name string) (bool, error)) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	for lost := make(losses); ; {
+		name, err := q.next(ctx, lost)
+		if err == nil {
+			var got bool
+			got, err = try(name)
+			q.look.end(name, got)
+			if got {
+				return nil
+			}
+			if errors.Is(err, embed.ErrUnknownOutcome) {
+				return err // of a Take: the task may be removed
+			}
+			if err = unless(err, faster...); err == nil {
+				lost.add(name)
+			}
+			if err != nil && unless(err, away...) == nil && sessions.Pause(ctx) {
+				err = nil
+			}
+		}
+		if ended := q.session.Err(); ended != nil {
+			return ended
+		}
+		if err := cmp.Or(ctx.Err(), err); err != nil {
+			return err
+		}
+	}
+}
+
+// losses are the tasks that a caller could not get, and when that was.
+type losses map[string]time.Time
+
+func (l losses) add(name string) {
+	maps.DeleteFunc(l, func(name string, _ time.Time) bool { return !l.has(name) })
+	l[name] = time.Now()
+}
+
+// has reports whether the caller passes over a task.
+func (l losses) has(name string) bool { return time.Since(l[name]) < lostPause }
+
+// next waits until a task is free, and notes that the caller tries it. It passes over those that
+// the caller could not get.
+func (q *Queue) next(ctx context.Context, lost losses) (string, error) {
+	select {
+	case q.look.turn <- struct{}{}:
+	case <-q.session.Done():
+		return "", q.session.Err()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-q.look.turn }()
+	for {
+		err := ensure(ctx, q.session, q.entries, q.locks, q.tries)
+		if err != nil && !queue.Unanswered(err) {
+			return "", err
+		}
+		s := scan{q: q, lost: lost}
+		name, err := s.first(ctx)
+		if name == "" && err == nil {
+			name, err = q.watch(ctx, lost)
+		}
+		if name != "" {
+			q.look.begin(name)
+		}
+		if name != "" || err != nil {
+			return name, err
+		}
+		if err := cmp.Or(q.session.Err(), ctx.Err()); err != nil {
+			return "", err
+		}
+	}
+}
+
+// watch returns the first task that is free, or waits until there may be one.
+func (q *Queue) watch(ctx context.Context, lost losses) (string, error) {
+	var watches [2]*embed.Watch
+	for i, path := range []string{q.entries, q.locks} {
+		w, err := q.session.Watch(ctx, path, embed.WatchOnce)
+		if err != nil {
+			return "", err
+		}
+		defer w.Close()
+		watches[i] = w
+	}
+	s := scan{q: q, lost: lost, pause: lookPause}
+	name, err := s.first(ctx)
+	if name != "" || err != nil {
+		return name, err
+	}
+	pause := time.NewTimer(s.pause)
+	defer pause.Stop()
+	select {
+	case <-watches[0].Events(): // also when the watch ends: look again
+	case <-watches[1].Events():
+	case <-q.look.again:
+	case <-pause.C:
+	case <-q.session.Done():
+	case <-ctx.Done():
+	}
+	return "", nil
+}
+
+// pageLen is how many names are read at once.
+const pageLen = 100
+
+// A scan goes through the tasks once.
+type scan struct {
+	q     *Queue
+	lost  losses
+	pause time.Duration // until another is due, or less
+}
+
+// first returns the first task that is free and that no caller tries, or nothing.
+func (s *scan) first(ctx context.Context) (string, error) {
+	for after := ""; ; {
+		names, err := s.q.session.Page(ctx, s.q.entries, after, pageLen)
+		if err != nil {
+			return "", unless(err, embed.ErrNoNode)
+		}
+		for _, name := range names {
+			if s.q.look.tries(name) {
+				continue // whoever tries it tells when it is free after all
+			}
+			if s.lost.has(name) {
+				s.pause = min(s.pause, lostPause)
+				continue
+			}
+			free, over, err := s.free(ctx, name)
+			switch {
+			case over || err != nil:
+				return "", err
+			case free:
+				return name, nil
+			}
+		}
+		if len(names) < pageLen {
+			return "", nil
+		}
+		after = names[len(names)-1]
+	}
+}
+
+// free reports whether a task may be claimed, and whether no later one is due.
+func (s *scan) free(ctx context.Context, name string) (free, over bool, err error) {
+	at, ok := s.q.options.Layout.due(name)
+	if !ok {
+		return false, false, nil // not a task
+	}
+	if s.early(at) {
+		return false, true, nil // the names are in the order of the times
+	}
+	_, taken, err := s.q.session.Exists(ctx, queue.Child(s.q.locks, name))
+	if taken || err != nil {
+		return false, false, err
+	}
+	t, _, err := s.q.readTries(ctx, name)
+	return err == nil && !s.early(t.Next), false, err
+}
+
+// early reports whether a time is yet to come.
+func (s *scan) early(at time.Time) bool {
+	left := time.Until(at)
+	if left > 0 {
+		s.pause = min(s.pause, left)
+	}
+	return left > 0
+}
