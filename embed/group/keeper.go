@@ -102,22 +102,26 @@ func (k *keeper) remember(s *embed.Session) {
 
 // enter creates the znode.
 func (k *keeper) enter(ctx context.Context, s *embed.Session) (*claim.Claim, embed.Zxid, error) {
+	parent, _ := queue.Split(k.a.path)
 	for {
-		parent, _ := queue.Split(k.a.path)
-		if err := queue.Ensure(ctx, s, parent); err != nil {
-			return nil, 0, err
-		}
-		ops, err := k.makeRoom(ctx, s)
-		if err != nil {
-			return nil, 0, err
-		}
-		next, data := k.a.next.Load(), k.data
-		if next != nil {
-			data = next.data
-		}
-		how := embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger}
-		create := embed.OpCreateWith(k.a.path, data, how)
-		c, czxid, err := submit(ctx, s, append(ops, create)...)
+		var c *claim.Claim
+		var czxid embed.Zxid
+		var next *update
+		err := queue.Within(ctx, s, parent, func(parents bool) (err error) {
+			next = nil
+			ops, err := k.makeRoom(ctx, s)
+			if err != nil {
+				return err
+			}
+			data := k.data
+			if next = k.a.next.Load(); next != nil {
+				data = next.data
+			}
+			how := embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger, Parents: parents}
+			create := embed.OpCreateWith(k.a.path, data, how)
+			c, czxid, err = submit(ctx, s, append(ops, create)...)
+			return err
+		})
 		switch {
 		case err == nil:
 			k.accept(next)
