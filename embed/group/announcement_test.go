@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,30 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 			t.Errorf("%+v, and was %+v", now, was)
 		}
 		c.none(t, time.Minute)
+	})
+}
+
+// The znode that is in the way has gone when the patience with it is over. This node is cut off at
+// that moment, and still shows it. So it asks the ensemble before it says ErrTaken.
+func TestAnnounce_WhatWasInTheWayHasGoneUnseen(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		const timeout = time.Minute
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: true}
+		_, _, err := s.CreateWith(t.Context(), dir+"/a", nil, how)
+		must(t, err)
+		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: timeout})
+		a := join(t, from, dir, "a", nil, group.Options{})
+		status(t, a, "it to be taken", func(s group.Status) bool {
+			return errors.Is(s.Err, group.ErrTaken)
+		})
+		<-time.After(2*timeout - 5*time.Second)
+		ens.Isolate(3)
+		must(t, s.Delete(t.Context(), dir+"/a", embed.AnyVersion))
+		<-time.After(10 * time.Second)
+		ens.HealAll()
+		present(t, a)
 	})
 }
 
@@ -383,11 +408,16 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 	})
 }
 
-// The same in real time, in which Close meets every step.
+// The same in real time, in which Close meets every step. Of the parents nothing stays either: none
+// is created that has no child, because the ensemble would not remove it.
 func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.ContainerCheckInterval = 100 * time.Millisecond
+	}})
+	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	s := ens.Session(1, embed.SessionOptions{})
 	for i := range 300 {
+		dir := fmt.Sprint("/round-", i, dir)
 		o := group.Options{Linger: time.Duration(i%2) * time.Minute}
 		a := group.Join(ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, o)
 		if i%3 == 0 {
@@ -404,6 +434,12 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 			t.Fatalf("round %d left %v", i, names)
 		}
 	}
+	ens.Until("all parents to be removed", func() bool {
+		names := children(t, s, "/")
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return strings.HasPrefix(name, "round-")
+		})
+	})
 }
 
 // What cannot succeed ends the announcement, and says why. In CURATOR-228 an ACL that refused the

@@ -283,6 +283,96 @@ func TestAwaitApplied_OnANodeThatIsBehind(t *testing.T) {
 	})
 }
 
+// A member that joins reads the value anew. Here the value changes while the member's node is cut
+// off, after the member has looked at it and before it has joined. AwaitApplied returns meanwhile.
+func TestFollow_TheValueChangesBeforeItJoins(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		v := value.New(s, config, texts)
+		old, err := v.Set(t.Context(), "old")
+		must(t, err)
+		must(t, ens.Session(3, embed.SessionOptions{}).Await(t.Context(), config, old.Mzxid))
+		got := make(chan string, 10)
+		cut := openerFunc(func(ctx context.Context, o embed.SessionOptions) (*embed.Session, error) {
+			o.Timeout = time.Minute
+			s, err := ens.Node(3).NewSession(ctx, o)
+			ens.Isolate(3)
+			return s, err
+		})
+		go group.Follow(t.Context(), cut, config, "a", texts,
+			func(_ context.Context, x value.Versioned[string]) error {
+				got <- x.Value
+				return nil
+			})
+		<-time.After(2 * time.Second) // its create is on its way
+		now, err := v.Set(t.Context(), "new")
+		must(t, err)
+		missing, err := group.AwaitApplied(within(t, time.Minute), s, config, now.Mzxid)
+		if err != nil || missing != nil {
+			t.Fatal(missing, err)
+		}
+		ens.HealAll()
+		select {
+		case x := <-got:
+			if x != "new" {
+				t.Errorf("it applies %q", x)
+			}
+		case <-time.After(minutes):
+			t.Fatal("it applies nothing")
+		}
+	})
+}
+
+type openerFunc func(context.Context, embed.SessionOptions) (*embed.Session, error)
+
+// NewSession implements embed.Opener.
+func (f openerFunc) NewSession(
+	ctx context.Context, o embed.SessionOptions,
+) (*embed.Session, error) {
+	return f(ctx, o)
+}
+
+// Somebody deletes a member's znode, and another member gets its place. The first one is cut off, so
+// it does not know, and tells what it has applied. That must not count for the other one.
+func TestFollow_TellsOfItsOwnZnodeOnly(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		const member = config + "/members/a"
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		_, err := value.New(s, config, texts).Set(t.Context(), "x")
+		must(t, err)
+		begun, apply := make(chan struct{}, 10), make(chan struct{})
+		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: time.Minute})
+		go group.Follow(t.Context(), from, config, "a", texts,
+			func(ctx context.Context, _ value.Versioned[string]) error {
+				begun <- struct{}{}
+				select {
+				case <-apply:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		select {
+		case <-begun:
+		case <-time.After(minutes):
+			t.Fatal("it does not join")
+		}
+		ens.Isolate(3)
+		must(t, s.Delete(t.Context(), member, embed.AnyVersion))
+		_, err = s.Create(t.Context(), member, make([]byte, 8), embed.Ephemeral)
+		must(t, err)
+		close(apply)
+		<-time.After(time.Second) // what it tells is on its way
+		ens.HealAll()
+		<-time.After(10 * time.Second)
+		data, stat, err := s.Get(t.Context(), member)
+		if err != nil || string(data) != string(make([]byte, 8)) || stat.Version != 0 {
+			t.Errorf("the other member is said to have applied %x, %v", data, err)
+		}
+	})
+}
+
 // Follow ends with what cannot succeed, and leaves nothing.
 func TestFollow_Ends(t *testing.T) {
 	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
