@@ -40,18 +40,22 @@ func get(t *testing.T, s *embed.Session, path string) string {
 // gave up. In CURATOR-498 and pulsar#913 it took that znode for its own and lost it seconds later.
 // The broker of fluss#1004 waited for a minute.
 func TestAnnounce_ThroughEveryLoss(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session){
-		"its member is cut off until its session has expired": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+	for name, lose := range map[string]func(t *testing.T, ens *embedtest.Ensemble,
+		other *embed.Session){
+		"its member is cut off until its session has expired": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
 			ens.Isolate(3)
 			<-time.After(30 * time.Second)
 			ens.HealAll()
 		},
-		"its member is cut off and gives its session up itself": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+		"its member is cut off and gives its session up itself": func(t *testing.T,
+			ens *embedtest.Ensemble, other *embed.Session) {
 			ens.Isolate(3)
 			<-time.After(11 * time.Second)
 			ens.HealAll()
 		},
-		"there is no quorum for a while": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+		"there is no quorum for a while": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
 			for _, id := range ens.Members() {
 				ens.Isolate(id)
 			}
@@ -67,8 +71,10 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 			must(t, other.Delete(t.Context(), dir+"/a", embed.AnyVersion))
 			<-time.After(5 * time.Second)
 		},
-		"somebody deletes its parent too": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
-			_, err := other.Multi(t.Context(), embed.OpDelete(dir+"/a", embed.AnyVersion), embed.OpDelete(dir, embed.AnyVersion))
+		"somebody deletes its parent too": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
+			_, err := other.Multi(t.Context(), embed.OpDelete(dir+"/a", embed.AnyVersion),
+				embed.OpDelete(dir, embed.AnyVersion))
 			must(t, err)
 			<-time.After(5 * time.Second)
 		},
@@ -89,7 +95,8 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 						<-time.After(25 * time.Second) // the end of a session and more
 						present(t, a)
 						other = ens.Session(1, embed.SessionOptions{})
-						if got := get(t, other, a.Path()); got != "new" || fmt.Sprint(children(t, other, dir)) != "[a]" {
+						if got := get(t, other, a.Path()); got != "new" ||
+							fmt.Sprint(children(t, other, dir)) != "[a]" {
 							t.Errorf("it has %q, among %v; its status is %+v", got, children(t, other, dir), a.Status())
 						}
 						must(t, a.Set(within(t, minutes), []byte("newer")))
@@ -167,7 +174,8 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 		for _, id := range ens.Members() {
 			second := join(t, ens.Node(id), dir, "a", []byte("second"), group.Options{Linger: time.Minute})
 			begun := time.Now()
-			wantErr(t, status(t, second, "a reason", func(s group.Status) bool { return s.Err != nil }).Err, group.ErrTaken)
+			wantErr(t, status(t, second, "a reason", func(s group.Status) bool { return s.Err != nil }).Err,
+				group.ErrTaken)
 			wantErr(t, done(t, second), group.ErrTaken)
 			wantErr(t, second.Set(t.Context(), nil), group.ErrTaken)
 			must(t, second.Close())
@@ -349,7 +357,8 @@ func TestSet_ManyAtOnce(t *testing.T) {
 		}
 		for range 10 {
 			<-time.After(20 * time.Millisecond)
-			if err := s.Delete(t.Context(), a.Path(), embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
+			if err := s.Delete(t.Context(), a.Path(), embed.AnyVersion); err != nil &&
+				!errors.Is(err, embed.ErrNoNode) {
 				t.Error(err)
 			}
 		}
@@ -367,7 +376,8 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		s := ens.Session(1, embed.SessionOptions{})
 		for i := range 60 {
-			a := join(t, ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, group.Options{Linger: time.Duration(i%2) * time.Minute})
+			a := join(t, ens.Node(embed.MemberID(i%3+1)), dir, "a", nil,
+				group.Options{Linger: time.Duration(i%2) * time.Minute})
 			over := make(chan error, 2)
 			go func() { over <- a.Set(t.Context(), []byte("x")) }()
 			go func() {
@@ -458,26 +468,45 @@ func TestAnnounce_Refused(t *testing.T) {
 			a    *group.Announcement
 			want error
 		}{
-			"a parent that is shut":      {join(t, n, "/shut", "a", nil, group.Options{}), embed.ErrNoAuth},
-			"an ephemeral parent":        {join(t, n, "/ephemeral", "a", nil, group.Options{}), embed.ErrNoChildrenForEphemerals},
-			"a znode of no session":      {group.Announce(n, "/plain", nil, group.Options{}), group.ErrTaken},
-			"one with children":          {group.Announce(n, "/zookeeper", nil, group.Options{Linger: time.Second}), group.ErrTaken},
-			"too much data":              {join(t, n, dir, "b", make([]byte, 8<<20), group.Options{}), embed.ErrTooLarge},
-			"no path":                    {group.Announce(n, "", nil, group.Options{}), embed.ErrInvalidPath},
-			"a path that is none":        {group.Announce(n, "a", nil, group.Options{}), embed.ErrInvalidPath},
-			"a slash at the end":         {group.Announce(n, "/a/", nil, group.Options{}), embed.ErrInvalidPath},
-			"the root":                   {group.Announce(n, "/", nil, group.Options{}), embed.ErrInvalidArgument},
-			"a layout":                   {group.Announce(n, "/x", nil, group.Options{Layout: group.Party}), embed.ErrInvalidArgument},
-			"no directory":               {join(t, n, "", "a", nil, group.Options{}), embed.ErrInvalidPath},
-			"no id":                      {join(t, n, dir, "", nil, group.Options{}), embed.ErrInvalidArgument},
-			"an id with a slash":         {join(t, n, dir, "a/b", nil, group.Options{}), embed.ErrInvalidArgument},
-			"an id that is no name":      {join(t, n, dir, "..", nil, group.Options{}), embed.ErrInvalidPath},
-			"data of kazoo's":            {join(t, n, dir, "a", []byte("x"), group.Options{Layout: group.ShallowParty}), embed.ErrInvalidArgument},
-			"an unknown layout":          {join(t, n, dir, "a", nil, group.Options{Layout: 3}), embed.ErrInvalidArgument},
-			"a linger below zero":        {join(t, n, dir, "a", nil, group.Options{Linger: -1}), embed.ErrInvalidTTL},
-			"a linger of a microsecond":  {join(t, n, dir, "a", nil, group.Options{Linger: time.Microsecond}), embed.ErrInvalidArgument},
-			"a linger of a hundred year": {join(t, n, dir, "a", nil, group.Options{Linger: 100 * 365 * 24 * time.Hour}), embed.ErrInvalidTTL},
-			"a wrong password":           {join(t, embed.OpenerWith(n, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}}), dir, "a", nil, group.Options{}), embed.ErrAuthFailed},
+			"a parent that is shut": {join(t, n, "/shut", "a", nil, group.Options{}), embed.ErrNoAuth},
+			"an ephemeral parent": {join(t, n, "/ephemeral", "a", nil, group.Options{}),
+				embed.ErrNoChildrenForEphemerals},
+			"a znode of no session": {group.Announce(n, "/plain", nil, group.Options{}),
+				group.ErrTaken},
+			"one with children": {group.Announce(n, "/zookeeper", nil,
+				group.Options{Linger: time.Second}), group.ErrTaken},
+			"too much data": {join(t, n, dir, "b", make([]byte, 8<<20), group.Options{}),
+				embed.ErrTooLarge},
+			"no path": {group.Announce(n, "", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"a path that is none": {group.Announce(n, "a", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"a slash at the end": {group.Announce(n, "/a/", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"the root": {group.Announce(n, "/", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"a layout": {group.Announce(n, "/x", nil, group.Options{Layout: group.Party}),
+				embed.ErrInvalidArgument},
+			"no directory": {join(t, n, "", "a", nil, group.Options{}), embed.ErrInvalidPath},
+			"no id": {join(t, n, dir, "", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"an id with a slash": {join(t, n, dir, "a/b", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"an id that is no name": {join(t, n, dir, "..", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"data of kazoo's": {join(t, n, dir, "a", []byte("x"),
+				group.Options{Layout: group.ShallowParty}), embed.ErrInvalidArgument},
+			"an unknown layout": {join(t, n, dir, "a", nil, group.Options{Layout: 3}),
+				embed.ErrInvalidArgument},
+			"a linger below zero": {join(t, n, dir, "a", nil, group.Options{Linger: -1}),
+				embed.ErrInvalidTTL},
+			"a linger of a microsecond": {join(t, n, dir, "a", nil,
+				group.Options{Linger: time.Microsecond}), embed.ErrInvalidArgument},
+			"a linger of a hundred year": {join(t, n, dir, "a", nil,
+				group.Options{Linger: 100 * 365 * 24 * time.Hour}), embed.ErrInvalidTTL},
+			"a wrong password": {join(t,
+				embed.OpenerWith(n, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}}),
+				dir, "a", nil, group.Options{}), embed.ErrAuthFailed},
 		} {
 			if err := done(t, c.a); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -154,7 +154,9 @@ func refused(err error) bool {
 }
 
 // submit claims the ephemeral that the last operation creates, and waits for its outcome.
-func submit(ctx context.Context, s *embed.Session, ops ...embed.Op) (*claim.Claim, embed.Zxid, error) {
+func submit(
+	ctx context.Context, s *embed.Session, ops ...embed.Op,
+) (*claim.Claim, embed.Zxid, error) {
 	c, err := claim.New(ctx, s, ops...)
 	if err != nil {
 		return nil, 0, err
@@ -208,7 +210,9 @@ func (k *keeper) makeRoom(ctx context.Context, s *embed.Session) ([]embed.Op, er
 
 // look returns the operations that make room, or that somebody else's znode is in the way, which it
 // notes as the rival.
-func (k *keeper) look(ctx context.Context, s *embed.Session) (ops []embed.Op, taken bool, err error) {
+func (k *keeper) look(
+	ctx context.Context, s *embed.Session,
+) (ops []embed.Op, taken bool, err error) {
 	stat, there, err := s.Exists(ctx, k.a.path)
 	remove := embed.OpDelete(k.a.path, embed.AnyVersion)
 	switch {
@@ -247,7 +251,9 @@ func (k *keeper) verdict(ctx context.Context, s *embed.Session) error {
 }
 
 // stay announces new data until the claim or ctx has ended, and returns why.
-func (k *keeper) stay(ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid) error {
+func (k *keeper) stay(
+	ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid,
+) error {
 	for {
 		pause, err := k.write(ctx, s, c, czxid)
 		if err != nil {

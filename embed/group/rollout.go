@@ -100,9 +100,9 @@ func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
 
 // join waits until there is a value, and then creates the member, which has applied nothing yet.
 //
-// The value may change meanwhile. If it does so before the create, this node shows the newer one when
-// the create has been applied here, and follow reads the value only then. If it does so after the
-// create, AwaitApplied sees the member.
+// The value may change meanwhile. If it does so before the create, this node shows the newer one
+// when the create has been applied here, and follow reads the value only then. If it does so after
+// the create, AwaitApplied sees the member.
 func (f *follower[T]) join(
 	ctx context.Context, s *embed.Session, v value.Value[T],
 ) (*claim.Claim, error) {

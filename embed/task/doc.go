@@ -6,9 +6,10 @@
 //	queue := task.New(session, "/queues/mails", task.Options{})
 //	_, err := queue.Put(ctx, []byte("hello"), task.PutOptions{})
 //
-//	err = task.Work(ctx, node, "/queues/mails", task.Options{}, func(ctx context.Context, t *task.Task) error {
+//	work := func(ctx context.Context, t *task.Task) error {
 //		return send(ctx, t.Data()) // nil finishes the task, an error retries it later
-//	})
+//	}
+//	err = task.Work(ctx, node, "/queues/mails", task.Options{}, work)
 //
 // # At least once
 //
