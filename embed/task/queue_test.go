@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -82,6 +83,69 @@ func TestPut_GoldenNamesAndBytes(t *testing.T) {
 			if err != nil || hex.EncodeToString(data) != c.hex {
 				t.Errorf("%s: %x, %v", path+c.path, data, err)
 			}
+		}
+	})
+}
+
+// The golden files have what Curator and kazoo themselves have written, see clienttest. Put writes
+// the same names and bytes, and Claim reads them.
+func TestPut_OthersBytes(t *testing.T) {
+	at := func(ms int64) task.PutOptions { return task.PutOptions{At: time.UnixMilli(ms)} }
+	priorities := func(all ...int) (list []task.PutOptions) {
+		for _, p := range all {
+			list = append(list, task.PutOptions{Priority: p})
+		}
+		return list
+	}
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, c := range []struct {
+			file, path, entries string
+			layout              task.Layout
+			puts                []task.PutOptions
+		}{
+			{"curator", "/golden-Plain", "", task.Plain, priorities(0)},
+			{"curator", "/golden-Simple", "", task.Simple, priorities(0)},
+			{"curator", "/golden-Priority", "", task.Priority, priorities(0, 255, -2, -1<<31)},
+			{"curator", "/golden-Delay", "", task.Delay,
+				[]task.PutOptions{at(1764000000018), at(4000000000000)}},
+			{"kazoo", "/golden-Queue", "", task.Entries, priorities(0, -100, 899)},
+			{"kazoo", "/golden-LockingQueue", "/entries", task.Locking, priorities(0, -100, 899)},
+		} {
+			want, err := os.ReadFile("testdata/" + c.file + ".golden")
+			must(t, err)
+			q := task.New(s, c.path, task.Options{Layout: c.layout})
+			for _, o := range c.puts {
+				put(t, q, "abc", o)
+			}
+			names := children(t, s, c.path+c.entries)
+			for _, name := range names {
+				path := c.path + c.entries + "/" + name
+				data, _, err := s.Get(t.Context(), path)
+				must(t, err)
+				if line := fmt.Sprintf("%s %x\n", path, data); !strings.Contains(string(want), line) {
+					t.Errorf("the golden file lacks %s", line)
+				}
+			}
+			prefix := c.path + c.entries + "/"
+			if n := strings.Count(string(want), prefix); n != len(names) {
+				t.Errorf("%s has %d tasks, here are %d", c.path, n, len(names))
+			}
+		}
+		want, err := os.ReadFile("testdata/curator.golden")
+		must(t, err)
+		for line := range strings.Lines(string(want)) {
+			path, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.HasPrefix(path, "/golden-Multi/") {
+				data, err := hex.DecodeString(text)
+				must(t, err)
+				_, err = s.Put(t.Context(), path, data)
+				must(t, err)
+			}
+		}
+		c := claim(t, task.New(s, "/golden-Multi", task.Options{Layout: task.Plain}))
+		if got := fmt.Sprintf("%s", c.Items()); got != "[x yy z]" {
+			t.Errorf("claimed %s", got)
 		}
 	})
 }
