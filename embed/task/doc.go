@@ -25,6 +25,10 @@
 // Options.Attempts also stops a task that kills its workers. Such a task, and one that cannot be
 // decoded, moves to the dead ones. Nothing is ever dropped.
 //
+// Claim, Take and Work wait for a task. There is no sequence of the tasks that wait: by the time
+// that a loop sees one, somebody else may have it. Whoever has a Task is told by Task.Context that
+// the claim has ended.
+//
 // # Beside clients of ZooKeeper
 //
 // The znodes are those of kazoo's and Curator's queues, so their clients can put and take through
