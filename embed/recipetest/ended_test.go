@@ -111,8 +111,6 @@ type blocking struct {
 	outlives bool
 }
 
-func nobody(*visit) got { return nil }
-
 // put writes a znode as somebody else.
 func (c *visit) put(rel, data string) {
 	_, err := c.other.Put(c.t.Context(), c.path+rel, []byte(data))
