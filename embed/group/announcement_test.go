@@ -253,7 +253,10 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		o := group.Options{Linger: 30 * time.Second}
 		present(t, join(t, ens.Node(3), dir, "a", []byte("1"), o))
-		c := follow(t, watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{}))
+		s := ens.Session(1, embed.SessionOptions{})
+		_, err := s.Sync(t.Context(), dir) // it may be behind member 3
+		must(t, err)
+		c := follow(t, watch(t, s, group.Options{}))
 		c.want(t, "[a=1] joined a=1")
 		ens.Kill(3)
 		ens.Restart(3)
