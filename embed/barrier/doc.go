@@ -20,4 +20,7 @@
 // waiter looks. If the replica was away for so long that it takes over the state of another member,
 // the changes in between are unknown. Then the present state decides: a waiter may pass late, or
 // wait on, but never passes early.
+//
+// The calls wait, and there is no sequence of who is there: a loop over it could miss the moment
+// that counts. A group.Group has one.
 package barrier

@@ -87,25 +87,21 @@ func (m *member) come(ctx context.Context) error {
 		return nil
 	}
 	m.own = strings.ToLower(rand.Text())
-	for {
-		if err := queue.Ensure(ctx, m.session, m.path); err != nil {
-			return err
-		}
-		c, err := claim.New(ctx, m.session, embed.OpCreate(queue.Child(m.path, m.own), nil, embed.Ephemeral))
+	return queue.Within(ctx, m.session, m.path, func(parents bool) error {
+		how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: parents}
+		create := embed.OpCreateWith(queue.Child(m.path, m.own), nil, how)
+		c, err := claim.New(ctx, m.session, create)
 		if err != nil {
 			return err
 		}
 		results, err := c.Created(ctx)
-		switch {
-		case err == nil:
-			m.claim, m.since = c, results[0].Stat.Czxid
-			return nil
-		case !errors.Is(err, embed.ErrNoNode):
+		if err != nil {
 			_ = c.Release()
 			return err
 		}
-		// The container was empty and has been removed meanwhile.
-	}
+		m.claim, m.since = c, results[0].Stat.Czxid
+		return nil
+	})
 }
 
 // giveUp leaves the barrier, and returns why.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
 // A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its methods
@@ -27,24 +26,15 @@ func (g Gate) Shut(ctx context.Context) error {
 
 // create creates a persistent znode and its parents, unless it exists.
 func create(ctx context.Context, s *embed.Session, path string, data []byte) error {
-	for {
-		_, there, err := s.Exists(ctx, path)
-		if there || err != nil {
-			return err
-		}
-		parent, _ := queue.Split(path)
-		if err := queue.Ensure(ctx, s, parent); err != nil {
-			return err
-		}
-		_, err = s.Create(ctx, path, data, embed.Persistent)
-		switch {
-		case errors.Is(err, embed.ErrNodeExists):
-			return nil
-		case errors.Is(err, embed.ErrNoNode) && ctx.Err() == nil:
-			continue // the parent was an empty container, and has been removed meanwhile
-		}
+	_, there, err := s.Exists(ctx, path)
+	if there || err != nil {
 		return err
 	}
+	_, _, err = s.CreateWith(ctx, path, data, embed.CreateOptions{Parents: true})
+	if errors.Is(err, embed.ErrNodeExists) {
+		err = nil
+	}
+	return err
 }
 
 // Open opens the gate, if it is shut: everybody who waits passes. Errors are those of

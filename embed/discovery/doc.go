@@ -24,6 +24,9 @@
 // instance that does not decode is reported by Service.Unreadable. It is neither removed nor does
 // it hide others.
 //
+// Service.Changes and Registration.Changes are an iter.Seq2 of the present state and then of each
+// that differs. A slow loop may miss some, but never the newest.
+//
 // # Layout
 //
 // <base>/<service>/<id> has the JSON of Curator's ServiceInstance, in one line:

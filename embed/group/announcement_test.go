@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,18 +40,22 @@ func get(t *testing.T, s *embed.Session, path string) string {
 // gave up. In CURATOR-498 and pulsar#913 it took that znode for its own and lost it seconds later.
 // The broker of fluss#1004 waited for a minute.
 func TestAnnounce_ThroughEveryLoss(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session){
-		"its member is cut off until its session has expired": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+	for name, lose := range map[string]func(t *testing.T, ens *embedtest.Ensemble,
+		other *embed.Session){
+		"its member is cut off until its session has expired": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
 			ens.Isolate(3)
 			<-time.After(30 * time.Second)
 			ens.HealAll()
 		},
-		"its member is cut off and gives its session up itself": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+		"its member is cut off and gives its session up itself": func(t *testing.T,
+			ens *embedtest.Ensemble, other *embed.Session) {
 			ens.Isolate(3)
 			<-time.After(11 * time.Second)
 			ens.HealAll()
 		},
-		"there is no quorum for a while": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
+		"there is no quorum for a while": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
 			for _, id := range ens.Members() {
 				ens.Isolate(id)
 			}
@@ -66,8 +71,10 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 			must(t, other.Delete(t.Context(), dir+"/a", embed.AnyVersion))
 			<-time.After(5 * time.Second)
 		},
-		"somebody deletes its parent too": func(t *testing.T, ens *embedtest.Ensemble, other *embed.Session) {
-			_, err := other.Multi(t.Context(), embed.OpDelete(dir+"/a", embed.AnyVersion), embed.OpDelete(dir, embed.AnyVersion))
+		"somebody deletes its parent too": func(t *testing.T, ens *embedtest.Ensemble,
+			other *embed.Session) {
+			_, err := other.Multi(t.Context(), embed.OpDelete(dir+"/a", embed.AnyVersion),
+				embed.OpDelete(dir, embed.AnyVersion))
 			must(t, err)
 			<-time.After(5 * time.Second)
 		},
@@ -88,7 +95,8 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 						<-time.After(25 * time.Second) // the end of a session and more
 						present(t, a)
 						other = ens.Session(1, embed.SessionOptions{})
-						if got := get(t, other, a.Path()); got != "new" || fmt.Sprint(children(t, other, dir)) != "[a]" {
+						if got := get(t, other, a.Path()); got != "new" ||
+							fmt.Sprint(children(t, other, dir)) != "[a]" {
 							t.Errorf("it has %q, among %v; its status is %+v", got, children(t, other, dir), a.Status())
 						}
 						must(t, a.Set(within(t, minutes), []byte("newer")))
@@ -166,7 +174,8 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 		for _, id := range ens.Members() {
 			second := join(t, ens.Node(id), dir, "a", []byte("second"), group.Options{Linger: time.Minute})
 			begun := time.Now()
-			wantErr(t, status(t, second, "a reason", func(s group.Status) bool { return s.Err != nil }).Err, group.ErrTaken)
+			wantErr(t, status(t, second, "a reason", func(s group.Status) bool { return s.Err != nil }).Err,
+				group.ErrTaken)
 			wantErr(t, done(t, second), group.ErrTaken)
 			wantErr(t, second.Set(t.Context(), nil), group.ErrTaken)
 			must(t, second.Close())
@@ -179,6 +188,30 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 			t.Errorf("%+v, and was %+v", now, was)
 		}
 		c.none(t, time.Minute)
+	})
+}
+
+// The znode that is in the way has gone when the patience with it is over. This node is cut off at
+// that moment, and still shows it. So it asks the ensemble before it says ErrTaken.
+func TestAnnounce_WhatWasInTheWayHasGoneUnseen(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		const timeout = time.Minute
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: true}
+		_, _, err := s.CreateWith(t.Context(), dir+"/a", nil, how)
+		must(t, err)
+		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: timeout})
+		a := join(t, from, dir, "a", nil, group.Options{})
+		status(t, a, "it to be taken", func(s group.Status) bool {
+			return errors.Is(s.Err, group.ErrTaken)
+		})
+		<-time.After(2*timeout - 5*time.Second)
+		ens.Isolate(3)
+		must(t, s.Delete(t.Context(), dir+"/a", embed.AnyVersion))
+		<-time.After(10 * time.Second)
+		ens.HealAll()
+		present(t, a)
 	})
 }
 
@@ -220,7 +253,10 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		o := group.Options{Linger: 30 * time.Second}
 		present(t, join(t, ens.Node(3), dir, "a", []byte("1"), o))
-		c := follow(t, watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{}))
+		s := ens.Session(1, embed.SessionOptions{})
+		_, err := s.Sync(t.Context(), dir) // it may be behind member 3
+		must(t, err)
+		c := follow(t, watch(t, s, group.Options{}))
 		c.want(t, "[a=1] joined a=1")
 		ens.Kill(3)
 		ens.Restart(3)
@@ -324,7 +360,8 @@ func TestSet_ManyAtOnce(t *testing.T) {
 		}
 		for range 10 {
 			<-time.After(20 * time.Millisecond)
-			if err := s.Delete(t.Context(), a.Path(), embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
+			if err := s.Delete(t.Context(), a.Path(), embed.AnyVersion); err != nil &&
+				!errors.Is(err, embed.ErrNoNode) {
 				t.Error(err)
 			}
 		}
@@ -342,7 +379,8 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		s := ens.Session(1, embed.SessionOptions{})
 		for i := range 60 {
-			a := join(t, ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, group.Options{Linger: time.Duration(i%2) * time.Minute})
+			a := join(t, ens.Node(embed.MemberID(i%3+1)), dir, "a", nil,
+				group.Options{Linger: time.Duration(i%2) * time.Minute})
 			over := make(chan error, 2)
 			go func() { over <- a.Set(t.Context(), []byte("x")) }()
 			go func() {
@@ -383,11 +421,16 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 	})
 }
 
-// The same in real time, in which Close meets every step.
+// The same in real time, in which Close meets every step. Of the parents nothing stays either: none
+// is created that has no child, because the ensemble would not remove it.
 func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		c.ContainerCheckInterval = 100 * time.Millisecond
+	}})
+	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	s := ens.Session(1, embed.SessionOptions{})
 	for i := range 300 {
+		dir := fmt.Sprint("/round-", i, dir)
 		o := group.Options{Linger: time.Duration(i%2) * time.Minute}
 		a := group.Join(ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, o)
 		if i%3 == 0 {
@@ -404,6 +447,12 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 			t.Fatalf("round %d left %v", i, names)
 		}
 	}
+	ens.Until("all parents to be removed", func() bool {
+		names := children(t, s, "/")
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return strings.HasPrefix(name, "round-")
+		})
+	})
 }
 
 // What cannot succeed ends the announcement, and says why. In CURATOR-228 an ACL that refused the
@@ -422,26 +471,45 @@ func TestAnnounce_Refused(t *testing.T) {
 			a    *group.Announcement
 			want error
 		}{
-			"a parent that is shut":      {join(t, n, "/shut", "a", nil, group.Options{}), embed.ErrNoAuth},
-			"an ephemeral parent":        {join(t, n, "/ephemeral", "a", nil, group.Options{}), embed.ErrNoChildrenForEphemerals},
-			"a znode of no session":      {group.Announce(n, "/plain", nil, group.Options{}), group.ErrTaken},
-			"one with children":          {group.Announce(n, "/zookeeper", nil, group.Options{Linger: time.Second}), group.ErrTaken},
-			"too much data":              {join(t, n, dir, "b", make([]byte, 8<<20), group.Options{}), embed.ErrTooLarge},
-			"no path":                    {group.Announce(n, "", nil, group.Options{}), embed.ErrInvalidPath},
-			"a path that is none":        {group.Announce(n, "a", nil, group.Options{}), embed.ErrInvalidPath},
-			"a slash at the end":         {group.Announce(n, "/a/", nil, group.Options{}), embed.ErrInvalidPath},
-			"the root":                   {group.Announce(n, "/", nil, group.Options{}), embed.ErrInvalidArgument},
-			"a layout":                   {group.Announce(n, "/x", nil, group.Options{Layout: group.Party}), embed.ErrInvalidArgument},
-			"no directory":               {join(t, n, "", "a", nil, group.Options{}), embed.ErrInvalidPath},
-			"no id":                      {join(t, n, dir, "", nil, group.Options{}), embed.ErrInvalidArgument},
-			"an id with a slash":         {join(t, n, dir, "a/b", nil, group.Options{}), embed.ErrInvalidArgument},
-			"an id that is no name":      {join(t, n, dir, "..", nil, group.Options{}), embed.ErrInvalidPath},
-			"data of kazoo's":            {join(t, n, dir, "a", []byte("x"), group.Options{Layout: group.ShallowParty}), embed.ErrInvalidArgument},
-			"an unknown layout":          {join(t, n, dir, "a", nil, group.Options{Layout: 3}), embed.ErrInvalidArgument},
-			"a linger below zero":        {join(t, n, dir, "a", nil, group.Options{Linger: -1}), embed.ErrInvalidTTL},
-			"a linger of a microsecond":  {join(t, n, dir, "a", nil, group.Options{Linger: time.Microsecond}), embed.ErrInvalidArgument},
-			"a linger of a hundred year": {join(t, n, dir, "a", nil, group.Options{Linger: 100 * 365 * 24 * time.Hour}), embed.ErrInvalidTTL},
-			"a wrong password":           {join(t, embed.OpenerWith(n, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}}), dir, "a", nil, group.Options{}), embed.ErrAuthFailed},
+			"a parent that is shut": {join(t, n, "/shut", "a", nil, group.Options{}), embed.ErrNoAuth},
+			"an ephemeral parent": {join(t, n, "/ephemeral", "a", nil, group.Options{}),
+				embed.ErrNoChildrenForEphemerals},
+			"a znode of no session": {group.Announce(n, "/plain", nil, group.Options{}),
+				group.ErrTaken},
+			"one with children": {group.Announce(n, "/zookeeper", nil,
+				group.Options{Linger: time.Second}), group.ErrTaken},
+			"too much data": {join(t, n, dir, "b", make([]byte, 8<<20), group.Options{}),
+				embed.ErrTooLarge},
+			"no path": {group.Announce(n, "", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"a path that is none": {group.Announce(n, "a", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"a slash at the end": {group.Announce(n, "/a/", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"the root": {group.Announce(n, "/", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"a layout": {group.Announce(n, "/x", nil, group.Options{Layout: group.Party}),
+				embed.ErrInvalidArgument},
+			"no directory": {join(t, n, "", "a", nil, group.Options{}), embed.ErrInvalidPath},
+			"no id": {join(t, n, dir, "", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"an id with a slash": {join(t, n, dir, "a/b", nil, group.Options{}),
+				embed.ErrInvalidArgument},
+			"an id that is no name": {join(t, n, dir, "..", nil, group.Options{}),
+				embed.ErrInvalidPath},
+			"data of kazoo's": {join(t, n, dir, "a", []byte("x"),
+				group.Options{Layout: group.ShallowParty}), embed.ErrInvalidArgument},
+			"an unknown layout": {join(t, n, dir, "a", nil, group.Options{Layout: 3}),
+				embed.ErrInvalidArgument},
+			"a linger below zero": {join(t, n, dir, "a", nil, group.Options{Linger: -1}),
+				embed.ErrInvalidTTL},
+			"a linger of a microsecond": {join(t, n, dir, "a", nil,
+				group.Options{Linger: time.Microsecond}), embed.ErrInvalidArgument},
+			"a linger of a hundred year": {join(t, n, dir, "a", nil,
+				group.Options{Linger: 100 * 365 * 24 * time.Hour}), embed.ErrInvalidTTL},
+			"a wrong password": {join(t,
+				embed.OpenerWith(n, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}}),
+				dir, "a", nil, group.Options{}), embed.ErrAuthFailed},
 		} {
 			if err := done(t, c.a); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)

@@ -100,11 +100,12 @@ func ExampleAwaitApplied() {
 	}
 	begun := make(chan struct{}, 2)
 	go func() { // in every process
-		_ = group.Follow(ctx, node, "/config/rate", "worker-7", value.JSON[int](), func(ctx context.Context, rate value.Versioned[int]) error {
-			fmt.Println("the rate is", rate.Value)
-			begun <- struct{}{}
-			return nil
-		})
+		_ = group.Follow(ctx, node, "/config/rate", "worker-7", value.JSON[int](),
+			func(ctx context.Context, rate value.Versioned[int]) error {
+				fmt.Println("the rate is", rate.Value)
+				begun <- struct{}{}
+				return nil
+			})
 	}()
 	<-begun
 	twenty, err := rate.Set(ctx, 20)

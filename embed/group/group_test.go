@@ -37,13 +37,16 @@ func TestChanges_SayWhatDiffers(t *testing.T) {
 		must(t, err)
 		stat, _, err := s.Exists(ctx, dir+"/b")
 		must(t, err)
-		if was.Session != stat.EphemeralOwner || was.Czxid != stat.Czxid || was.Mzxid != stat.Mzxid || was.Path != dir+"/b" {
+		if was.Session != stat.EphemeralOwner || was.Czxid != stat.Czxid || was.Mzxid != stat.Mzxid ||
+			was.Path != dir+"/b" {
 			t.Errorf("%+v, want %+v", was, stat)
 		}
 		if m, err := s.Member(ctx, was.Session); m != 2 || err != nil {
 			t.Errorf("b is on member %d, %v", m, err)
 		}
-		_, err = s.Multi(ctx, embed.OpDelete(dir+"/b", embed.AnyVersion), embed.OpCreate(dir+"/b", []byte("x"), embed.Ephemeral), embed.OpCreate(dir+"/c", nil, embed.Persistent))
+		_, err = s.Multi(ctx, embed.OpDelete(dir+"/b", embed.AnyVersion),
+			embed.OpCreate(dir+"/b", []byte("x"), embed.Ephemeral),
+			embed.OpCreate(dir+"/c", nil, embed.Persistent))
 		must(t, err)
 		c.want(t, "[a=2 b=x c] joined c again b=x")
 		must(t, a.Close())
@@ -111,7 +114,8 @@ func TestChanges_AreWhole(t *testing.T) {
 			}
 			replay[m.ID] = m
 		}
-		if len(replay) != len(c.Members) || !slices.IsSortedFunc(c.Members, func(a, b group.Member) int { return strings.Compare(a.ID, b.ID) }) {
+		if len(replay) != len(c.Members) || !slices.IsSortedFunc(c.Members,
+			func(a, b group.Member) int { return strings.Compare(a.ID, b.ID) }) {
 			t.Fatalf("%s, replayed to %v", text(c), replay)
 		}
 		for _, m := range c.Members {
@@ -141,7 +145,8 @@ func TestChanges_AreWhole(t *testing.T) {
 func TestChanges_Settle(t *testing.T) {
 	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		n := ens.Node(1)
-		c := follow(t, watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{Settle: 10 * time.Second}))
+		c := follow(t, watch(t, ens.Session(1, embed.SessionOptions{}),
+			group.Options{Settle: 10 * time.Second}))
 		c.want(t, "[]")
 		enter := func(id string) *group.Announcement {
 			a := join(t, n, dir, id, nil, group.Options{})
@@ -199,10 +204,15 @@ func TestJoin_AsKazoo(t *testing.T) {
 			ours   func(name string) (uuid string, ok bool)
 			want   string
 		}{
-			{group.Party, []string{"0b74e9d4b1e94fa1a3ad0c4ea4ac1ff6__party__", "lock"}, []string{"host/1", "no member"},
+			{group.Party, []string{"0b74e9d4b1e94fa1a3ad0c4ea4ac1ff6__party__", "lock"},
+				[]string{"host/1", "no member"},
 				func(name string) (string, bool) { return strings.CutSuffix(name, "__party__") }, "a/b host/1"},
-			{group.ShallowParty, []string{"0b74e9d4b1e94fa1a3ad0c4ea4ac1ff6-host-1", "plain"}, []string{"host-1", ""},
-				func(name string) (string, bool) { return strings.CutSuffix(name, "-a-b") }, "a-b host-1 plain"},
+			{group.ShallowParty, []string{"0b74e9d4b1e94fa1a3ad0c4ea4ac1ff6-host-1", "plain"},
+				[]string{"host-1", ""},
+				func(name string) (string, bool) {
+					return strings.CutSuffix(name,
+						"-a-b")
+				}, "a-b host-1 plain"},
 		} {
 			d := fmt.Sprint("/party", c.layout)
 			_, err := s.Create(ctx, d, nil, embed.Persistent)
@@ -219,7 +229,8 @@ func TestJoin_AsKazoo(t *testing.T) {
 				a := join(t, n, d, id, nil, group.Options{Layout: c.layout})
 				present(t, a)
 				uuid, ok := c.ours(path.Base(a.Path()))
-				if raw, err := hex.DecodeString(uuid); !ok || len(raw) != 16 || err != nil || path.Dir(a.Path()) != d {
+				if raw, err := hex.DecodeString(uuid); !ok || len(raw) != 16 || err != nil ||
+					path.Dir(a.Path()) != d {
 					t.Errorf("its path is %s", a.Path())
 				}
 				if got := get(t, s, a.Path()); got != id {
@@ -228,7 +239,8 @@ func TestJoin_AsKazoo(t *testing.T) {
 			}
 			g, err := group.Watch(ctx, s, d, group.Options{Layout: c.layout})
 			must(t, err)
-			if got := ids(g.Members()); !strings.HasSuffix(got, c.want) || len(g.Members()) != 1+len(strings.Fields(c.want)) {
+			if got := ids(g.Members()); !strings.HasSuffix(got, c.want) ||
+				len(g.Members()) != 1+len(strings.Fields(c.want)) {
 				t.Errorf("layout %d: members %s", c.layout, got)
 			}
 			must(t, g.Close())
@@ -278,7 +290,8 @@ func TestGroup_Ends(t *testing.T) {
 		g := watch(t, s, group.Options{})
 		a := join(t, ens.Node(1), dir, "a", nil, group.Options{})
 		defer a.Close()
-		now, err := g.Await(within(t, time.Minute), func(now []group.Member) bool { return len(now) == 2 })
+		now, err := g.Await(within(t, time.Minute),
+			func(now []group.Member) bool { return len(now) == 2 })
 		if ids(now) != "a" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, %v", now, err)
 		}
@@ -358,7 +371,8 @@ func TestGroup_ThroughFaults(t *testing.T) {
 						last := ""
 						for i := 0; ; i++ {
 							if a == nil || a.Err() != nil {
-								if a != nil && !errors.Is(a.Err(), embed.ErrFailed) && !errors.Is(a.Err(), embed.ErrClosed) {
+								if a != nil && !errors.Is(a.Err(), embed.ErrFailed) &&
+									!errors.Is(a.Err(), embed.ErrClosed) {
 									t.Error(a.Err())
 								}
 								last = fmt.Sprint("begun ", i)

@@ -102,22 +102,26 @@ func (k *keeper) remember(s *embed.Session) {
 
 // enter creates the znode.
 func (k *keeper) enter(ctx context.Context, s *embed.Session) (*claim.Claim, embed.Zxid, error) {
+	parent, _ := queue.Split(k.a.path)
 	for {
-		parent, _ := queue.Split(k.a.path)
-		if err := queue.Ensure(ctx, s, parent); err != nil {
-			return nil, 0, err
-		}
-		ops, err := k.makeRoom(ctx, s)
-		if err != nil {
-			return nil, 0, err
-		}
-		next, data := k.a.next.Load(), k.data
-		if next != nil {
-			data = next.data
-		}
-		how := embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger}
-		create := embed.OpCreateWith(k.a.path, data, how)
-		c, czxid, err := submit(ctx, s, append(ops, create)...)
+		var c *claim.Claim
+		var czxid embed.Zxid
+		var next *update
+		err := queue.Within(ctx, s, parent, func(parents bool) (err error) {
+			next = nil
+			ops, err := k.makeRoom(ctx, s)
+			if err != nil {
+				return err
+			}
+			data := k.data
+			if next = k.a.next.Load(); next != nil {
+				data = next.data
+			}
+			how := embed.CreateOptions{Mode: embed.Ephemeral, TTL: k.linger, Parents: parents}
+			create := embed.OpCreateWith(k.a.path, data, how)
+			c, czxid, err = submit(ctx, s, append(ops, create)...)
+			return err
+		})
 		switch {
 		case err == nil:
 			k.accept(next)
@@ -150,7 +154,9 @@ func refused(err error) bool {
 }
 
 // submit claims the ephemeral that the last operation creates, and waits for its outcome.
-func submit(ctx context.Context, s *embed.Session, ops ...embed.Op) (*claim.Claim, embed.Zxid, error) {
+func submit(
+	ctx context.Context, s *embed.Session, ops ...embed.Op,
+) (*claim.Claim, embed.Zxid, error) {
 	c, err := claim.New(ctx, s, ops...)
 	if err != nil {
 		return nil, 0, err
@@ -204,7 +210,9 @@ func (k *keeper) makeRoom(ctx context.Context, s *embed.Session) ([]embed.Op, er
 
 // look returns the operations that make room, or that somebody else's znode is in the way, which it
 // notes as the rival.
-func (k *keeper) look(ctx context.Context, s *embed.Session) (ops []embed.Op, taken bool, err error) {
+func (k *keeper) look(
+	ctx context.Context, s *embed.Session,
+) (ops []embed.Op, taken bool, err error) {
 	stat, there, err := s.Exists(ctx, k.a.path)
 	remove := embed.OpDelete(k.a.path, embed.AnyVersion)
 	switch {
@@ -243,7 +251,9 @@ func (k *keeper) verdict(ctx context.Context, s *embed.Session) error {
 }
 
 // stay announces new data until the claim or ctx has ended, and returns why.
-func (k *keeper) stay(ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid) error {
+func (k *keeper) stay(
+	ctx context.Context, s *embed.Session, c *claim.Claim, czxid embed.Zxid,
+) error {
 	for {
 		pause, err := k.write(ctx, s, c, czxid)
 		if err != nil {

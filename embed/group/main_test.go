@@ -52,7 +52,8 @@ func within(t *testing.T, d time.Duration) context.Context {
 const minutes = 5 * time.Minute
 
 // status waits for a status of an announcement, and fails with the statuses that it saw instead.
-func status(t *testing.T, a *group.Announcement, what string, ok func(group.Status) bool) group.Status {
+func status(t *testing.T, a *group.Announcement, what string,
+	ok func(group.Status) bool) group.Status {
 	t.Helper()
 	var seen []string
 	for s, err := range a.Changes(within(t, minutes)) {
@@ -182,7 +183,8 @@ func children(t *testing.T, s *embed.Session, path string) []string {
 }
 
 // join announces a member until the test ends.
-func join(t *testing.T, from embed.Opener, dir, id string, data []byte, o group.Options) *group.Announcement {
+func join(t *testing.T, from embed.Opener, dir, id string, data []byte,
+	o group.Options) *group.Announcement {
 	a := group.Join(from, dir, id, data, o)
 	t.Cleanup(func() { _ = a.Close() })
 	return a

@@ -27,8 +27,8 @@ const membersName = "members"
 // ends: from then on AwaitApplied no longer waits for this member. The next membership calls apply
 // again, also with the same value.
 //
-// A member joins in a transaction that checks that its value is the newest. So it never applies one
-// that is older than a value for which AwaitApplied has returned.
+// A member reads the value after it has joined. So it never applies one that is older than a value
+// for which AwaitApplied has returned.
 //
 // Follow returns the error of ctx; an error of apply, or of the Codec for a value that does not
 // decode; ErrTaken; embed.ErrInvalidArgument; and the errors with which election.Run ends. By then
@@ -98,8 +98,11 @@ func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
 	}
 }
 
-// join waits until there is a value, and creates the member while that value is the newest. It has
-// applied nothing yet.
+// join waits until there is a value, and then creates the member, which has applied nothing yet.
+//
+// The value may change meanwhile. If it does so before the create, this node shows the newer one
+// when the create has been applied here, and follow reads the value only then. If it does so after
+// the create, AwaitApplied sees the member.
 func (f *follower[T]) join(
 	ctx context.Context, s *embed.Session, v value.Value[T],
 ) (*claim.Claim, error) {
@@ -114,18 +117,10 @@ func (f *follower[T]) join(
 		if err != nil {
 			return nil, err
 		}
-		newest := embed.OpCheckMzxid(f.path, now.Mzxid)
 		parent := embed.OpEnsure(queue.Child(f.path, membersName))
 		create := embed.OpCreate(f.member, number(0), embed.Ephemeral)
-		ops = slices.Concat([]embed.Op{newest, parent}, ops, []embed.Op{create})
-		c, _, err := submit(ctx, s, ops...)
-		switch {
-		case err == nil:
-			return c, nil
-		case errors.Is(err, embed.ErrBadVersion), errors.Is(err, embed.ErrNoNode):
-			continue // there is another value, or none
-		}
-		return nil, err
+		c, _, err := submit(ctx, s, slices.Concat([]embed.Op{parent}, ops, []embed.Op{create})...)
+		return c, err
 	}
 	return nil, ctx.Err()
 }

@@ -36,22 +36,23 @@ func TestAwaitApplied(t *testing.T) {
 			over = make(chan error, 1)
 			n := ens.Node(on)
 			go func() {
-				over <- group.Follow(t.Context(), n, config, id, texts, func(ctx context.Context, x value.Versioned[string]) error {
-					if id == "b" && x.Value == "2" {
-						select {
-						case <-slow:
-						case <-ctx.Done():
-							return ctx.Err()
+				over <- group.Follow(t.Context(), n, config, id, texts,
+					func(ctx context.Context, x value.Versioned[string]) error {
+						if id == "b" && x.Value == "2" {
+							select {
+							case <-slow:
+							case <-ctx.Done():
+								return ctx.Err()
+							}
 						}
-					}
-					if x.Value == "bad" {
-						return errors.New(id + " refuses")
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					now[id] = x.Value
-					return nil
-				})
+						if x.Value == "bad" {
+							return errors.New(id + " refuses")
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						now[id] = x.Value
+						return nil
+					})
 			}()
 			return over
 		}
@@ -138,23 +139,25 @@ func TestAwaitApplied_NobodyIsBehind(t *testing.T) {
 			wg.Go(func() {
 				for round := 0; ctx.Err() == nil; round++ {
 					life, end := context.WithTimeout(ctx, time.Duration(3+(i*7+round*5)%20)*time.Second)
-					err := group.Follow(life, node(embed.MemberID(i%3+1)), config, who, texts, func(ctx context.Context, v value.Versioned[string]) error {
-						mu.Lock()
-						uses[who] = use{ctx, v.Mzxid}
-						check(who)
-						applied++
-						mu.Unlock()
-						select {
-						case <-time.After(time.Duration(i) * 30 * time.Millisecond):
-						case <-ctx.Done():
-						}
-						return nil
-					})
+					err := group.Follow(life, node(embed.MemberID(i%3+1)), config, who, texts,
+						func(ctx context.Context, v value.Versioned[string]) error {
+							mu.Lock()
+							uses[who] = use{ctx, v.Mzxid}
+							check(who)
+							applied++
+							mu.Unlock()
+							select {
+							case <-time.After(time.Duration(i) * 30 * time.Millisecond):
+							case <-ctx.Done():
+							}
+							return nil
+						})
 					end()
 					mu.Lock()
 					delete(uses, who)
 					mu.Unlock()
-					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, embed.ErrFailed) {
+					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
+						!errors.Is(err, embed.ErrFailed) {
 						t.Error(who, err)
 					}
 					<-time.After(time.Second)
@@ -223,19 +226,21 @@ func TestAwaitApplied_WaitsForTheFirstValue(t *testing.T) {
 		v, err := value.New(s, config, texts).Set(t.Context(), "1")
 		must(t, err)
 		apply := make(chan struct{})
-		go group.Follow(t.Context(), ens.Node(1), config, "a", texts, func(ctx context.Context, _ value.Versioned[string]) error {
-			select {
-			case <-apply:
-			case <-ctx.Done():
-			}
-			return nil
-		})
+		go group.Follow(t.Context(), ens.Node(1), config, "a", texts,
+			func(ctx context.Context, _ value.Versioned[string]) error {
+				select {
+				case <-apply:
+				case <-ctx.Done():
+				}
+				return nil
+			})
 		ens.Until("it to join", func() bool { return len(children(t, s, config+"/members")) == 1 })
 		missing, err := group.AwaitApplied(within(t, time.Minute), s, config, v.Mzxid)
 		if !errors.Is(err, context.DeadlineExceeded) || fmt.Sprint(missing) != "[a]" {
 			t.Fatal(missing, err)
 		}
-		_, err = s.Set(t.Context(), config+"/members/a", []byte("?"), embed.AnyVersion) // which is no number
+		_, err = s.Set(t.Context(), config+"/members/a", []byte("?"),
+			embed.AnyVersion) // which is no number
 		must(t, err)
 		missing, err = group.AwaitApplied(within(t, time.Minute), s, config, v.Mzxid)
 		if !errors.Is(err, context.DeadlineExceeded) || fmt.Sprint(missing) != "[a]" {
@@ -257,14 +262,15 @@ func TestAwaitApplied_OnANodeThatIsBehind(t *testing.T) {
 		v, err := value.New(ens.Session(1, embed.SessionOptions{}), config, texts).Set(t.Context(), "1")
 		must(t, err)
 		joined := make(chan struct{}, 1)
-		go group.Follow(t.Context(), ens.Node(1), config, "a", texts, func(ctx context.Context, _ value.Versioned[string]) error {
-			joined <- struct{}{}
-			select {
-			case <-apply:
-			case <-ctx.Done():
-			}
-			return nil
-		})
+		go group.Follow(t.Context(), ens.Node(1), config, "a", texts,
+			func(ctx context.Context, _ value.Versioned[string]) error {
+				joined <- struct{}{}
+				select {
+				case <-apply:
+				case <-ctx.Done():
+				}
+				return nil
+			})
 		select {
 		case <-joined:
 		case <-time.After(minutes):
@@ -283,13 +289,104 @@ func TestAwaitApplied_OnANodeThatIsBehind(t *testing.T) {
 	})
 }
 
+// A member that joins reads the value anew. Here the value changes while the member's node is cut
+// off, after the member has looked at it and before it has joined. AwaitApplied returns meanwhile.
+func TestFollow_TheValueChangesBeforeItJoins(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		v := value.New(s, config, texts)
+		old, err := v.Set(t.Context(), "old")
+		must(t, err)
+		must(t, ens.Session(3, embed.SessionOptions{}).Await(t.Context(), config, old.Mzxid))
+		got := make(chan string, 10)
+		cut := openerFunc(func(ctx context.Context, o embed.SessionOptions) (*embed.Session, error) {
+			o.Timeout = time.Minute
+			s, err := ens.Node(3).NewSession(ctx, o)
+			ens.Isolate(3)
+			return s, err
+		})
+		go group.Follow(t.Context(), cut, config, "a", texts,
+			func(_ context.Context, x value.Versioned[string]) error {
+				got <- x.Value
+				return nil
+			})
+		<-time.After(2 * time.Second) // its create is on its way
+		now, err := v.Set(t.Context(), "new")
+		must(t, err)
+		missing, err := group.AwaitApplied(within(t, time.Minute), s, config, now.Mzxid)
+		if err != nil || missing != nil {
+			t.Fatal(missing, err)
+		}
+		ens.HealAll()
+		select {
+		case x := <-got:
+			if x != "new" {
+				t.Errorf("it applies %q", x)
+			}
+		case <-time.After(minutes):
+			t.Fatal("it applies nothing")
+		}
+	})
+}
+
+type openerFunc func(context.Context, embed.SessionOptions) (*embed.Session, error)
+
+// NewSession implements embed.Opener.
+func (f openerFunc) NewSession(
+	ctx context.Context, o embed.SessionOptions,
+) (*embed.Session, error) {
+	return f(ctx, o)
+}
+
+// Somebody deletes a member's znode, and another member gets its place. The first one is cut off,
+// so it does not know, and tells what it has applied. That must not count for the other one.
+func TestFollow_TellsOfItsOwnZnodeOnly(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		const member = config + "/members/a"
+		ens.TransferLeadership(1)
+		s := ens.Session(1, embed.SessionOptions{})
+		_, err := value.New(s, config, texts).Set(t.Context(), "x")
+		must(t, err)
+		begun, apply := make(chan struct{}, 10), make(chan struct{})
+		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: time.Minute})
+		go group.Follow(t.Context(), from, config, "a", texts,
+			func(ctx context.Context, _ value.Versioned[string]) error {
+				begun <- struct{}{}
+				select {
+				case <-apply:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		select {
+		case <-begun:
+		case <-time.After(minutes):
+			t.Fatal("it does not join")
+		}
+		ens.Isolate(3)
+		must(t, s.Delete(t.Context(), member, embed.AnyVersion))
+		_, err = s.Create(t.Context(), member, make([]byte, 8), embed.Ephemeral)
+		must(t, err)
+		close(apply)
+		<-time.After(time.Second) // what it tells is on its way
+		ens.HealAll()
+		<-time.After(10 * time.Second)
+		data, stat, err := s.Get(t.Context(), member)
+		if err != nil || string(data) != string(make([]byte, 8)) || stat.Version != 0 {
+			t.Errorf("the other member is said to have applied %x, %v", data, err)
+		}
+	})
+}
+
 // Follow ends with what cannot succeed, and leaves nothing.
 func TestFollow_Ends(t *testing.T) {
 	bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		n, s := ens.Node(1), ens.Session(1, embed.SessionOptions{})
 		nothing := func(context.Context, value.Versioned[int]) error { return nil }
 		ints := value.JSON[int]()
-		for path, want := range map[string]error{"": embed.ErrInvalidPath, "x": embed.ErrInvalidPath, "/x/": embed.ErrInvalidPath} {
+		for path, want := range map[string]error{"": embed.ErrInvalidPath, "x": embed.ErrInvalidPath,
+			"/x/": embed.ErrInvalidPath} {
 			wantErr(t, group.Follow(t.Context(), n, path, "a", ints, nothing), want)
 			_, err := group.AwaitApplied(t.Context(), s, path, 1)
 			wantErr(t, err, want)
@@ -297,18 +394,21 @@ func TestFollow_Ends(t *testing.T) {
 		for _, id := range []string{"", "a/b"} {
 			wantErr(t, group.Follow(t.Context(), n, config, id, ints, nothing), embed.ErrInvalidArgument)
 		}
-		wantErr(t, group.Follow(within(t, time.Minute), n, config, "a", ints, nothing), context.DeadlineExceeded) // there is no value
+		wantErr(t, group.Follow(within(t, time.Minute), n, config, "a", ints, nothing),
+			context.DeadlineExceeded) // there is no value
 		_, err := value.New(s, config, texts).Set(t.Context(), "17")
 		must(t, err)
-		wantErr(t, group.Follow(within(t, time.Minute), n, config, "..", ints, nothing), embed.ErrInvalidPath)
+		wantErr(t, group.Follow(within(t, time.Minute), n, config, "..", ints, nothing),
+			embed.ErrInvalidPath)
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan context.Context, 10)
 		over := make(chan error, 1)
 		go func() {
-			over <- group.Follow(ctx, n, config, "a", ints, func(ctx context.Context, v value.Versioned[int]) error {
-				got <- ctx
-				return nil
-			})
+			over <- group.Follow(ctx, n, config, "a", ints,
+				func(ctx context.Context, v value.Versioned[int]) error {
+					got <- ctx
+					return nil
+				})
 		}()
 		first := <-got
 		wantErr(t, group.Follow(within(t, minutes), n, config, "a", ints, nothing), group.ErrTaken)

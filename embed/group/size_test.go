@@ -55,7 +55,8 @@ func TestGroup_TenThousandMembers(t *testing.T) {
 	for i := range many / each {
 		var ops []embed.Op
 		for j := range each {
-			ops = append(ops, embed.OpCreate(fmt.Sprintf("%s/m%05d", dir, i*each+j), []byte("10.0.0.1:80"), embed.Ephemeral))
+			ops = append(ops, embed.OpCreate(fmt.Sprintf("%s/m%05d", dir, i*each+j), []byte("10.0.0.1:80"),
+				embed.Ephemeral))
 		}
 		_, err := other.Multi(t.Context(), ops...)
 		must(t, err)
@@ -76,7 +77,8 @@ func TestGroup_TenThousandMembers(t *testing.T) {
 	until(0)
 	lost := time.Since(begun)
 	must(t, g.Close())
-	t.Logf("joined in %v, told of a change in %v, lost in %v, %d changes", joined, changed, lost, <-count)
+	t.Logf("joined in %v, told of a change in %v, lost in %v, %d changes", joined, changed, lost,
+		<-count)
 	if joined > 30*time.Second || changed > time.Second || lost > 10*time.Second {
 		t.Error("that is too slow")
 	}

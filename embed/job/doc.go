@@ -36,6 +36,9 @@
 // The ctx of a run ends before another member can have its lock, so a run that obeys its ctx is
 // alone. For what a run has sent elsewhere there are Tick.Token and Tick.Guard, as with a lock.
 //
+// A member is told of its ticks by the calls of Job.Run. History shows the last ones at a moment.
+// There is no sequence of them; a view.View of the directory follows all records.
+//
 // # Ticks that were missed
 //
 // Ticks are missed while no member is there, while a run takes longer than the time to the next

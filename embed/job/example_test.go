@@ -71,10 +71,11 @@ func ExampleOnce() {
 	node, _, end := start()
 	defer end()
 	for range 2 {
-		version, err := job.Once(context.Background(), node, "/migrations/7", func(ctx context.Context, t lock.Token) ([]byte, error) {
-			fmt.Println("this process migrates")
-			return []byte("7"), nil
-		})
+		version, err := job.Once(context.Background(), node, "/migrations/7",
+			func(ctx context.Context, t lock.Token) ([]byte, error) {
+				fmt.Println("this process migrates")
+				return []byte("7"), nil
+			})
 		fmt.Println(string(version), err)
 	}
 	// Output:

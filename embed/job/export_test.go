@@ -8,7 +8,8 @@ import (
 )
 
 // RunWithClock is Run with a clock.
-func RunWithClock(ctx context.Context, from embed.Opener, clock func() time.Time, dir string, jobs ...Job) error {
+func RunWithClock(ctx context.Context, from embed.Opener, clock func() time.Time, dir string,
+	jobs ...Job) error {
 	return run(ctx, from, clock, dir, jobs)
 }
 
@@ -25,7 +26,10 @@ type Planner struct {
 }
 
 // NewPlanner returns the planner of a job that is new at a time.
-func NewPlanner(j Job, now time.Time) *Planner { return &Planner{Job: j, ticks: &ticks{Since: now}} }
+func NewPlanner(j Job, now time.Time) *Planner {
+	return &Planner{Job: j,
+		ticks: &ticks{Since: now}}
+}
 
 // Next returns the record of the tick that begins at a time, or when the next one is due.
 func (p *Planner) Next(now time.Time) (begins *Record, next time.Time, err error) {

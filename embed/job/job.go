@@ -64,7 +64,8 @@ const (
 func (j *Job) check(now time.Time) error {
 	switch {
 	case j.Name == "" || strings.Contains(j.Name, "/"):
-		return fmt.Errorf("%w: Job.Name is %q, not one component of a path", embed.ErrInvalidArgument, j.Name)
+		return fmt.Errorf("%w: Job.Name is %q, not one component of a path", embed.ErrInvalidArgument,
+			j.Name)
 	case j.Schedule == nil:
 		return fmt.Errorf("%w: Job.Schedule is nil", embed.ErrInvalidArgument)
 	case j.Run == nil:
@@ -74,9 +75,11 @@ func (j *Job) check(now time.Time) error {
 	case j.Crash != AtMostOnce && j.Crash != AtLeastOnce:
 		return fmt.Errorf("%w: Job.Crash is %d", embed.ErrInvalidArgument, j.Crash)
 	case j.Within < 0:
-		return fmt.Errorf("%w: Job.Within is %v, but must not be negative", embed.ErrInvalidArgument, j.Within)
+		return fmt.Errorf("%w: Job.Within is %v, but must not be negative", embed.ErrInvalidArgument,
+			j.Within)
 	case j.Keep < 0 || j.Keep > keepMax:
-		return fmt.Errorf("%w: Job.Keep is %d, not from 0 to %d", embed.ErrInvalidArgument, j.Keep, keepMax)
+		return fmt.Errorf("%w: Job.Keep is %d, not from 0 to %d", embed.ErrInvalidArgument, j.Keep,
+			keepMax)
 	}
 	_, err := next(j.Schedule, now)
 	return err

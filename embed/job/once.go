@@ -29,7 +29,10 @@ import (
 // when the node ends; embed.ErrInvalidPath, embed.ErrTooLarge for the result,
 // embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or lock.ErrLockExhausted
 // if no attempt can succeed.
-func Once(ctx context.Context, from embed.Opener, path string, fn func(context.Context, lock.Token) ([]byte, error)) ([]byte, error) {
+func Once(
+	ctx context.Context, from embed.Opener, path string,
+	fn func(context.Context, lock.Token) ([]byte, error),
+) ([]byte, error) {
 	if err := isPath(path); err != nil {
 		return nil, fmt.Errorf("once: %w", err)
 	}

@@ -39,12 +39,13 @@ func TestOnce_AllGetTheResult(t *testing.T) {
 		var runs, over atomic.Int32
 		var wg sync.WaitGroup
 		once := func(id embed.MemberID) {
-			result, err := job.Once(t.Context(), ens.Node(id), "/migrations/7", func(ctx context.Context, token lock.Token) ([]byte, error) {
-				n := runs.Add(1)
-				<-time.After(time.Minute)
-				over.Add(1)
-				return fmt.Append(nil, "run ", n), ctx.Err()
-			})
+			result, err := job.Once(t.Context(), ens.Node(id), "/migrations/7",
+				func(ctx context.Context, token lock.Token) ([]byte, error) {
+					n := runs.Add(1)
+					<-time.After(time.Minute)
+					over.Add(1)
+					return fmt.Append(nil, "run ", n), ctx.Err()
+				})
 			if string(result) != "run 1" || err != nil || over.Load() == 0 {
 				t.Errorf("%q, %v, %d runs are over", result, err, over.Load())
 			}
@@ -101,28 +102,30 @@ func TestOnce_AnotherRunsIt(t *testing.T) {
 				first := make(chan answer, 1)
 				begun, lost := make(chan lock.Token, 1), make(chan error, 1)
 				go func() {
-					result, err := job.Once(t.Context(), ens.Node(1), "/m", func(ctx context.Context, token lock.Token) ([]byte, error) {
-						begun <- token
-						<-ctx.Done()
-						lost <- context.Cause(ctx)
-						return []byte("the first"), nil // although it is lost
-					})
+					result, err := job.Once(t.Context(), ens.Node(1), "/m",
+						func(ctx context.Context, token lock.Token) ([]byte, error) {
+							begun <- token
+							<-ctx.Done()
+							lost <- context.Cause(ctx)
+							return []byte("the first"), nil // although it is lost
+						})
 					first <- answer{result, err}
 				}()
 				token := wait(t, begun)
 				second := make(chan answer, 1)
 				go func() {
-					result, err := job.Once(t.Context(), ens.Node(2), "/m", func(_ context.Context, next lock.Token) ([]byte, error) {
-						if next.Compare(token) <= 0 {
-							t.Errorf("token %v after %v", next, token)
-						}
-						select {
-						case <-lost:
-						default:
-							t.Error("the first does not know that it is lost")
-						}
-						return []byte("the second"), nil
-					})
+					result, err := job.Once(t.Context(), ens.Node(2), "/m",
+						func(_ context.Context, next lock.Token) ([]byte, error) {
+							if next.Compare(token) <= 0 {
+								t.Errorf("token %v after %v", next, token)
+							}
+							select {
+							case <-lost:
+							default:
+								t.Error("the first does not know that it is lost")
+							}
+							return []byte("the second"), nil
+						})
 					second <- answer{result, err}
 				}()
 				<-time.After(time.Minute)
@@ -132,7 +135,8 @@ func TestOnce_AnotherRunsIt(t *testing.T) {
 				}
 				ens.HealAll()
 				switch a := wait(t, first); {
-				case name == "killed" && !errors.Is(a.err, embed.ErrClosed) && !errors.Is(a.err, embed.ErrFailed),
+				case name == "killed" && !errors.Is(a.err, embed.ErrClosed) &&
+					!errors.Is(a.err, embed.ErrFailed),
 					name != "killed" && (a.err != nil || string(a.result) != "the second"):
 					t.Errorf("%q, %v", a.result, a.err)
 				}
@@ -146,26 +150,31 @@ func TestOnce_AFailure(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		bad := errors.New("no disk")
 		for range 2 {
-			_, err := job.Once(t.Context(), ens.Node(1), "/m", func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
+			_, err := job.Once(t.Context(), ens.Node(1), "/m",
+				func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 			if err != bad {
 				t.Errorf("%v", err)
 			}
 		}
-		_, err := job.Once(t.Context(), ens.Node(1), "/m", func(context.Context, lock.Token) ([]byte, error) { return make([]byte, 2<<20), nil })
+		_, err := job.Once(t.Context(), ens.Node(1), "/m",
+			func(context.Context, lock.Token) ([]byte, error) { return make([]byte, 2<<20), nil })
 		wantErr(t, err, embed.ErrTooLarge)
 		for range 2 {
-			result, err := job.Once(t.Context(), ens.Node(1), "/m", func(context.Context, lock.Token) ([]byte, error) { return nil, nil })
+			result, err := job.Once(t.Context(), ens.Node(1), "/m",
+				func(context.Context, lock.Token) ([]byte, error) { return nil, nil })
 			if result != nil || err != nil {
 				t.Errorf("%q, %v", result, err)
 			}
 		}
 		for _, path := range []string{"", "m", "/m/"} {
-			_, err := job.Once(t.Context(), ens.Node(1), path, func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
+			_, err := job.Once(t.Context(), ens.Node(1), path,
+				func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 			wantErr(t, err, embed.ErrInvalidPath)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = job.Once(over, ens.Node(1), "/n", func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
+		_, err = job.Once(over, ens.Node(1), "/n",
+			func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 		wantErr(t, err, context.Canceled)
 	})
 }
@@ -209,10 +218,11 @@ func TestOnce_EndedAtAnyStep(t *testing.T) {
 					done := make(chan answer, 1)
 					node := ens.Node(2)
 					go func() {
-						result, err := job.Once(ctx, node, path, func(ctx context.Context, _ lock.Token) ([]byte, error) {
-							<-time.After(time.Second)
-							return []byte("a"), context.Cause(ctx)
-						})
+						result, err := job.Once(ctx, node, path,
+							func(ctx context.Context, _ lock.Token) ([]byte, error) {
+								<-time.After(time.Second)
+								return []byte("a"), context.Cause(ctx)
+							})
 						done <- answer{result, err}
 					}()
 					reached := true
@@ -231,9 +241,11 @@ func TestOnce_EndedAtAnyStep(t *testing.T) {
 						t.Errorf("step %d: %q, %v", n, a.result, a.err)
 					}
 					short, stop := context.WithTimeout(t.Context(), time.Hour)
-					result, err := job.Once(short, ens.Node(1), path, func(context.Context, lock.Token) ([]byte, error) { return []byte("b"), nil })
+					result, err := job.Once(short, ens.Node(1), path,
+						func(context.Context, lock.Token) ([]byte, error) { return []byte("b"), nil })
 					stop()
-					if want := "b"; err != nil || a.err == nil && string(result) != "a" || a.err != nil && string(result) != want && string(result) != "a" {
+					if want := "b"; err != nil || a.err == nil && string(result) != "a" || a.err != nil &&
+						string(result) != want && string(result) != "a" {
 						t.Errorf("step %d: %q, %v after %q, %v", n, result, err, a.result, a.err)
 					}
 					switch name {

@@ -70,13 +70,16 @@ func TestEvery(t *testing.T) {
 // Due finds what going through all times would find.
 func TestDue(t *testing.T) {
 	for _, s := range []job.Schedule{
-		job.Every(time.Millisecond), job.Every(time.Second), job.Every(time.Hour), job.Every(24 * time.Hour),
-		times{epoch.Add(time.Second), epoch.Add(time.Minute), epoch.Add(90 * time.Hour), epoch.Add(90*time.Hour + 1)}, times{},
+		job.Every(time.Millisecond), job.Every(time.Second),
+		job.Every(time.Hour), job.Every(24 * time.Hour),
+		times{epoch.Add(time.Second), epoch.Add(time.Minute), epoch.Add(90 * time.Hour),
+			epoch.Add(90*time.Hour + 1)}, times{},
 		local{time.UTC, 4, 0},
 	} {
 		for range 50 {
 			end := epoch.Add(rand.N(time.Duration(1) << (20 + rand.N(27))))
-			if _, dense := s.Next(epoch), s == job.Every(time.Millisecond); dense && end.Sub(epoch) > time.Minute {
+			if _, dense := s.Next(epoch), s == job.Every(time.Millisecond); dense &&
+				end.Sub(epoch) > time.Minute {
 				continue
 			}
 			var want []time.Time
@@ -103,7 +106,8 @@ func TestDue(t *testing.T) {
 // None runs twice except by AtLeastOnce, and no order is broken.
 func TestPlan_AgainstAModel(t *testing.T) {
 	for range 300 {
-		j := job.Job{Schedule: job.Every(time.Minute), Missed: job.Missed(rand.N(2)), Crash: job.Crash(rand.N(2)), Keep: rand.N(4)}
+		j := job.Job{Schedule: job.Every(time.Minute), Missed: job.Missed(rand.N(2)),
+			Crash: job.Crash(rand.N(2)), Keep: rand.N(4)}
 		if rand.N(2) == 0 {
 			j.Within = rand.N(10 * time.Minute)
 		}
@@ -216,9 +220,15 @@ func TestPlan_DaylightSaving(t *testing.T) {
 		from     time.Time
 		want     []string
 	}{
-		"set forward": {local{berlin, 2, 30}, time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC), []string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}},
-		"set back":    {local{berlin, 2, 30}, time.Date(2026, 10, 24, 0, 0, 0, 0, time.UTC), []string{"2026-10-24T00:30:00Z", time.Date(2026, 10, 25, 2, 30, 0, 0, berlin).UTC().Format(time.RFC3339), "2026-10-26T01:30:00Z"}},
-		"twice":       {twice, time.Date(2026, 10, 24, 0, 0, 0, 0, time.UTC), []string{"2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
+		"set forward": {local{berlin, 2, 30}, time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC),
+			[]string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}},
+		"set back": {local{berlin, 2, 30}, time.Date(2026, 10, 24, 0, 0, 0, 0, time.UTC),
+			[]string{"2026-10-24T00:30:00Z",
+				time.Date(2026, 10, 25, 2, 30, 0, 0, berlin).UTC().Format(time.RFC3339),
+				"2026-10-26T01:30:00Z"}},
+		"twice": {twice, time.Date(2026, 10, 24, 0, 0, 0, 0, time.UTC),
+			[]string{"2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z",
+				"2026-10-26T01:30:00Z"}},
 	} {
 		p := job.NewPlanner(job.Job{Schedule: c.schedule}, c.from)
 		var got []string

@@ -68,7 +68,9 @@ func (r *Reservation) change(fn func(*standing)) *standing {
 // empty; embed.ErrInvalidTTL for the time; embed.ErrLevel if the same holder has it and the
 // ensemble is held below level 4; embed.ErrUnavailable; those of embed.Session.Create. After
 // embed.ErrUnknownOutcome it may be reserved: Reserve again, or wait.
-func Reserve(ctx context.Context, s *embed.Session, path, holder string, d time.Duration) (*Reservation, error) {
+func Reserve(
+	ctx context.Context, s *embed.Session, path, holder string, d time.Duration,
+) (*Reservation, error) {
 	r := &Reservation{session: s, path: path, holder: holder, time: d}
 	r.now.Store(new(standing))
 	if holder == "" {
@@ -112,7 +114,8 @@ func (r *Reservation) reserve(ctx context.Context) error {
 
 // changed reports whether somebody else has written the name meanwhile. This node shows it by now.
 func changed(err error) bool {
-	return errors.Is(err, embed.ErrNodeExists) || errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion)
+	return errors.Is(err, embed.ErrNodeExists) || errors.Is(err, embed.ErrNoNode) ||
+		errors.Is(err, embed.ErrBadVersion)
 }
 
 func (r *Reservation) options() embed.CreateOptions {
@@ -128,7 +131,8 @@ func (r *Reservation) create(ctx context.Context) (embed.Stat, error) {
 
 // replace creates the znode anew, because a znode keeps the TTL with which it was created.
 func (r *Reservation) replace(ctx context.Context, mzxid embed.Zxid) (embed.Stat, error) {
-	results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, mzxid), embed.OpDelete(r.path, embed.AnyVersion),
+	results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, mzxid),
+		embed.OpDelete(r.path, embed.AnyVersion),
 		embed.OpCreateWith(r.path, []byte(r.holder), r.options()))
 	if err != nil {
 		return embed.Stat{}, err
@@ -160,7 +164,8 @@ func (r *Reservation) Renew(ctx context.Context) error {
 		if err != nil {
 			return r.wrap("renew", err)
 		}
-		results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid), embed.OpSet(r.path, []byte(r.holder), embed.AnyVersion))
+		results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
+			embed.OpSet(r.path, []byte(r.holder), embed.AnyVersion))
 		if err == nil {
 			r.lasts(results[1].Stat.Mzxid, begun)
 			return nil
@@ -240,7 +245,8 @@ func (r *Reservation) Release() error {
 		if !ok || stat.Czxid != r.czxid {
 			return nil
 		}
-		_, err = r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid), embed.OpDelete(r.path, embed.AnyVersion))
+		_, err = r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
+			embed.OpDelete(r.path, embed.AnyVersion))
 		if err == nil || !changed(err) {
 			return r.wrap("release", err)
 		}

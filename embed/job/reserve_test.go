@@ -68,7 +68,8 @@ func TestReserve(t *testing.T) {
 		must(t, next.Release())
 		wantErr(t, next.Err(), embed.ErrReleased)
 		wantErr(t, next.Renew(t.Context()), embed.ErrReleased)
-		again, err := job.Reserve(t.Context(), ens.Session(3, embed.SessionOptions{}), "/hosts/report", "c", time.Minute)
+		again, err := job.Reserve(t.Context(), ens.Session(3, embed.SessionOptions{}), "/hosts/report",
+			"c", time.Minute)
 		must(t, err)
 		must(t, again.Err())
 		must(t, next.Release()) // frees only its own
@@ -156,7 +157,8 @@ func TestReserve_NeverTwo(t *testing.T) {
 							continue
 						}
 						mu.Lock()
-						if last != nil && (holder != i && last.Err() == nil && r.Err() == nil || last.Token().Compare(r.Token()) >= 0) {
+						if last != nil && (holder != i && last.Err() == nil && r.Err() == nil ||
+							last.Token().Compare(r.Token()) >= 0) {
 							t.Errorf("%v beside %v", r.Token(), last.Token())
 						}
 						last, holder = r, i
@@ -202,7 +204,8 @@ func TestReserve_WithoutAQuorum(t *testing.T) {
 		r, err := job.Reserve(t.Context(), s, "/name", "a", time.Hour)
 		must(t, err)
 		ens.Isolate(1)
-		if err := r.Renew(t.Context()); !errors.Is(err, embed.ErrUnavailable) && !errors.Is(err, embed.ErrUnknownOutcome) {
+		if err := r.Renew(t.Context()); !errors.Is(err, embed.ErrUnavailable) &&
+			!errors.Is(err, embed.ErrUnknownOutcome) {
 			t.Errorf("%v", err)
 		}
 		must(t, r.Err())

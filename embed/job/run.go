@@ -42,7 +42,9 @@ func Run(ctx context.Context, from embed.Opener, dir string, jobs ...Job) error 
 }
 
 // run is Run with a clock.
-func run(ctx context.Context, from embed.Opener, clock func() time.Time, dir string, jobs []Job) error {
+func run(
+	ctx context.Context, from embed.Opener, clock func() time.Time, dir string, jobs []Job,
+) error {
 	if err := check(clock(), jobs); err != nil {
 		return fmt.Errorf("jobs %s: %w", dir, err)
 	}

@@ -26,7 +26,8 @@ const patience = 24 * time.Hour
 // bubble tests in virtual time, with an ensemble of so many members and a slow tick.
 func bubble(t *testing.T, n int, test func(t *testing.T, ens *embedtest.Ensemble)) {
 	synctest.Test(t, func(t *testing.T) {
-		test(t, embedtest.New(t, n, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 100 * time.Millisecond }}))
+		slow := func(c *embed.Config) { c.Tick = 100 * time.Millisecond }
+		test(t, embedtest.New(t, n, embedtest.Options{Config: slow}))
 	})
 }
 
@@ -108,7 +109,8 @@ type party struct {
 }
 
 func newParty(t *testing.T, ens *embedtest.Ensemble) *party {
-	p := &party{t: t, ens: ens, over: make(map[embed.MemberID]bool), skew: make(map[embed.MemberID]time.Duration)}
+	p := &party{t: t, ens: ens, over: make(map[embed.MemberID]bool),
+		skew: make(map[embed.MemberID]time.Duration)}
 	p.ctx, p.cancel = context.WithCancel(t.Context())
 	t.Cleanup(p.end)
 	return p
@@ -119,11 +121,13 @@ func (p *party) start(id embed.MemberID, jobs ...job.Job) {
 	node := p.ens.Node(id)
 	skew := p.skew[id]
 	p.running.Go(func() {
-		err := job.RunWithClock(p.ctx, node, func() time.Time { return time.Now().Add(skew) }, "/jobs", jobs...)
+		err := job.RunWithClock(p.ctx, node, func() time.Time { return time.Now().Add(skew) }, "/jobs",
+			jobs...)
 		p.mu.Lock()
 		over := p.over[id]
 		p.mu.Unlock()
-		if p.ctx.Err() != nil && errors.Is(err, context.Canceled) || over && (errors.Is(err, embed.ErrClosed) || errors.Is(err, embed.ErrFailed)) {
+		if p.ctx.Err() != nil && errors.Is(err, context.Canceled) || over &&
+			(errors.Is(err, embed.ErrClosed) || errors.Is(err, embed.ErrFailed)) {
 			return
 		}
 		p.t.Errorf("member %d: %v", id, err)
@@ -173,20 +177,23 @@ func TestRun_EachTickOnce(t *testing.T) {
 		begun := time.Now()
 		for _, id := range ens.Members() {
 			p.skew[id] = time.Duration(id-2) * 5 * time.Second
-			p.start(id, job.Job{Name: "short", Schedule: job.Every(time.Minute), Run: func(ctx context.Context, tick *job.Tick) error {
-				r := l.begin(ctx, id, tick)
-				defer l.end(r)
-				if now := time.Now().Add(p.skew[id]); now.Before(tick.Time) || now.Sub(tick.Time) > time.Second {
-					t.Errorf("tick %v at %v", tick.Time, now)
-				}
-				return nil
-			}})
+			p.start(id, job.Job{Name: "short", Schedule: job.Every(time.Minute),
+				Run: func(ctx context.Context, tick *job.Tick) error {
+					r := l.begin(ctx, id, tick)
+					defer l.end(r)
+					if now := time.Now().Add(p.skew[id]); now.Before(tick.Time) ||
+						now.Sub(tick.Time) > time.Second {
+						t.Errorf("tick %v at %v", tick.Time, now)
+					}
+					return nil
+				}})
 		}
 		<-time.After(20*time.Minute + 30*time.Second)
 		p.end()
 		by := make(map[embed.MemberID]int)
 		ticks := l.of()
-		for tick := job.Every(time.Minute).Next(begun.Add(time.Minute)); tick.Before(time.Now().Add(-time.Minute)); tick = tick.Add(time.Minute) {
+		tick := job.Every(time.Minute).Next(begun.Add(time.Minute))
+		for ; tick.Before(time.Now().Add(-time.Minute)); tick = tick.Add(time.Minute) {
 			if len(ticks[tick]) != 1 {
 				t.Errorf("tick %v ran %d times", tick, len(ticks[tick]))
 				continue
@@ -277,7 +284,8 @@ func TestRun_UnderFailures(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 				p, l := newParty(t, ens), &log{t: t}
 				work := func(id embed.MemberID) job.Job {
-					return job.Job{Name: "long", Schedule: job.Every(time.Minute), Missed: job.All, Crash: crash, Keep: 100,
+					return job.Job{Name: "long", Schedule: job.Every(time.Minute), Missed: job.All, Crash: crash,
+						Keep: 100,
 						Run: func(ctx context.Context, tick *job.Tick) error {
 							r := l.begin(ctx, id, tick)
 							defer l.end(r)
@@ -332,7 +340,8 @@ func TestRun_UnderFailures(t *testing.T) {
 				}
 				// All ticks since the first began, the oldest first.
 				for i, r := range history {
-					if i > 0 && !r.Time.Equal(history[i-1].Time.Add(-time.Minute)) || r.Missed > 0 && i < len(history)-1 {
+					if i > 0 && !r.Time.Equal(history[i-1].Time.Add(-time.Minute)) || r.Missed > 0 &&
+						i < len(history)-1 {
 						t.Errorf("%+v in the history before %+v", r, history[max(0, i-1)])
 					}
 					if i > 0 && crash == job.AtLeastOnce && r.State != job.Done {
@@ -395,7 +404,8 @@ func TestRun_Missed(t *testing.T) {
 				must(t, err)
 				for _, r := range history {
 					missed += r.Missed
-					if r.State != job.Done || r.Member != 1 || r.Attempt != 1 || r.Token == (lock.Token{}) || r.Began.Before(r.Time) || r.Ended.Before(r.Began) {
+					if r.State != job.Done || r.Member != 1 || r.Attempt != 1 || r.Token == (lock.Token{}) ||
+						r.Began.Before(r.Time) || r.Ended.Before(r.Began) {
 						t.Errorf("%+v", r)
 					}
 				}
@@ -422,9 +432,10 @@ func TestRun_AFailure(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		p := newParty(t, ens)
 		text := strings.Repeat("ä", 200) // 400 bytes
-		p.start(1, job.Job{Name: "j", Schedule: job.Every(time.Minute), Crash: job.AtLeastOnce, Keep: 3, Run: func(ctx context.Context, tick *job.Tick) error {
-			return errors.New("x" + text)
-		}})
+		p.start(1, job.Job{Name: "j", Schedule: job.Every(time.Minute), Crash: job.AtLeastOnce, Keep: 3,
+			Run: func(ctx context.Context, tick *job.Tick) error {
+				return errors.New("x" + text)
+			}})
 		s := ens.Session(1, embed.SessionOptions{})
 		<-time.After(5*time.Minute + 10*time.Second)
 		history, err := job.History(t.Context(), s, "/jobs", "j")
@@ -448,14 +459,15 @@ func TestRun_AShutdown(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 				p, l := newParty(t, ens), &log{t: t}
 				work := func(id embed.MemberID) job.Job {
-					return job.Job{Name: "j", Schedule: job.Every(5 * time.Minute), Crash: crash, Run: func(ctx context.Context, tick *job.Tick) error {
-						defer l.end(l.begin(ctx, id, tick))
-						if tick.Attempt > 1 {
-							return nil
-						}
-						<-ctx.Done()
-						return context.Cause(ctx)
-					}}
+					return job.Job{Name: "j", Schedule: job.Every(5 * time.Minute), Crash: crash,
+						Run: func(ctx context.Context, tick *job.Tick) error {
+							defer l.end(l.begin(ctx, id, tick))
+							if tick.Attempt > 1 {
+								return nil
+							}
+							<-ctx.Done()
+							return context.Cause(ctx)
+						}}
 				}
 				first, stop := context.WithCancel(t.Context())
 				over := make(chan error, 1)
@@ -490,27 +502,30 @@ func TestTick_Commit(t *testing.T) {
 		}
 		p, l := newParty(t, ens), &log{t: t}
 		work := func(id embed.MemberID) job.Job {
-			return job.Job{Name: "j", Schedule: job.Every(time.Minute), Missed: job.All, Crash: job.AtLeastOnce, Run: func(ctx context.Context, tick *job.Tick) error {
-				defer l.end(l.begin(ctx, id, tick))
-				var no *embed.MultiError
-				if err := tick.Commit(embed.OpAdd("/jobs/none", 1, embed.Int64)); ctx.Err() == nil && (!errors.Is(err, embed.ErrNoNode) || !errors.As(err, &no) || no.Index != 0) {
-					t.Errorf("%v", err)
-				}
-				if _, err := tick.Session().Multi(ctx, tick.Guard(), embed.OpSet("/jobs/sum", nil, 17)); ctx.Err() == nil && !errors.Is(err, embed.ErrBadVersion) {
-					t.Errorf("%v", err)
-				}
-				select {
-				case <-time.After(15 * time.Second):
-				case <-ctx.Done():
-				}
-				err := tick.Commit(embed.OpAdd("/jobs/sum", 1, embed.Int64))
-				if err == nil {
-					wantErr(t, tick.Commit(), job.ErrEnded)
-				} else if !errors.Is(err, embed.ErrNotHeld) && !errors.Is(err, embed.ErrUnknownOutcome) {
-					t.Errorf("%v", err)
-				}
-				return errors.New("whatever")
-			}}
+			return job.Job{Name: "j", Schedule: job.Every(time.Minute), Missed: job.All,
+				Crash: job.AtLeastOnce, Run: func(ctx context.Context, tick *job.Tick) error {
+					defer l.end(l.begin(ctx, id, tick))
+					var no *embed.MultiError
+					if err := tick.Commit(embed.OpAdd("/jobs/none", 1, embed.Int64)); ctx.Err() == nil &&
+						(!errors.Is(err, embed.ErrNoNode) || !errors.As(err, &no) || no.Index != 0) {
+						t.Errorf("%v", err)
+					}
+					if _, err := tick.Session().Multi(ctx, tick.Guard(),
+						embed.OpSet("/jobs/sum", nil, 17)); ctx.Err() == nil && !errors.Is(err, embed.ErrBadVersion) {
+						t.Errorf("%v", err)
+					}
+					select {
+					case <-time.After(15 * time.Second):
+					case <-ctx.Done():
+					}
+					err := tick.Commit(embed.OpAdd("/jobs/sum", 1, embed.Int64))
+					if err == nil {
+						wantErr(t, tick.Commit(), job.ErrEnded)
+					} else if !errors.Is(err, embed.ErrNotHeld) && !errors.Is(err, embed.ErrUnknownOutcome) {
+						t.Errorf("%v", err)
+					}
+					return errors.New("whatever")
+				}}
 		}
 		for _, id := range ens.Members() {
 			p.start(id, work(id))
@@ -564,7 +579,9 @@ func TestRun_AnUnreadableRecord(t *testing.T) {
 			must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			err = job.Run(ctx, ens.Node(1), "/jobs", job.Job{Name: "j", Schedule: job.Every(time.Minute), Run: func(context.Context, *job.Tick) error { return nil }})
+			err = job.Run(ctx, ens.Node(1), "/jobs",
+				job.Job{Name: "j", Schedule: job.Every(time.Minute),
+					Run: func(context.Context, *job.Tick) error { return nil }})
 			wantErr(t, err, job.ErrUnreadable)
 			if !strings.Contains(err.Error(), "/jobs/j/ticks") {
 				t.Errorf("%v", err)
@@ -592,17 +609,19 @@ func TestRun_DeletedByHand(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		p, l := newParty(t, ens), &log{t: t}
 		for _, id := range ens.Members() {
-			p.start(id, job.Job{Name: "j", Schedule: job.Every(time.Minute), Run: func(ctx context.Context, tick *job.Tick) error {
-				defer l.end(l.begin(ctx, id, tick))
-				<-time.After(time.Duration(id) * time.Second)
-				return nil
-			}})
+			p.start(id, job.Job{Name: "j", Schedule: job.Every(time.Minute),
+				Run: func(ctx context.Context, tick *job.Tick) error {
+					defer l.end(l.begin(ctx, id, tick))
+					<-time.After(time.Duration(id) * time.Second)
+					return nil
+				}})
 		}
 		s := ens.Session(1, embed.SessionOptions{})
 		for i := range 40 {
 			<-time.After(17 * time.Second)
 			if i%2 == 0 {
-				if err := s.Delete(t.Context(), "/jobs/j/ticks", embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNoNode) {
+				if err := s.Delete(t.Context(), "/jobs/j/ticks", embed.AnyVersion); err != nil &&
+					!errors.Is(err, embed.ErrNoNode) {
 					t.Fatal(err)
 				}
 				continue

@@ -76,7 +76,8 @@ func next(s Schedule, t time.Time) (time.Time, error) {
 		return n, nil
 	}
 	if n = n.UTC().Round(0); !n.After(t) {
-		return n, fmt.Errorf("%w: Job.Schedule has %v as the next time after %v", embed.ErrInvalidArgument, n, t)
+		return n, fmt.Errorf("%w: Job.Schedule has %v as the next time after %v",
+			embed.ErrInvalidArgument, n, t)
 	}
 	return n, nil
 }

@@ -20,6 +20,9 @@
 //   - A part is given only to a member that has it in its set. So the set may change by a rolling
 //     restart, part by part.
 //
+// A member is told by the calls of fn and by their ctx, because a part is worked on for as long as
+// it is owned. Owners shows all parts at a moment; there is no sequence of that.
+//
 // # Computed is desired, locked is effective
 //
 // Each member has an ephemeral znode, and sees those of the others. From them it computes the owner
@@ -70,10 +73,10 @@
 // # What it costs
 //
 // A part is a container and a contender, and a goroutine on its owner. In a test with three members
-// of an ensemble in one process, 5,000 parts took 14 KB each. A move is two commits. The loss of a member with a thousand parts is a
-// thousand of each, which travel in batches. Each member's znode has the whole set, at most
-// embed.Config.MaxDataSize. A view of the members takes some 1.5 MiB in each process. Have ten
-// times as many parts as members, or more: otherwise the shares are uneven.
+// of an ensemble in one process, 5,000 parts took 14 KB each. A move is two commits. The loss of a
+// member with a thousand parts is a thousand of each, which travel in batches. Each member's znode
+// has the whole set, at most embed.Config.MaxDataSize. A view of the members takes some 1.5 MiB in
+// each process. Have ten times as many parts as members, or more: otherwise the shares are uneven.
 //
 // election.Balance does something similar for a few names: there every process stands for every
 // name, so there is a candidate in waiting.

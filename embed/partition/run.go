@@ -176,22 +176,20 @@ func (r *runner) join(ctx context.Context, s *embed.Session) (*claim.Claim, erro
 	patience := time.NewTimer(2 * s.Timeout())
 	defer patience.Stop()
 	for {
-		if err := queue.Ensure(ctx, s, r.members); err != nil {
-			return nil, err
-		}
-		other, err := r.other(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		if other != "" {
-			if err := waitGone(ctx, s, other, patience); err != nil {
-				return nil, err
+		var me *claim.Claim
+		err := queue.Within(ctx, s, r.members, func(parents bool) error {
+			other, err := r.other(ctx, s)
+			if err == nil && other != "" {
+				err = waitGone(ctx, s, other, patience)
 			}
-			continue
-		}
-		c, err := create(ctx, s, queue.Child(r.members, r.name), r.data)
-		if !errors.Is(err, embed.ErrNodeExists) && !errors.Is(err, embed.ErrNoNode) {
-			return c, err
+			if err != nil {
+				return err
+			}
+			me, err = create(ctx, s, queue.Child(r.members, r.name), r.data, parents)
+			return err
+		})
+		if !errors.Is(err, embed.ErrNodeExists) {
+			return me, err
 		}
 	}
 }
@@ -209,9 +207,13 @@ func (r *runner) other(ctx context.Context, s *embed.Session) (string, error) {
 	return path, nil
 }
 
-// create creates the member's znode, or returns an error and leaves nothing.
-func create(ctx context.Context, s *embed.Session, path string, data []byte) (*claim.Claim, error) {
-	c, err := claim.New(ctx, s, embed.OpCreate(path, data, embed.Ephemeral))
+// create creates the member's znode, and its parents if they are missing. After an error it leaves
+// nothing.
+func create(
+	ctx context.Context, s *embed.Session, path string, data []byte, parents bool,
+) (*claim.Claim, error) {
+	how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: parents}
+	c, err := claim.New(ctx, s, embed.OpCreateWith(path, data, how))
 	if err != nil {
 		return nil, err
 	}

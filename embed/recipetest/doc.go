@@ -11,4 +11,6 @@
 //
 // schedule_test.go and faults_test.go play the schedules, and holder_test.go runs the callers.
 // model_test.go has the model.
+//
+// ended_test.go cancels the calls of all other recipes too, and ends their sessions, at every step.
 package recipetest

@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
@@ -144,6 +145,91 @@ func TestRecipes_AtTheEndOfTheNumbers(t *testing.T) {
 				t.Errorf("in the new container the token is %v, after %v", again, next.token)
 			}
 		})
+	}
+}
+
+// The numbers of a queue's tasks end too. Put says so as soon as it could not keep the order: while a
+// task with the last number is there. What was put before begins in its order. A task that comes
+// after all others have gone may have the last number again, since there is nobody whose turn it
+// could take.
+//
+// Of the other recipes, job, partition and lock.Keys have the numbers of the locks above. The names
+// of barrier, discovery, group and value have none.
+func TestTasks_AtTheEndOfTheNumbers(t *testing.T) {
+	const last = 1<<31 - 1
+	dir := t.TempDir()
+	founding := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+	s := founding.Session(1, embed.SessionOptions{})
+	queues := map[string]task.Options{
+		"/locking": {}, "/entries": {Layout: task.Entries}, "/plain": {Layout: task.Plain},
+		"/simple": {Layout: task.Simple}, "/limited": {Limit: 2},
+	}
+	parent := func(path string) string {
+		if o := queues[path]; o.Layout == task.Locking {
+			return path + "/entries"
+		}
+		return path
+	}
+	for path, o := range queues {
+		q := task.New(s, path, o)
+		_, err := q.Put(testkit.Context(t), nil, task.PutOptions{})
+		must(t, err)
+		_, err = q.Take(testkit.Context(t))
+		must(t, err)
+	}
+	must(t, s.Close())
+	must(t, founding.Snapshot(1)) // so that the log does not bring the counters back
+	founding.Stop(1)
+	for path := range queues {
+		setCounter(t, filepath.Join(dir, "member-1"), parent(path), last-1)
+	}
+
+	ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+	s = ens.Session(1, embed.SessionOptions{})
+	for path, o := range queues {
+		ctx, q := testkit.Context(t), task.New(s, path, o)
+		put := func(data string) error {
+			_, err := q.Put(ctx, []byte(data), task.PutOptions{})
+			return err
+		}
+		takes := func(want string) {
+			t.Helper()
+			if data, err := q.Take(ctx); string(data) != want || err != nil {
+				t.Errorf("%s: took %q, %v, want %q", path, data, err, want)
+			}
+		}
+		must(t, errors.Join(put("first"), put("second")))
+		for range 2 {
+			if err := put("third"); !errors.Is(err, task.ErrExhausted) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		takes("first")
+		if err := put("third"); !errors.Is(err, task.ErrExhausted) {
+			t.Errorf("%s, one task later: %v", path, err)
+		}
+		claimed, err := q.Claim(ctx)
+		must(t, err)
+		if string(claimed.Data()) != "second" || !strings.HasSuffix(claimed.Name(), fmt.Sprint(last)) {
+			t.Errorf("%s: claimed %q of %s", path, claimed.Data(), claimed.Name())
+		}
+		if err := put("third"); !errors.Is(err, task.ErrExhausted) {
+			t.Errorf("%s, with a claim: %v", path, err)
+		}
+		must(t, claimed.Retry(0))
+		claimed, err = q.Claim(ctx)
+		must(t, err)
+		if claimed.Attempt() != 2 {
+			t.Errorf("%s: attempt %d", path, claimed.Attempt())
+		}
+		must(t, claimed.Finish())
+		must(t, put("fourth"))
+		claimed, err = q.Claim(ctx)
+		must(t, err)
+		if string(claimed.Data()) != "fourth" || claimed.Attempt() != 1 {
+			t.Errorf("%s: claimed %q, attempt %d", path, claimed.Data(), claimed.Attempt())
+		}
+		must(t, claimed.Finish())
 	}
 }
 

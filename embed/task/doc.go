@@ -6,9 +6,10 @@
 //	queue := task.New(session, "/queues/mails", task.Options{})
 //	_, err := queue.Put(ctx, []byte("hello"), task.PutOptions{})
 //
-//	err = task.Work(ctx, node, "/queues/mails", task.Options{}, func(ctx context.Context, t *task.Task) error {
+//	work := func(ctx context.Context, t *task.Task) error {
 //		return send(ctx, t.Data()) // nil finishes the task, an error retries it later
-//	})
+//	}
+//	err = task.Work(ctx, node, "/queues/mails", task.Options{}, work)
 //
 // # At least once
 //
@@ -23,6 +24,10 @@
 // that is retried keeps its place. A claim that was lost counts as an attempt too, so
 // Options.Attempts also stops a task that kills its workers. Such a task, and one that cannot be
 // decoded, moves to the dead ones. Nothing is ever dropped.
+//
+// Claim, Take and Work wait for a task. There is no sequence of the tasks that wait: by the time
+// that a loop sees one, somebody else may have it. Whoever has a Task is told by Task.Context that
+// the claim has ended.
 //
 // # Beside clients of ZooKeeper
 //

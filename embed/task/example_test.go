@@ -39,13 +39,14 @@ func ExampleWork() {
 			log.Fatal(err)
 		}
 	}
-	err := task.Work(ctx, node, "/queues/mails", task.Options{Attempts: 5}, func(ctx context.Context, t *task.Task) error {
-		fmt.Println(string(t.Data()))
-		if string(t.Data()) == "goodbye" {
-			cancel() // as a rule, Work goes on until the process ends
-		}
-		return nil
-	})
+	err := task.Work(ctx, node, "/queues/mails", task.Options{Attempts: 5},
+		func(ctx context.Context, t *task.Task) error {
+			fmt.Println(string(t.Data()))
+			if string(t.Data()) == "goodbye" {
+				cancel() // as a rule, Work goes on until the process ends
+			}
+			return nil
+		})
 	fmt.Println(err)
 	// Output:
 	// hello

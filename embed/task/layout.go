@@ -81,12 +81,14 @@ func (l Layout) name(o PutOptions, now time.Time) (string, error) {
 	case Locking, Entries:
 		p := o.Priority + kazooPriority
 		if p < 0 || p > 999 {
-			return "", fmt.Errorf("%w: PutOptions.Priority is %d, not from -100 to 899", embed.ErrInvalidArgument, o.Priority)
+			return "", fmt.Errorf("%w: PutOptions.Priority is %d, not from -100 to 899",
+				embed.ErrInvalidArgument, o.Priority)
 		}
 		return fmt.Sprintf("%s%03d-", prefix, p), nil
 	case Priority:
 		if o.Priority < math.MinInt32 || o.Priority > math.MaxInt32 {
-			return "", fmt.Errorf("%w: PutOptions.Priority is %d, which has more than 32 bits", embed.ErrInvalidArgument, o.Priority)
+			return "", fmt.Errorf("%w: PutOptions.Priority is %d, which has more than 32 bits",
+				embed.ErrInvalidArgument, o.Priority)
 		}
 		sign := 1
 		if o.Priority < 0 {
@@ -95,7 +97,8 @@ func (l Layout) name(o PutOptions, now time.Time) (string, error) {
 		return fmt.Sprintf("%s%d%08X", prefix, sign, uint32(o.Priority)), nil
 	}
 	if o.Priority != 0 {
-		return "", fmt.Errorf("%w: the layout has no priorities, but PutOptions.Priority is %d", embed.ErrInvalidArgument, o.Priority)
+		return "", fmt.Errorf("%w: the layout has no priorities, but PutOptions.Priority is %d",
+			embed.ErrInvalidArgument, o.Priority)
 	}
 	if l != Delay {
 		return prefix, nil
@@ -104,7 +107,8 @@ func (l Layout) name(o PutOptions, now time.Time) (string, error) {
 		o.At = now
 	}
 	if o.At.Year() > 9999 {
-		return "", fmt.Errorf("%w: PutOptions.At is in the year %d", embed.ErrInvalidArgument, o.At.Year())
+		return "", fmt.Errorf("%w: PutOptions.At is in the year %d",
+			embed.ErrInvalidArgument, o.At.Year())
 	}
 	first := int64(elevenDigits)
 	if now.UnixMilli() < elevenDigits { // in a test with virtual time

@@ -31,7 +31,8 @@ const patience = 24 * time.Hour
 // bubble tests in virtual time, with an ensemble of so many members and a slow tick.
 func bubble(t *testing.T, n int, test func(t *testing.T, ens *embedtest.Ensemble)) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, n, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 100 * time.Millisecond }})
+		slow := func(c *embed.Config) { c.Tick = 100 * time.Millisecond }
+		ens := embedtest.New(t, n, embedtest.Options{Config: slow})
 		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		test(t, ens)
 	})
@@ -52,7 +53,10 @@ func children(t *testing.T, s *embed.Session, path string) []string {
 // synctestShards is bubble with one member and four shards.
 func synctestShards(t *testing.T, test func(t *testing.T, ens *embedtest.Ensemble)) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Tick, c.Shards = 100*time.Millisecond, 4 }})
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+			c.Tick,
+				c.Shards = 100*time.Millisecond, 4
+		}})
 		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		test(t, ens)
 	})

@@ -15,7 +15,8 @@ import (
 var (
 	// ErrFull says that the queue has as many tasks as Options.Limit.
 	ErrFull = errors.New("the queue is full")
-	// ErrExhausted says that the queue has used up its 2,147,483,647 sequence numbers.
+	// ErrExhausted says that the queue has used up its 2,147,483,647 sequence numbers, and that a
+	// task with the last one is still there.
 	ErrExhausted = errors.New("the queue has used up its sequence numbers: use another path")
 )
 
@@ -46,9 +47,11 @@ func (o *Options) check(path string) error {
 	case o.LockPath != "" && o.LockPath == path:
 		return fmt.Errorf("%w: Options.LockPath is the queue itself", embed.ErrInvalidArgument)
 	case o.Limit < 0:
-		return fmt.Errorf("%w: Options.Limit is %d, but must not be negative", embed.ErrInvalidArgument, o.Limit)
+		return fmt.Errorf("%w: Options.Limit is %d, but must not be negative", embed.ErrInvalidArgument,
+			o.Limit)
 	case o.Attempts < 0:
-		return fmt.Errorf("%w: Options.Attempts is %d, but must not be negative", embed.ErrInvalidArgument, o.Attempts)
+		return fmt.Errorf("%w: Options.Attempts is %d, but must not be negative",
+			embed.ErrInvalidArgument, o.Attempts)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,8 @@ func TestPut_GoldenNamesAndBytes(t *testing.T) {
 			{task.Priority, task.PutOptions{}, "/queue-1000000000000000000", framed},
 			{task.Priority, task.PutOptions{Priority: 255}, "/queue-1000000FF0000000000", framed},
 			{task.Priority, task.PutOptions{Priority: -2}, "/queue-0FFFFFFFE0000000000", framed},
-			{task.Delay, task.PutOptions{At: time.UnixMilli(0x19ABCDEF012)}, "/queue-|19ABCDEF012|0000000000", framed},
+			{task.Delay, task.PutOptions{At: time.UnixMilli(0x19ABCDEF012)},
+				"/queue-|19ABCDEF012|0000000000", framed},
 			{task.Delay, task.PutOptions{At: time.UnixMilli(1)}, "/queue-|1000000000|0000000000", framed},
 			{task.Simple, task.PutOptions{}, "/qn-0000000000", "616263"},
 		} {
@@ -81,6 +83,69 @@ func TestPut_GoldenNamesAndBytes(t *testing.T) {
 			if err != nil || hex.EncodeToString(data) != c.hex {
 				t.Errorf("%s: %x, %v", path+c.path, data, err)
 			}
+		}
+	})
+}
+
+// The golden files have what Curator and kazoo themselves have written, see clienttest. Put writes
+// the same names and bytes, and Claim reads them.
+func TestPut_OthersBytes(t *testing.T) {
+	at := func(ms int64) task.PutOptions { return task.PutOptions{At: time.UnixMilli(ms)} }
+	priorities := func(all ...int) (list []task.PutOptions) {
+		for _, p := range all {
+			list = append(list, task.PutOptions{Priority: p})
+		}
+		return list
+	}
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, c := range []struct {
+			file, path, entries string
+			layout              task.Layout
+			puts                []task.PutOptions
+		}{
+			{"curator", "/golden-Plain", "", task.Plain, priorities(0)},
+			{"curator", "/golden-Simple", "", task.Simple, priorities(0)},
+			{"curator", "/golden-Priority", "", task.Priority, priorities(0, 255, -2, -1<<31)},
+			{"curator", "/golden-Delay", "", task.Delay,
+				[]task.PutOptions{at(1764000000018), at(4000000000000)}},
+			{"kazoo", "/golden-Queue", "", task.Entries, priorities(0, -100, 899)},
+			{"kazoo", "/golden-LockingQueue", "/entries", task.Locking, priorities(0, -100, 899)},
+		} {
+			want, err := os.ReadFile("testdata/" + c.file + ".golden")
+			must(t, err)
+			q := task.New(s, c.path, task.Options{Layout: c.layout})
+			for _, o := range c.puts {
+				put(t, q, "abc", o)
+			}
+			names := children(t, s, c.path+c.entries)
+			for _, name := range names {
+				path := c.path + c.entries + "/" + name
+				data, _, err := s.Get(t.Context(), path)
+				must(t, err)
+				if line := fmt.Sprintf("%s %x\n", path, data); !strings.Contains(string(want), line) {
+					t.Errorf("the golden file lacks %s", line)
+				}
+			}
+			prefix := c.path + c.entries + "/"
+			if n := strings.Count(string(want), prefix); n != len(names) {
+				t.Errorf("%s has %d tasks, here are %d", c.path, n, len(names))
+			}
+		}
+		want, err := os.ReadFile("testdata/curator.golden")
+		must(t, err)
+		for line := range strings.Lines(string(want)) {
+			path, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.HasPrefix(path, "/golden-Multi/") {
+				data, err := hex.DecodeString(text)
+				must(t, err)
+				_, err = s.Put(t.Context(), path, data)
+				must(t, err)
+			}
+		}
+		c := claim(t, task.New(s, "/golden-Multi", task.Options{Layout: task.Plain}))
+		if got := fmt.Sprintf("%s", c.Items()); got != "[x yy z]" {
+			t.Errorf("claimed %s", got)
 		}
 	})
 }
@@ -111,7 +176,8 @@ func TestClaim_InOrder(t *testing.T) {
 				if layout == task.Locking {
 					entries += "/entries"
 				}
-				for _, foreign := range []string{"a", "entry-", "queue-x", "queue-|zz|0000000001", "queue-123456789", "qn-", "zz-0000000001"} {
+				for _, foreign := range []string{"a", "entry-", "queue-x", "queue-|zz|0000000001",
+					"queue-123456789", "qn-", "zz-0000000001"} {
 					_, err := s.Create(t.Context(), entries+"/"+foreign, nil, embed.Persistent)
 					must(t, err)
 				}
@@ -136,7 +202,8 @@ func TestClaim_InOrder(t *testing.T) {
 				if left := children(t, s, entries); len(left) != 7 && layout != task.Locking {
 					t.Errorf("%v", left)
 				}
-				for _, part := range []string{path + "/taken", path + "/tries", path + "-locks", path + "-tries", path + "/dead"} {
+				for _, part := range []string{path + "/taken", path + "/tries", path + "-locks",
+					path + "-tries", path + "/dead"} {
 					if left := children(t, s, part); len(left) > 0 {
 						t.Errorf("%s has %v", part, left)
 					}
@@ -165,7 +232,8 @@ func TestRetry(t *testing.T) {
 					t.Errorf("%q", second.Data())
 				}
 				c = claim(t, q)
-				if d := time.Since(begun); c.Name() != first || c.Attempt() != 2 || d < time.Minute || d > 61*time.Second {
+				if d := time.Since(begun); c.Name() != first || c.Attempt() != 2 || d < time.Minute ||
+					d > 61*time.Second {
 					t.Errorf("%s, attempt %d after %v", c.Name(), c.Attempt(), d)
 				}
 				must(t, second.Retry(0))
@@ -206,7 +274,10 @@ func TestClaim_WhatDoesNotDecode(t *testing.T) {
 		s := ens.Session(1, embed.SessionOptions{})
 		q := task.New(s, path, task.Options{Layout: task.Plain})
 		put(t, q, "", task.PutOptions{})
-		bad := []string{"", "abc", "00010001", "0001000102", "00010002010000000002", "0001000101000000056162630200", "00010001010000000361626303", "00010001010000000361626302ff", "000100010100000003616263", "00010001" + "01ffffffff" + "02"}
+		bad := []string{"", "abc", "00010001", "0001000102", "00010002010000000002",
+			"0001000101000000056162630200", "00010001010000000361626303",
+			"00010001010000000361626302ff", "000100010100000003616263",
+			"00010001" + "01ffffffff" + "02"}
 		for _, b := range bad {
 			data, err := hex.DecodeString(strings.ReplaceAll(b, "abc", "0a0b0c"))
 			must(t, err)
@@ -254,7 +325,8 @@ func TestClaim_Delayed(t *testing.T) {
 		q := task.New(s, path, task.Options{Layout: task.Delay})
 		begun := time.Now()
 		for _, minutes := range []int{3, 1, 2, 4} {
-			put(t, q, fmt.Sprint(minutes), task.PutOptions{At: begun.Add(time.Duration(minutes) * time.Minute)})
+			at := begun.Add(time.Duration(minutes) * time.Minute)
+			put(t, q, fmt.Sprint(minutes), task.PutOptions{At: at})
 		}
 		other := task.New(ens.Session(2, embed.SessionOptions{}), path, task.Options{Layout: task.Delay})
 		for _, minutes := range []int{1, 2, 3, 4} {
@@ -319,7 +391,8 @@ func TestTake(t *testing.T) {
 	var mu sync.Mutex
 	got := make(map[string]int)
 	for i := range 6 {
-		other := task.New(ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{}), path, task.Options{})
+		other := task.New(ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{}), path,
+			task.Options{})
 		wg.Go(func() {
 			for {
 				ctx, cancel := context.WithTimeout(bounded(t), 2*time.Second)
@@ -369,29 +442,30 @@ func TestClaim_ManyAtOnce(t *testing.T) {
 	const n = 150
 	for i := range 9 {
 		wg.Go(func() {
-			err := task.Work(ctx, ens.Node(embed.MemberID(i%3+1)), path, task.Options{}, func(ctx context.Context, c *task.Task) error {
-				mu.Lock()
-				if live[c.Name()] {
-					t.Errorf("%s is claimed twice", c.Name())
-				}
-				live[c.Name()] = true
-				mu.Unlock()
-				if rand.N(2) == 0 {
-					<-time.After(rand.N(5 * time.Millisecond))
-				}
-				mu.Lock()
-				live[c.Name()] = false
-				mu.Unlock()
-				err := c.Finish()
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					if done[string(c.Data())]++; len(done) == n {
-						cancel()
+			err := task.Work(ctx, ens.Node(embed.MemberID(i%3+1)), path, task.Options{},
+				func(ctx context.Context, c *task.Task) error {
+					mu.Lock()
+					if live[c.Name()] {
+						t.Errorf("%s is claimed twice", c.Name())
 					}
-				}
-				return nil
-			})
+					live[c.Name()] = true
+					mu.Unlock()
+					if rand.N(2) == 0 {
+						<-time.After(rand.N(5 * time.Millisecond))
+					}
+					mu.Lock()
+					live[c.Name()] = false
+					mu.Unlock()
+					err := c.Finish()
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						if done[string(c.Data())]++; len(done) == n {
+							cancel()
+						}
+					}
+					return nil
+				})
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
@@ -462,7 +536,10 @@ func TestFinish_TheTaskIsGone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		s := ens.Session(1, embed.SessionOptions{})
 		q := task.New(s, path, task.Options{})
-		for _, end := range []func(*task.Task) error{func(c *task.Task) error { return c.Finish(embed.OpEnsure("/work/x")) }, func(c *task.Task) error { return c.Retry(0) }} {
+		for _, end := range []func(*task.Task) error{
+			func(c *task.Task) error { return c.Finish(embed.OpEnsure("/work/x")) },
+			func(c *task.Task) error { return c.Retry(0) },
+		} {
 			put(t, q, "x", task.PutOptions{})
 			c := claim(t, q)
 			must(t, s.Delete(t.Context(), path+"/entries/"+c.Name(), 0))
@@ -488,10 +565,11 @@ func TestFinish_TheTaskIsGone(t *testing.T) {
 		}
 		// An operation is refused: the task is there for the next claim.
 		var no *embed.MultiError
-		if err := again.Finish(embed.OpEnsure("/work/y"), embed.OpCheck("/none", 0)); !errors.Is(err, embed.ErrNoNode) || !errors.As(err, &no) || no.Index != 1 {
+		err := again.Finish(embed.OpEnsure("/work/y"), embed.OpCheck("/none", 0))
+		if !errors.Is(err, embed.ErrNoNode) || !errors.As(err, &no) || no.Index != 1 {
 			t.Errorf("%v", err)
 		}
-		_, err := s.Multi(t.Context(), again.Guard(), embed.OpEnsure("/work/z"))
+		_, err = s.Multi(t.Context(), again.Guard(), embed.OpEnsure("/work/z"))
 		wantErr(t, err, embed.ErrNotHeld)
 		third := claim(t, q)
 		_, err = s.Multi(t.Context(), third.Guard(), embed.OpEnsure("/work/z"))
@@ -503,7 +581,8 @@ func TestFinish_TheTaskIsGone(t *testing.T) {
 	wantErr(t, zero.Retry(0), embed.ErrNotHeld)
 	wantErr(t, zero.Err(), embed.ErrNotHeld)
 	<-zero.Done()
-	if zero.Session() != nil || zero.Data() != nil || zero.Token() != (lock.Token{}) || zero.Context().Err() == nil {
+	if zero.Session() != nil || zero.Data() != nil || zero.Token() != (lock.Token{}) ||
+		zero.Context().Err() == nil {
 		t.Error("the zero Task has something")
 	}
 }
@@ -513,7 +592,8 @@ func TestQueue_Refused(t *testing.T) {
 		s := ens.Session(1, embed.SessionOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		for path, want := range map[string]error{"": embed.ErrInvalidPath, "/": embed.ErrInvalidPath, "/q/": embed.ErrInvalidPath, "q": embed.ErrInvalidPath} {
+		for path, want := range map[string]error{"": embed.ErrInvalidPath, "/": embed.ErrInvalidPath,
+			"/q/": embed.ErrInvalidPath, "q": embed.ErrInvalidPath} {
 			q := task.New(s, path, task.Options{})
 			_, err := q.Put(ctx, nil, task.PutOptions{})
 			wantErr(t, err, want)
@@ -523,7 +603,8 @@ func TestQueue_Refused(t *testing.T) {
 			wantErr(t, err, want)
 			wantErr(t, task.Work(ctx, ens.Node(1), path, task.Options{}, nil), want)
 		}
-		for _, o := range []task.Options{{Layout: -1}, {Layout: 6}, {LockPath: "/x"}, {Layout: task.Plain, LockPath: path}, {Limit: -1}, {Attempts: -1}} {
+		for _, o := range []task.Options{{Layout: -1}, {Layout: 6}, {LockPath: "/x"},
+			{Layout: task.Plain, LockPath: path}, {Limit: -1}, {Attempts: -1}} {
 			q := task.New(s, path, o)
 			_, err := q.Put(ctx, nil, task.PutOptions{})
 			wantErr(t, err, embed.ErrInvalidArgument)
@@ -536,7 +617,8 @@ func TestQueue_Refused(t *testing.T) {
 			put    task.PutOptions
 		}{
 			{task.Locking, task.PutOptions{Priority: 900}}, {task.Entries, task.PutOptions{Priority: -101}},
-			{task.Locking, task.PutOptions{At: time.Now()}}, {task.Priority, task.PutOptions{Priority: 1 << 31}},
+			{task.Locking, task.PutOptions{At: time.Now()}}, {task.Priority,
+				task.PutOptions{Priority: 1 << 31}},
 			{task.Plain, task.PutOptions{Priority: 1}}, {task.Delay, task.PutOptions{Priority: 1}},
 			{task.Delay, task.PutOptions{At: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		} {

@@ -23,7 +23,10 @@ const retryMax = time.Minute
 // wrong options; and if no attempt can succeed: embed.ErrInvalidPath, embed.ErrCrossShard,
 // embed.ErrAuthFailed, embed.ErrNoAuth. Before that it closes its session, so what it had claimed
 // is free. Call Work several times to work on several tasks at once.
-func Work(ctx context.Context, from embed.Opener, path string, o Options, fn func(ctx context.Context, t *Task) error) error {
+func Work(
+	ctx context.Context, from embed.Opener, path string, o Options,
+	fn func(ctx context.Context, t *Task) error,
+) error {
 	err := sessions.Each(ctx, from, func(ctx context.Context, s *embed.Session) error {
 		q := New(s, path, o)
 		for s.Err() == nil && ctx.Err() == nil {

@@ -141,7 +141,8 @@ func TestWork_UnderFailures(t *testing.T) {
 				if int(sum)+len(buried) != good+poison || len(buried) < poison {
 					t.Errorf("%d are done and %d dead, of %d good and %d bad", sum, len(buried), good, poison)
 				}
-				for _, part := range []string{path + "/taken", path + "/tries", path + "-locks", path + "-tries"} {
+				for _, part := range []string{path + "/taken", path + "/tries", path + "-locks",
+					path + "-tries"} {
 					for begun := time.Now(); len(children(t, s, part)) > 0; <-time.After(time.Second) {
 						if time.Since(begun) > patience {
 							t.Fatalf("%s has %v", part, children(t, s, part))
@@ -166,14 +167,15 @@ func TestWork_Retries(t *testing.T) {
 		at := make(chan time.Time, 100)
 		over := make(chan error, 1)
 		go func() {
-			over <- task.Work(ctx, ens.Node(1), path, task.Options{}, func(ctx context.Context, c *task.Task) error {
-				at <- time.Now()
-				if c.Attempt() < 9 {
-					return errors.New("not yet")
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
+			over <- task.Work(ctx, ens.Node(1), path, task.Options{},
+				func(ctx context.Context, c *task.Task) error {
+					at <- time.Now()
+					if c.Attempt() < 9 {
+						return errors.New("not yet")
+					}
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
 		}()
 		next := func() (now time.Time) {
 			select {

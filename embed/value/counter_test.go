@@ -1,10 +1,15 @@
 package value_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +19,51 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/value"
 )
+
+// The golden files have what Curator and kazoo themselves have written, see clienttest. A Counter
+// writes the same bytes, and reads them.
+func TestCounter_OthersBytes(t *testing.T) {
+	t.Parallel()
+	_, s := one(t)
+	ctx := bounded(t)
+	kinds := map[string]map[string]embed.Width{
+		"curator": {"SharedCount": embed.Int32, "Integer": embed.Int32, "Long": embed.Int64},
+		"kazoo":   {"Text": embed.Text, "Int32": embed.Int32},
+	}
+	lines := 0
+	for file, kinds := range kinds {
+		golden, err := os.ReadFile("testdata/" + file + ".golden")
+		must(t, err)
+		for line := range strings.Lines(string(golden)) {
+			lines++
+			path, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			want, err := hex.DecodeString(text)
+			must(t, err)
+			for kind, width := range kinds {
+				number, ok := strings.CutPrefix(path, "/golden-"+kind)
+				if !ok {
+					continue
+				}
+				n, err := strconv.ParseInt(number, 10, 64)
+				must(t, err)
+				path = "/" + file + path
+				_, err = value.NewCounter(s, path, width).Add(ctx, n)
+				must(t, err)
+				if data, _, err := s.Get(ctx, path); !bytes.Equal(data, want) || err != nil {
+					t.Errorf("%s: %x, %v, want %x", path, data, err, want)
+				}
+				_, err = s.Set(ctx, path, want, embed.AnyVersion)
+				must(t, err)
+				if got, err := value.NewCounter(s, path, width).Get(ctx); got != n || err != nil {
+					t.Errorf("%s: %x is read as %d, %v", path, want, got, err)
+				}
+			}
+		}
+	}
+	if lines != 15 {
+		t.Errorf("%d lines", lines)
+	}
+}
 
 // The bytes are those of Curator's SharedCount and DistributedAtomicLong, and of kazoo's Counter.
 // An empty znode is zero: kazoo creates one first, on which SharedCount throws.

@@ -13,6 +13,10 @@
 //	jobs := value.NewCounter(session, "/jobs/done", embed.Int64)
 //	n, err := jobs.Add(ctx, 1) // one commit, however many add
 //
+// Value.Changes is an iter.Seq2 of the present value and then of every other one; Bind keeps a
+// pointer up to date instead. Numbers have no such sequence, because most of them change too often:
+// Counter.Get is a local read. Whoever has a Number is told by Number.Context that it has ended.
+//
 // # What a write costs
 //
 // Each write is one commit, the first one too: it creates the znode, and the znodes above it as

@@ -19,6 +19,7 @@
 //     whole or not at all.
 //   - Changes yields every change after that, in order and once. A znode is known by its Czxid and
 //     Mzxid, so one that was deleted and created again is not taken for the old one.
+//     View.All has the present state, and Changes, an iter.Seq2, goes on from its zxid.
 //   - Data that does not decode changes Entry.Err and Entry.Stat, but Entry.Value stays the last good
 //     one. Nothing is left out, and the next write may mend it.
 //   - It ends only by Close, or with its session.

@@ -1,16 +1,21 @@
 package clienttest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/discovery"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/embed/value"
 )
@@ -39,6 +44,9 @@ func TestMixedCurator(t *testing.T) {
 		m.counters(all, embed.Int32, 30, m.asks(p, "add", "SharedCount", all, "30", "1"),
 			m.asks(p, "add", "Integer", all, "30", "1"), m.asks(k, "add", "Int32", all, "30", "1"))
 	})
+	t.Run("values", func(t *testing.T) { m.with(t).curatorValues(p) })
+	t.Run("ids", func(t *testing.T) { m.with(t).curatorIDs(p) })
+	t.Run("keys", func(t *testing.T) { m.with(t).curatorKeys(p) })
 	t.Run("groups", func(t *testing.T) { m.with(t).curatorGroup(p) })
 	t.Run("barriers", func(t *testing.T) {
 		m := m.with(t)
@@ -54,6 +62,177 @@ func TestMixedCurator(t *testing.T) {
 	})
 	t.Run("queues", func(t *testing.T) { m.with(t).curatorQueues(p) })
 	t.Run("discovery", func(t *testing.T) { m.with(t).curatorDiscovery(p) })
+	t.Run("golden bytes", func(t *testing.T) { m.with(t).curatorBytes(p) })
+	t.Run("killed", func(t *testing.T) { m.with(t).curatorKilled(p) }) // the last one
+}
+
+// curatorValues appends to one text from both sides, and both read all of it.
+func (m *mix) curatorValues(p *process) {
+	const path, times = "/values/text", 20
+	p.request(m.t, "value", "text", path, "|")
+	var texts value.Codec[string]
+	all := []deed{m.asks(p, "append", "text", "b", fmt.Sprint(times))}
+	for _, s := range m.sessions {
+		all = append(all, func() error {
+			v := value.New(s, path, texts)
+			for range times {
+				_, err := v.Update(m.ctx(), func(now string, _ bool) (string, error) {
+					return now + "a", nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	m.do(all...)
+	now, err := value.New(m.synced(0, path), path, texts).Get(m.ctx())
+	must(m.t, err)
+	a, b := strings.Count(now.Value, "a"), strings.Count(now.Value, "b")
+	if a != len(m.sessions)*times || b != times || now.Value[0] != '|' {
+		m.t.Errorf("%d times a, %d times b in %q", a, b, now.Value)
+	}
+	m.Until("Curator to read all", func() bool {
+		return p.request(m.t, "read", "text") == now.Value
+	})
+}
+
+// curatorIDs takes ids on both sides. A CachedAtomicLong takes blocks of a DistributedAtomicLong, as
+// a Sequence does of its Counter.
+//
+// A DistributedIdQueue has names of its own, queue-|<id>|<number>, in which task.New has no layout:
+// its callers give no ids. A queue of the layout Plain leaves such znodes alone.
+func (m *mix) curatorIDs(p *process) {
+	const path, n = "/ids", 55
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	note := func(ids ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, id := range ids {
+			seen[id]++
+		}
+	}
+	ids := value.NewSequence(m.Node(1), path, 7)
+	m.do(func() error {
+		text, err := p.begin(m.t, "ids", path, fmt.Sprint(n)).wait()
+		note(list(text)...)
+		return err
+	}, func() error {
+		for range n {
+			id, err := ids.Next(m.ctx())
+			if err != nil {
+				return err
+			}
+			note(fmt.Sprint(id))
+		}
+		return ids.Close()
+	})
+	if len(seen) != 2*n {
+		m.t.Errorf("%d ids are different, want %d: %v", len(seen), 2*n, seen)
+	}
+}
+
+// curatorKeys adds to a number that the lock of a key protects, on both sides.
+func (m *mix) curatorKeys(p *process) {
+	const path, times = "/number", 15
+	_, err := m.sessions[0].Put(m.ctx(), path, []byte("0"))
+	must(m.t, err)
+	lockPath := lock.NewKeys(m.sessions[0], "/keys").Path("a/b")
+	all := []deed{m.asks(p, "addLocked", lockPath, path, fmt.Sprint(times))}
+	for _, s := range m.sessions {
+		keys := lock.NewKeys(s, "/keys")
+		all = append(all, func() error {
+			for range times {
+				if err := m.addLocked(s, keys, path); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	m.do(all...)
+	data, _, err := m.synced(0, path).Get(m.ctx(), path)
+	must(m.t, err)
+	if want := fmt.Sprint(len(all) * times); string(data) != want {
+		m.t.Errorf("%s, want %s", data, want)
+	}
+}
+
+func (m *mix) addLocked(s *embed.Session, keys *lock.Keys, path string) error {
+	h, err := keys.Lock(m.ctx(), "a/b")
+	if err != nil {
+		return err
+	}
+	_, err = s.Sync(m.ctx(), path)
+	must(m.t, err)
+	data, _, err := s.Get(m.ctx(), path)
+	must(m.t, err)
+	n, err := strconv.Atoi(string(data))
+	must(m.t, err)
+	next := fmt.Append(nil, n+1)
+	_, err = s.Multi(m.ctx(), lock.Guard(h), embed.OpSet(path, next, embed.AnyVersion))
+	return errors.Join(err, h.Release())
+}
+
+// curatorBytes compares what Curator writes with the golden files of packages value and task. A
+// GroupMember's data is its caller's, as it is, and its name is the member's id.
+func (m *mix) curatorBytes(p *process) {
+	var numbers []string
+	for _, kind := range []string{"SharedCount", "Integer", "Long"} {
+		for _, n := range []string{"7", "-2", "2147483647"} {
+			path := "/golden-" + kind + n
+			p.request(m.t, "add", kind, path, "1", n)
+			numbers = append(numbers, path)
+		}
+	}
+	m.record("value/testdata/curator.golden", numbers...)
+
+	for _, c := range []struct{ kind, order string }{
+		{"Plain", "0"}, {"Simple", "0"},
+		{"Priority", "0"}, {"Priority", "255"}, {"Priority", "-2"}, {"Priority", "-2147483648"},
+		{"Delay", "1764000000018"}, {"Delay", "4000000000000"},
+	} {
+		p.request(m.t, "put", c.kind, "/golden-"+c.kind, c.order, "abc")
+	}
+	p.request(m.t, "putMulti", "/golden-Multi", "x", "yy", "z")
+	m.record("task/testdata/curator.golden", "/golden-Plain", "/golden-Simple",
+		"/golden-Priority", "/golden-Delay", "/golden-Multi")
+}
+
+// curatorKilled kills the process of the clients. What they had is free when their sessions end: a
+// member of this library takes it over.
+func (m *mix) curatorKilled(p *process) {
+	s := m.sessions[0]
+	keys := lock.NewKeys(s, "/killed/keys")
+	if got := p.request(m.t, "lock", keys.Path("k")); got != "true" {
+		m.t.Fatalf("Curator locks: %s", got)
+	}
+	m.synced(0, "/killed")
+	if _, err := keys.TryLock(m.ctx(), "k"); !errors.Is(err, lock.ErrHeld) {
+		m.t.Errorf("beside Curator's lock: %v", err)
+	}
+	g, err := group.Watch(m.ctx(), s, "/killed/group", group.Options{})
+	must(m.t, err)
+	p.request(m.t, "member", "victim", "/killed/group", "victim", "x")
+	m.lists("a Group", []string{"victim"}, ids(g))
+	q := task.New(s, "/killed/queue", task.Options{Layout: task.Plain})
+	name, err := q.Put(m.ctx(), []byte("abc"), task.PutOptions{})
+	must(m.t, err)
+	p.request(m.t, "consume", "stuck", "Stuck", "/killed/queue")
+	m.Until("Curator to work", func() bool { return p.request(m.t, "got", "stuck") == "abc" })
+	must(m.t, p.kill())
+	h, err := keys.Lock(m.ctx(), "k")
+	must(m.t, err)
+	must(m.t, h.Release())
+	m.lists("a Group", nil, ids(g))
+	claimed, err := q.Claim(m.ctx())
+	must(m.t, err)
+	if claimed.Name() != name || string(claimed.Data()) != "abc" {
+		m.t.Errorf("claimed %q of %s", claimed.Data(), claimed.Name())
+	}
+	must(m.t, claimed.Finish())
 }
 
 // curatorGroup checks that Curator's members and those of a group list one another.

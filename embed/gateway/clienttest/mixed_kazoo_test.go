@@ -48,6 +48,52 @@ func TestMixedKazoo(t *testing.T) {
 	})
 	t.Run("queues", func(t *testing.T) { m.with(t).kazooQueues(p) })
 	t.Run("partitions", func(t *testing.T) { m.with(t).kazooPartitions(p) })
+	t.Run("golden bytes", func(t *testing.T) { m.with(t).kazooBytes(p) })
+	t.Run("killed", func(t *testing.T) { m.with(t).kazooKilled(p) }) // the last one
+}
+
+// kazooBytes compares what kazoo writes with the golden files of packages value and task. The names
+// of its parties are random, and their data is the identifier.
+func (m *mix) kazooBytes(p *process) {
+	var numbers []string
+	for _, kind := range []string{"Text", "Int32"} {
+		for _, n := range []string{"7", "-2", "2147483647"} {
+			path := "/golden-" + kind + n
+			p.request(m.t, "add", kind, path, "1", n)
+			numbers = append(numbers, path)
+		}
+	}
+	m.record("value/testdata/kazoo.golden", numbers...)
+	for _, priority := range []string{"100", "0", "999"} {
+		p.request(m.t, "put", "Queue", "/golden-Queue", priority, "abc")
+		p.request(m.t, "put", "LockingQueue", "/golden-LockingQueue", priority, "abc")
+	}
+	m.record("task/testdata/kazoo.golden", "/golden-Queue", "/golden-LockingQueue/entries")
+}
+
+// kazooKilled kills the process of the clients. What they had is free when their sessions end: a
+// member of this library takes it over.
+func (m *mix) kazooKilled(p *process) {
+	const party, path = "/killed/party", "/killed/queue"
+	o := group.Options{Layout: group.ShallowParty}
+	g, err := group.Watch(m.ctx(), m.sessions[0], party, o)
+	must(m.t, err)
+	p.request(m.t, "join", "victim", "ShallowParty", party, "victim")
+	m.lists("a Group", []string{"victim"}, ids(g))
+	q := task.New(m.sessions[0], path, task.Options{})
+	name, err := q.Put(m.ctx(), []byte("abc"), task.PutOptions{})
+	must(m.t, err)
+	if got := p.request(m.t, "claim", "victim-queue", path); got != "abc" {
+		m.t.Errorf("kazoo claims %q", got)
+	}
+	must(m.t, p.kill())
+	claimed, err := q.Claim(m.ctx())
+	must(m.t, err)
+	if claimed.Name() != name || string(claimed.Data()) != "abc" {
+		m.t.Errorf("claimed %q of %s", claimed.Data(), claimed.Name())
+	}
+	must(m.t, claimed.Finish())
+	m.lists("a Group", nil, ids(g))
 }
 
 // parties checks that the members of both of kazoo's parties and of a group list one another.

@@ -3,7 +3,9 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -391,6 +393,39 @@ func (m *mix) puts(q *task.Queue, who string, n int) ([]string, deed) {
 			}
 		}
 		return nil
+	}
+}
+
+// record compares what clients have written below some paths, or at them, with a golden file.
+func (m *mix) record(file string, paths ...string) {
+	m.t.Helper()
+	var b strings.Builder
+	for _, path := range paths {
+		s := m.synced(0, path)
+		names, _, err := s.Children(m.ctx(), path)
+		must(m.t, err)
+		all := []string{path}
+		if len(names) > 0 {
+			all = nil
+		}
+		for _, name := range names {
+			all = append(all, path+"/"+name)
+		}
+		for _, path := range all {
+			data, _, err := s.Get(m.ctx(), path)
+			must(m.t, err)
+			fmt.Fprintf(&b, "%s %x\n", path, data)
+		}
+	}
+	file = "../../" + file
+	if *update {
+		must(m.t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(m.t, os.WriteFile(file, []byte(b.String()), 0o644))
+	}
+	recorded, err := os.ReadFile(file)
+	must(m.t, err)
+	if b.String() != string(recorded) {
+		m.t.Errorf("%s: a client writes\n%s, not\n%s", file, b.String(), recorded)
 	}
 }
 

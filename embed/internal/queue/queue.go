@@ -156,6 +156,30 @@ func Unanswered(err error) bool {
 	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
+// Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
+// above it too, in the same transaction; see embed.CreateOptions.Parents. So a parent never stays
+// that has had no child, which the ensemble would not remove. Below level 4 of the ensemble, missing
+// parents have commits of their own. fn is called again after embed.ErrNoNode.
+func Within(ctx context.Context, s *embed.Session, parent string, fn func(parents bool) error) error {
+	for whole := true; ; {
+		missing, err := isMissing(ctx, s, parent)
+		if err != nil {
+			return err
+		}
+		if missing && !whole {
+			if err := create(ctx, s, parent); err != nil {
+				return err
+			}
+		}
+		switch err := fn(missing && whole); {
+		case errors.Is(err, embed.ErrLevel) && missing && whole:
+			whole = false
+		case !errors.Is(err, embed.ErrNoNode): // else the parent has been removed meanwhile
+			return err
+		}
+	}
+}
+
 // Ensure creates a znode and those above it that are missing, as containers. The ensemble removes a
 // container that has had children and is empty again.
 func Ensure(ctx context.Context, s *embed.Session, path string) error {

@@ -12,10 +12,13 @@ import java.util.concurrent.TimeUnit;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.AtomicValue;
+import org.apache.curator.framework.recipes.atomic.CachedAtomicLong;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
 import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
@@ -27,6 +30,7 @@ import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.recipes.queue.QueueSerializer;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.recipes.shared.SharedValue;
 import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
@@ -53,6 +57,21 @@ public class Mixed {
         switch (w[0]) {
             case "add":
                 return add(client, w[1], w[2], Integer.parseInt(w[3]), Integer.parseInt(w[4]));
+            case "addLocked":
+                return addLocked(client, w[1], w[2], Integer.parseInt(w[3]));
+            case "lock": // for as long as this process lives
+                return String.valueOf(
+                        new InterProcessMutex(client, w[1]).acquire(PATIENCE, TimeUnit.SECONDS));
+            case "value":
+                SharedValue value = new SharedValue(client, w[2], w[3].getBytes());
+                value.start();
+                return keep(w[1], value);
+            case "read":
+                return new String(((SharedValue) made.get(w[1])).getValue());
+            case "append":
+                return append((SharedValue) made.get(w[1]), w[2], Integer.parseInt(w[3]));
+            case "ids":
+                return ids(client, w[1], Integer.parseInt(w[2]));
             case "member":
                 GroupMember member = new GroupMember(client, w[2], w[3], w[4].getBytes());
                 member.start();
@@ -155,6 +174,49 @@ public class Mixed {
         return "";
     }
 
+    /** Adds to a number that a lock protects. */
+    static String addLocked(CuratorFramework client, String lock, String path, int times)
+            throws Exception {
+        InterProcessMutex mutex = new InterProcessMutex(client, lock);
+        for (int i = 0; i < times; i++) {
+            mutex.acquire();
+            try {
+                client.sync().forPath(path);
+                int n = Integer.parseInt(new String(client.getData().forPath(path)));
+                client.setData().forPath(path, String.valueOf(n + 1).getBytes());
+            } finally {
+                mutex.release();
+            }
+        }
+        return "";
+    }
+
+    /** Appends a text to a value, some times. */
+    static String append(SharedValue value, String text, int times) throws Exception {
+        for (int i = 0; i < times; i++) {
+            VersionedValue<byte[]> old;
+            do {
+                old = value.getVersionedValue();
+            } while (!value.trySetValue(old, (new String(old.getValue()) + text).getBytes()));
+        }
+        return "";
+    }
+
+    /** Returns some ids. */
+    static String ids(CuratorFramework client, String path, int n) throws Exception {
+        CachedAtomicLong cached = new CachedAtomicLong(
+                new DistributedAtomicLong(client, path, new RetryNTimes(100_000, 1)), 10);
+        List<String> all = new ArrayList<>();
+        while (all.size() < n) {
+            AtomicValue<Long> next = cached.next();
+            if (!next.succeeded()) {
+                throw new IllegalStateException("no id");
+            }
+            all.add(String.valueOf(next.postValue()));
+        }
+        return String.join(",", all);
+    }
+
     static class Text implements QueueSerializer<String> {
         @Override
         public byte[] serialize(String item) {
@@ -220,12 +282,17 @@ public class Mixed {
     static class Consumer implements QueueConsumer<String>, Closeable {
         private final List<String> got = Collections.synchronizedList(new ArrayList<>());
         private volatile boolean closed;
+        private volatile boolean stuck;
         private QueueBase<String> queue;
         private Thread thread;
 
         Consumer(CuratorFramework client, String kind, String path) throws Exception {
             switch (kind) {
                 case "Plain":
+                    queue = builder(client, this, path).buildQueue();
+                    break;
+                case "Stuck":
+                    stuck = true;
                     queue = builder(client, this, path).buildQueue();
                     break;
                 case "Priority":
@@ -263,8 +330,11 @@ public class Mixed {
         }
 
         @Override
-        public void consumeMessage(String item) {
+        public void consumeMessage(String item) throws Exception {
             got.add(item);
+            if (stuck) {
+                Thread.sleep(PATIENCE * 1000);
+            }
         }
 
         @Override
