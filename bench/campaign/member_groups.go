@@ -37,7 +37,7 @@ func (a *holders) join(ctx context.Context, n *embed.Node) error {
 		if !status.Present {
 			continue
 		}
-		u := a.holder(kindHere, begun, named{held: present{here, status.Czxid}, name: id, lax: true, long: true})
+		u := a.holder(kindHere, begun, named{held: present{here, lock.Token{Zxid: status.Czxid, Local: uint64(a.count.Load()) + 1}}, name: id, lax: true, long: true})
 		held := u.use(end-u.told.From, func() {})
 		u.give()
 		if held {
@@ -51,17 +51,18 @@ func (a *holders) join(ctx context.Context, n *embed.Node) error {
 	return nil
 }
 
-// present is the presence of an announcement's znode.
+// present is the presence of an announcement's znode, until its session is suspended at least. One
+// znode may be present several times: token.Local counts on.
 type present struct {
 	here  *group.Announcement
-	czxid embed.Zxid
+	token lock.Token
 }
 
-func (p present) Token() lock.Token { return lock.Token{Zxid: p.czxid} }
+func (p present) Token() lock.Token { return p.token }
 
 func (p present) Err() error {
 	now := p.here.Status()
-	if now.Present && now.Czxid == p.czxid {
+	if now.Present && now.Czxid == p.token.Zxid {
 		return nil
 	}
 	return cmp.Or(now.Err, embed.ErrNotHeld)
