@@ -27,7 +27,7 @@ func (q *Request) opener(n *embed.Node) embed.Opener {
 func (a *holders) join(ctx context.Context, n *embed.Node) error {
 	begun := a.m.Now()
 	id := groupIDs[a.q.Count]
-	here := group.Join(a.q.opener(n), a.q.Path, id, []byte(a.q.Data), group.Options{Linger: stretch(a.q.Hold.Delay)})
+	here := group.Join(a.q.opener(n), a.q.Path, id, []byte(a.q.Data), group.Options{Linger: stretch(a.q.TTL)})
 	defer here.Close()
 	end := begun + a.q.Length
 	for status, err := range here.Changes(ctx) {

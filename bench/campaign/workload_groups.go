@@ -29,7 +29,7 @@ func groupStep(_ context.Context, c *client) {
 		q.Call, q.Path, q.Within = callJoin, area+groupPath, observeMax
 		q.Count = c.rng.IntN(len(groupIDs))
 		if c.rng.IntN(3) == 0 {
-			q.Hold.Delay = between(c.rng, 100*time.Millisecond, time.Second).Truncate(time.Millisecond)
+			q.TTL = between(c.rng, 100*time.Millisecond, time.Second).Truncate(time.Millisecond) // Linger
 		}
 	}
 	c.hold(q)
