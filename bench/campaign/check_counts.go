@@ -21,8 +21,8 @@ func (p *past) adds() map[string][]*op {
 }
 
 // findLostCounts checks the sums that adds of one have returned. No two are equal. An add that was
-// issued after another was acknowledged has a greater sum. No sum is greater than the number of adds
-// that may have counted.
+// issued after another was acknowledged has a greater sum. No sum is greater than the number of
+// adds that may have counted.
 func findLostCounts(p *past) (found []string) {
 	for path, all := range p.adds() {
 		sums := make(map[int]*op)

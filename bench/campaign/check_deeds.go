@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// findComebacks checks that nothing that is done begins again: no task that was finished, and no tick
-// of a job that was committed. The tokens decide what was later.
+// findComebacks checks that nothing that is done begins again: no task that was finished, and no
+// tick of a job that was committed. The tokens decide what was later.
 func findComebacks(p *past) (found []string) {
 	type thing struct{ path, key string }
 	begun := make(map[thing]deed) // with the greatest token
@@ -90,8 +90,8 @@ func findSecondOnces(p *past) (found []string) {
 }
 
 // findMisdeeds compares what is done with the ledger of deeds in the final tree. Each task that was
-// put for sure is there, now that the queues are empty, and each deed that was acknowledged. Nothing
-// is there twice, and no task that was not put.
+// put for sure is there, now that the queues are empty, and each deed that was acknowledged.
+// Nothing is there twice, and no task that was not put.
 func findMisdeeds(p *past, tree []entry) (found []string) {
 	ledger := make(map[string]map[string]int) // by area and key
 	for _, z := range tree {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// findOldValues checks rollouts. Once somebody knows that all have applied a value, nobody hears that
-// an earlier one may still be used.
+// findOldValues checks rollouts. Once somebody knows that all have applied a value, nobody hears
+// that an earlier one may still be used.
 func findOldValues(p *past) (found []string) {
 	for i := range p.Ops {
 		o := &p.Ops[i]

@@ -115,8 +115,8 @@ func (a *holders) jobs(ctx context.Context, n *embed.Node) error {
 	return job.Run(ctx, a.q.opener(n), a.q.Path, all...)
 }
 
-// tick is one run of a job. The ctx of the run may end before the lock does, so its end says nothing
-// about the guard.
+// tick is one run of a job. The ctx of the run may end before the lock does, so its end says
+// nothing about the guard.
 func (a *holders) tick(ctx context.Context, asked time.Duration, t *job.Tick) error {
 	path, key := a.q.Path+"/"+t.Job, fmt.Sprintf("%s %d", t.Job, t.Time.UnixMilli())
 	a.q.say(Reply{Deed: &deed{Kind: deedBegin, Path: path, Key: key, Token: t.Token()}}, true)
