@@ -30,6 +30,14 @@ var checks = []check{
 	{"no orphan", findLeftovers},
 	{"TTL", findEarlyDeaths},
 	{"TTL", findImmortals},
+	{"exactly once", findLostCounts},
+	{"exactly once", findTwiceGiven},
+	{"done once", findComebacks},
+	{"done once", findOldTicks},
+	{"done once", findSecondOnces},
+	{"rolled out", findOldValues},
+	{"barrier", findEarlyPasses},
+	{"barrier", findThroughGates},
 }
 
 // checkSoFar makes the checks that are possible at any time.
@@ -54,6 +62,12 @@ func checkAll(p *past, tree []entry, dir string, rep *report) {
 	if tree != nil {
 		for _, text := range findLosses(p, tree) {
 			rep.violate("exactly once", "%s", text)
+		}
+		for _, text := range findWrongSums(p, tree) {
+			rep.violate("exactly once", "%s", text)
+		}
+		for _, text := range findMisdeeds(p, tree) {
+			rep.violate("done once", "%s", text)
 		}
 		p.Ops = append(p.Ops, lastReads(p, tree)...)
 	}

@@ -119,6 +119,7 @@ func countChecked(p *past, rep *report) {
 	for _, g := range p.Grants {
 		rep.count(sectionChecks, "holds: "+string(g.Kind), 1)
 	}
+	countDeeds(p, rep)
 	events, passed := 0, 0
 	for _, t := range p.Tapes {
 		events += len(t.Events)

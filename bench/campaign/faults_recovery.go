@@ -50,6 +50,7 @@ func loseMajority(s *strike) (said string) {
 	s.w.end()
 	s.e.healLinks()
 	s.w.h.cut(survivor)
+	s.w.age.Add(1)
 	s.w.epoch.Add(1) // nobody knows what is left of the registers
 
 	fresh := make(map[embed.MemberID]bool)

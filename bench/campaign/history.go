@@ -33,11 +33,12 @@ type op struct {
 	End     time.Duration
 	Outcome outcome
 	// its place among writes that were issued without waiting; zero if it was issued alone
-	Crowd int
-	Got   string // what a read read, or the path that was created
-	Stat  embed.Stat
-	Zxid  embed.Zxid // what a Sync promised
-	Why   string     // the error's text
+	Crowd  int
+	Got    string // what a read read, or the path that was created
+	Stat   embed.Stat
+	Zxid   embed.Zxid    // what a Sync promised
+	Why    string        // the error's text
+	Passed time.Duration // when it passed a double barrier
 }
 
 func (o *op) write() bool {
@@ -180,6 +181,7 @@ type past struct {
 	Jumps     []jump
 	Calms     []calm
 	Abandoned []abandonment
+	Deeds     []deed
 	Taken     time.Duration // the moment
 	Portions  bool          // sessions that expired together ended in several transactions
 }
@@ -204,7 +206,7 @@ func (h *history) end(at int, r Reply) {
 	if o.Outcome != unknown {
 		o.End = h.now()
 	}
-	o.Got = r.Data
+	o.Got, o.Passed = r.Data, r.At
 	if o.write() {
 		o.Got = r.Path
 	}
@@ -263,6 +265,7 @@ func expiries(p *past) *[]expiry       { return &p.Expiries }
 func jumps(p *past) *[]jump            { return &p.Jumps }
 func calms(p *past) *[]calm            { return &p.Calms }
 func abandoned(p *past) *[]abandonment { return &p.Abandoned }
+func deeds(p *past) *[]deed            { return &p.Deeds }
 
 // snapshot returns the history as it is now. In it, calls that are under way have an unknown
 // outcome.
@@ -271,7 +274,7 @@ func (h *history) snapshot() *past {
 	defer h.mu.Unlock()
 	p := &past{
 		Before: h.mu.Before, Ops: slices.Clone(h.mu.Ops), Lives: slices.Clone(h.mu.Lives), Grants: slices.Clone(h.mu.Grants), Breaks: slices.Clone(h.mu.Breaks),
-		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Taken: h.now(),
+		Removals: slices.Clone(h.mu.Removals), Expiries: slices.Clone(h.mu.Expiries), Jumps: slices.Clone(h.mu.Jumps), Calms: slices.Clone(h.mu.Calms), Deeds: slices.Clone(h.mu.Deeds), Taken: h.now(),
 		Portions: h.portions,
 	}
 	for _, o := range h.mu.Observers {
@@ -303,7 +306,7 @@ func (p *past) save(dir string) error {
 	defer f.Close()
 	enc := json.NewEncoder(f)
 	for _, part := range p.parts() {
-		for _, list := range []any{part.Ops, part.Lives, part.Grants, part.Observers, part.Tapes} {
+		for _, list := range []any{part.Ops, part.Lives, part.Grants, part.Observers, part.Tapes, part.Deeds} {
 			if err := saveList(enc, list); err != nil {
 				return err
 			}
@@ -333,6 +336,8 @@ func saveList(enc *json.Encoder, list any) (err error) {
 		err = saveEach(enc, "observer", l)
 	case []tape:
 		err = saveEach(enc, "watch", l)
+	case []deed:
+		err = saveEach(enc, "deed", l)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func guardedBy(path string) string {
 // holders are all users of holds of one request, in turn or at the same time.
 type holders struct {
 	m     *Member
-	s     *embed.Session
+	s     *embed.Session // sends the writes
 	q     *Request
 	count atomic.Int64
 }
@@ -46,13 +46,18 @@ type holder struct {
 	told  holding
 	h     held
 	guard func() embed.Op  // nil if there is none
-	heard <-chan struct{}  // closed when somebody has asked for the hold
+	s     *embed.Session   // sends the writes
+	heard <-chan struct{}  // closed when the holder is to give the hold up
+	heed  string           // what is counted then
+	lax   bool             // see named
+	every time.Duration    // how often it uses what the hold protects
+	ask   time.Duration    // how often it asks the hold
 	sent  []*embed.Pending // guarded writes, in the order of told.Guarded
 }
 
 // holder returns the user of a hold that was requested at asked or later.
 func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
-	u := &holder{holders: a, h: h}
+	u := &holder{holders: a, s: a.s, h: h, every: a.m.accessEvery(), ask: a.m.Ask}
 	u.told = holding{Number: int(a.count.Add(1)), Kind: k, Permits: a.q.Hold.Permits, Delay: a.q.Hold.Delay, Identity: a.q.Hold.Identity, Token: h.Token(), Asked: asked, From: a.m.Now()}
 	switch h := h.(type) {
 	case *lock.Hold:
@@ -64,10 +69,28 @@ func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 		u.guard = func() embed.Op { return election.Guard(h) }
 	case running:
 		u.told.Name = h.name
+	case named:
+		u.told.Name, u.guard, u.lax = h.name, h.guard, h.lax
+		if h.long {
+			u.ask, u.every = u.every, 50*u.every
+		}
+		if h.s != nil {
+			u.s = h.s
+		}
 	}
 	u.tell()
 	u.write()
 	return u
+}
+
+// named is one of the holds below the path of a request.
+type named struct {
+	held
+	name  string
+	guard func() embed.Op // nil if it guards nothing
+	s     *embed.Session  // sends the writes; nil means the request's
+	lax   bool            // the guard may hold for a while after the holder was told of the end
+	long  bool            // it lasts for seconds, so its holder asks and writes less often
 }
 
 // running is what a function knows while it runs under a hold or a leadership.
@@ -118,11 +141,11 @@ func (u *holder) use(length time.Duration, work func()) bool {
 		u.told.Until = at
 		select {
 		case <-u.heard:
-			u.seen("hold given up for who asked")
+			u.seen(u.heed)
 			return true
 		default:
 		}
-		if at-last >= u.m.accessEvery() {
+		if at-last >= u.every {
 			last = at
 			u.tell()
 			if at-begun < length {
@@ -130,7 +153,7 @@ func (u *holder) use(length time.Duration, work func()) bool {
 				work()
 			}
 		}
-		time.Sleep(stretch(u.m.Ask))
+		time.Sleep(stretch(u.ask))
 	}
 	return true
 }
@@ -148,7 +171,7 @@ func (u *holder) write() {
 		return
 	}
 	data := fmt.Sprintf("%s.%d.%d", u.q.Data, u.told.Number, len(u.sent))
-	ended := u.h.Err() != nil
+	ended := u.h.Err() != nil && !u.lax
 	ops := []embed.Op{u.guard()}
 	for _, path := range u.q.paths() {
 		ops = append(ops, embed.OpSet(guardedBy(path), []byte(data), embed.AnyVersion))
@@ -173,7 +196,7 @@ func (u *holder) waits() bool {
 // end makes sure that the hold has ended. It writes once more, which must be refused, and waits for
 // the outcomes of all writes.
 func (u *holder) end() {
-	if u.h.Err() == nil {
+	if u.h.Err() == nil && !u.lax {
 		u.wrong("the %s with token %v was given up and does not end", u.told.Kind, u.told.Token)
 	}
 	u.write()
@@ -228,7 +251,7 @@ func (m *Member) section(ctx context.Context, n *embed.Node, s *embed.Session, q
 // section uses a hold and releases it.
 func (u *holder) section(h *lock.Hold) {
 	if u.q.Hold.Heed {
-		u.heard = h.Revoked()
+		u.heard, u.heed = h.Revoked(), "hold given up for who asked"
 	}
 	u.use(u.q.Length, func() {})
 	u.give()
@@ -301,6 +324,8 @@ func acquireHold(ctx context.Context, s *embed.Session, q *Request) (*lock.Hold,
 		l = lock.NewRWMutex(s, q.Path).With(o)
 	case kindRead:
 		l = readLock{lock.NewRWMutex(s, q.Path).With(o)}
+	case kindKey:
+		l = keyLock(s, q.Path, o)
 	case kindPermit:
 		l = permits{lock.NewSemaphore(s, q.Path, permitsLimit).With(o), q.Hold.Permits}
 	default:

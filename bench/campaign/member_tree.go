@@ -63,7 +63,7 @@ func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Re
 	case callWatch:
 		err = m.watch(ctx, n, s, q, r)
 	default:
-		err = fmt.Errorf("no call %q", q.Call)
+		err = m.play(ctx, n, s, q, r)
 	}
 	return err
 }

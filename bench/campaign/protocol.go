@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -110,8 +111,28 @@ const (
 	callRevoke   call = "revoke"  // ask the holder of a lock to give it up
 	callObserve  call = "observe" // follow an election
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
-	callList     call = "list"    // a znode's children, after a Sync
-	callWalk     call = "walk"    // the whole tree, after a Sync
+	callAdd      call = "add"     // one to a counter
+	callUpdate   call = "update"  // a value that counts
+	callIDs      call = "ids"     // take Count ids of a sequence
+	callWorker   call = "worker"  // take a worker number, and use it for a while
+	callReserve  call = "reserve" // a name for a while
+	callPut      call = "put"     // a task into a queue
+	callWork     call = "work"    // claim a task, and finish it or give it back
+	callDrain    call = "drain"   // finish the tasks that are left
+	callJobs     call = "jobs"    // run jobs on schedule
+	callOnce     call = "once"    // do something once
+	callParts    call = "parts"   // own parts of a set for a while
+	callJoin     call = "join"    // announce a member for a while
+	callFollow   call = "follow"  // apply the values of a rollout for a while
+	callRollOut  call = "roll out"
+	callView     call = "view"   // open a view and report its changes for a while
+	callEnter    call = "enter"  // a double barrier, and leave it
+	callGate     call = "gate"   // wait at a gate
+	callShut     call = "shut"   // a gate
+	callUnlock   call = "unlock" // a gate
+	callGather   call = "gather" // be found by all members, each in every way
+	callList     call = "list"   // a znode's children, after a Sync
+	callWalk     call = "walk"   // the whole tree, after a Sync
 )
 
 // A reply answers one request.
@@ -139,6 +160,7 @@ type Reply struct {
 	Since []embed.Zxid `json:",omitempty"`
 	Zxids []embed.Zxid `json:",omitempty"` // watch, walk: what reads show, by shard
 	Hold  *holding     `json:",omitempty"` // section, lead: what the holder has seen so far
+	Deed  *deed        `json:",omitempty"`
 	Sets  []stormSet   `json:",omitempty"` // storm
 	Tapes []tape       `json:",omitempty"` // storm
 	// members: all that the node knows, and who votes by the Raft of each shard
@@ -182,6 +204,15 @@ const (
 	kindLeader holdKind = "leadership"
 	kindLatch  holdKind = "latch"
 	kindShared holdKind = "balanced leadership"
+	kindKey    holdKind = "key" // of lock.Keys
+	kindWorker holdKind = "worker number"
+	kindName   holdKind = "reserved name"
+	kindTask   holdKind = "task"
+	kindTick   holdKind = "tick of a job"
+	kindOnce   holdKind = "once"
+	kindPart   holdKind = "part"
+	kindHere   holdKind = "announcement"
+	kindValue  holdKind = "applied value" // of a rollout; its token is the value's Mzxid
 )
 
 // asked describes the hold of request.Path that a caller wants.
@@ -240,6 +271,24 @@ type holding struct {
 	Guarded []guarded
 }
 
+// A deed is something that a recipe did in the middle of a call.
+type deed struct {
+	Kind    deedKind
+	Path    string     `json:",omitempty"` // of the recipe
+	Key     string     `json:",omitempty"` // the id; a task's data; a tick's job and time
+	Token   lock.Token `json:",omitzero"`
+	Outcome outcome    `json:",omitempty"`
+}
+
+// A deedKind is a kind of deed.
+type deedKind string
+
+const (
+	deedID    deedKind = "id"    // was given out: Key
+	deedBegin deedKind = "begin" // of a task or a tick, for the first or another time
+	deedDone  deedKind = "done"  // a task or a tick, in one transaction with an entry in the ledger of deeds
+)
+
 // A guarded write depends on a hold in the same transaction.
 type guarded struct {
 	Outcome outcome
@@ -270,12 +319,10 @@ const (
 
 // outcomes maps the errors of a write to outcomes, as the documentation defines them. The first
 // match counts.
-var outcomes = []struct {
-	err  error
-	mean outcome
-}{
+var outcomes = slices.Concat([]meaning{
 	{election.ErrNotTransferred, refused}, // whatever the reason
 	{embed.ErrUnknownOutcome, unknown},
+}, recipeErrors, []meaning{
 	{embed.ErrNoNode, noNode},
 	{embed.ErrNodeExists, nodeExists},
 	{embed.ErrBadVersion, badVersion},
@@ -296,6 +343,12 @@ var outcomes = []struct {
 	{embed.ErrFailed, notApplied},
 	{context.Canceled, notApplied},
 	{context.DeadlineExceeded, notApplied},
+})
+
+// A meaning says what an error means.
+type meaning struct {
+	err  error
+	mean outcome
 }
 
 // outcomeOf returns what an error means. An undocumented error is an outcome of its own, and a

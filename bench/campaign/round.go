@@ -277,6 +277,10 @@ func (c *campaign) inspect(w *workload) []entry {
 		walkers = append(walkers, walker)
 	}
 	acquireEverything(walkers)
+	gather(walkers)
+	for i, area := range w.areas {
+		drain(walkers[i%len(walkers)], area)
+	}
 	c.expectMembers(w)
 	if c.Virtual { // in real time it would take too long
 		c.expectTables(w)

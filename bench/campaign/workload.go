@@ -37,6 +37,7 @@ type workload struct {
 	only    []string                          // Settings.Clients
 	steady  bool                              // Settings.steady
 	epoch   atomic.Int64                      // of the registers
+	age     atomic.Int64                      // grows with each forced recovery, which may lose what was counted
 	focus   atomic.Int64                      // the kind of lock that every second holder acquires
 	clients sync.WaitGroup
 	started atomic.Int64
@@ -67,7 +68,7 @@ func (w *workload) parents(area string) []string {
 	for _, path := range []string{registersPath, numbersPath, paidPath, markersPath, bulkPath, stillPath, bankPath, mortalsPath} {
 		paths = append(paths, area+path)
 	}
-	for _, path := range slices.Concat(mutexPaths, []string{keptPath, doPath, askedPath, rwPath, permitsPath, electionPath}) {
+	for _, path := range slices.Concat(mutexPaths, keyPaths, []string{keptPath, doPath, askedPath, rwPath, permitsPath, electionPath}) {
 		paths = append(paths, guardedBy(area+path))
 	}
 	for _, id := range w.e.ids {
@@ -75,6 +76,10 @@ func (w *workload) parents(area string) []string {
 	}
 	for i := range accounts {
 		paths = append(paths, account(area, i))
+	}
+	paths = append(paths, area+deedsPath)
+	for _, path := range []string{workersPath, namesPath, queuePath, jobsPath, partsPath} {
+		paths = append(paths, guardedBy(area+path))
 	}
 	return paths
 }
@@ -109,6 +114,7 @@ func (w *workload) run(parent context.Context) {
 		w.start(ctx, id, "sentinel", 0, 10*time.Millisecond, sentinelStep)
 		w.start(ctx, id, "mortal", 200*time.Millisecond, time.Second, (&mortalClient{}).step)
 		w.start(ctx, id, "peek", 10*time.Millisecond, 60*time.Millisecond, peekStep)
+		w.startRecipes(ctx, id)
 	}
 	if slices.Contains(w.only, turnClient) {
 		for n := range turnClients {

@@ -49,7 +49,10 @@ var sharedNames = []string{"a", "b", "c"}
 var mutexPaths = []string{"/locks/a", "/locks/b", "/locks/c"}
 
 // lockKinds are the kinds that a holder chooses from. A write lock stands for a read lock too.
-var lockKinds = []holdKind{kindMutex, kindKept, kindMulti, kindWrite, kindPermit}
+var lockKinds = []holdKind{kindMutex, kindKept, kindMulti, kindWrite, kindPermit, kindKey}
+
+// keyPaths are the paths of keys. Nobody creates them beforehand, and they go when nobody uses them.
+var keyPaths = []string{"/keys/a", "/keys/b"}
 
 // length returns how long a hold is used: usually briefly, sometimes so long that a fault is likely
 // to meet it.
@@ -81,6 +84,8 @@ func lockStep(_ context.Context, c *client) {
 		if c.rng.IntN(6) == 0 {
 			q.Path, q.Hold.Do = area+doPath, c.rng.IntN(2) == 0
 		}
+	case kindKey:
+		q.Path = area + keyPaths[c.rng.IntN(len(keyPaths))]
 	case kindMulti:
 		q.Path = area + mutexPaths[first]
 		q.Hold.Also = area + mutexPaths[(first+1+c.rng.IntN(len(mutexPaths)-1))%len(mutexPaths)]
@@ -175,13 +180,15 @@ func breakStep(_ context.Context, c *client) {
 func sequence(name string) string { return name[max(0, len(name)-10):] }
 
 // hold requests a hold and records what its holders report.
-func (c *client) hold(q Request) {
+func (c *client) hold(q Request) Reply {
 	paths := q.paths()
 	places := make(map[int]int) // the place of the first grant of each holding
 	r := c.call(q, func(r Reply) {
 		switch h := r.Hold; {
 		case r.Wrong != "":
 			c.w.report.violate("told first", "member %d, %s: %s", c.member, q.Path, r.Wrong)
+		case r.Deed != nil:
+			add(c.w.h, deeds, *r.Deed)
 		case h == nil:
 			c.w.report.count(sectionSeen, r.Data, 1)
 		default:
@@ -200,6 +207,7 @@ func (c *client) hold(q Request) {
 	case noNode, nodeExists, badVersion, ended:
 		c.w.report.violate("outcome", "%s %s of %s on member %d: %s", q.Call, q.Hold.Kind, q.Path, c.member, r.Error)
 	}
+	return r
 }
 
 // noteHold records a holder's report on one hold, for each of its paths.
@@ -254,6 +262,9 @@ func everything(area string) (all []Request) {
 	}
 	for _, path := range mutexPaths {
 		want(kindMutex, path)
+	}
+	for _, path := range keyPaths {
+		want(kindKey, path)
 	}
 	want(kindMulti, mutexPaths[0]).Hold.Also = area + mutexPaths[1]
 	want(kindMutex, keptPath)

@@ -110,6 +110,21 @@ func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o Numb
 	if err := o.check(n); err != nil {
 		return nil, wrap("take number", dir, err)
 	}
+	for {
+		number, err := takeOne(ctx, s, dir, n, o)
+		switch {
+		case err == nil:
+			go number.keepLoop()
+			return number, nil
+		case !errors.Is(err, embed.ErrSuspended): // it was suspended before its first time was written
+			return nil, wrap("take number", dir, err)
+		}
+	}
+}
+
+// takeOne takes a number. After embed.ErrSuspended nothing is taken, and another attempt waits
+// until there is a quorum.
+func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
 	number := &Number{session: s, ahead: o.Ahead, clock: o.Clock, values: ctx, kept: make(chan struct{}), margin: s.Timeout() / 10}
 	if number.ahead == 0 {
 		number.ahead = s.Timeout()
@@ -121,14 +136,10 @@ func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o Numb
 	if err == nil {
 		err = number.begin(ctx)
 	}
-	if err != nil {
-		if number.claim != nil {
-			_ = number.claim.Release() // if it cannot be sent, the node keeps trying
-		}
-		return nil, wrap("take number", dir, err)
+	if err != nil && number.claim != nil {
+		_ = number.claim.Release() // if it cannot be sent, the node keeps trying
 	}
-	go number.keepLoop()
-	return number, nil
+	return number, err
 }
 
 // take claims the least free number.

@@ -32,6 +32,33 @@ func take(t testing.TB, s *embed.Session, n int, o value.NumberOptions) *value.N
 	return number
 }
 
+// While a number is taken, its member is cut off, after the claim is held and before the first time
+// is written. TakeNumber outlasts that. It is what the fault campaign found: TakeNumber failed with
+// embed.ErrSuspended.
+func TestTakeNumber_OutlastsASuspension(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		await := func(want embed.State) {
+			for now, changed := s.State(); now != want; now, changed = s.State() {
+				<-changed
+			}
+		}
+		var first sync.Once
+		number := take(t, s, 1, value.NumberOptions{Clock: func() time.Time {
+			first.Do(func() {
+				ens.Isolate(1)
+				await(embed.Suspended)
+				ens.HealAll()
+				await(embed.Connected)
+			})
+			return time.Now()
+		}})
+		if names, _, err := s.Children(t.Context(), dir+"/held"); err != nil || len(names) != 1 || number.N() != 0 {
+			t.Errorf("held are %q, %v; number %d", names, err, number.N())
+		}
+	})
+}
+
 // The numbers are the least that are free, and stay below n: those of Leaf#26 were sequential, and
 // outgrew their 10 bits. When all are held the next one waits.
 func TestNumber_TheLeastThatIsFree(t *testing.T) {

@@ -1,0 +1,103 @@
+package campaign
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// adds returns the calls that may have added one, by path.
+func (p *past) adds() map[string][]*op {
+	byPath := make(map[string][]*op)
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if (o.Call == callAdd || o.Call == callUpdate) && (o.Outcome == applied || o.Outcome == unknown) {
+			byPath[o.Path] = append(byPath[o.Path], o)
+		}
+	}
+	return byPath
+}
+
+// findLostCounts checks the sums that adds of one have returned. No two are equal. An add that was
+// issued after another was acknowledged has a greater sum. No sum is greater than the number of
+// adds that may have counted.
+func findLostCounts(p *past) (found []string) {
+	for path, all := range p.adds() {
+		sums := make(map[int]*op)
+		greatest := 0 // of the adds that had ended
+		byEnd := slices.Clone(all)
+		slices.SortFunc(byEnd, func(a, b *op) int { return cmp.Compare(a.End, b.End) })
+		slices.SortFunc(all, func(a, b *op) int { return cmp.Compare(a.Begin, b.Begin) })
+		for _, o := range all {
+			if o.Outcome != applied {
+				continue
+			}
+			for ; byEnd[0].End < o.Begin; byEnd = byEnd[1:] {
+				greatest = max(greatest, byEnd[0].sum())
+			}
+			switch sum := o.sum(); {
+			case sum < 1 || sum > len(all):
+				found = append(found, fmt.Sprintf("%v returned the sum %d, but only %d may have been added to %s", o, sum, len(all), path))
+			case sums[sum] != nil:
+				found = append(found, fmt.Sprintf("%v and %v returned the same sum %d", sums[sum], o, sum))
+			case sum <= greatest:
+				found = append(found, fmt.Sprintf("%v returned the sum %d, but %d had been returned before", o, sum, greatest))
+			}
+			sums[o.sum()] = o
+		}
+	}
+	return found
+}
+
+// sum returns what an acknowledged add has returned, or zero.
+func (o *op) sum() int {
+	if o.Outcome != applied {
+		return 0
+	}
+	n, err := strconv.Atoi(o.Got)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// findWrongSums compares the counters and values with the final tree. Each acknowledged add counted
+// once, and each of unknown outcome at most once.
+func findWrongSums(p *past, tree []entry) (found []string) {
+	left := make(map[string]string)
+	for _, z := range tree {
+		if strings.HasPrefix(inArea(z.Path), countsPath+"/") {
+			left[z.Path] = z.Data
+		}
+	}
+	for path, all := range p.adds() {
+		sure := 0
+		for _, o := range all {
+			if o.Outcome == applied {
+				sure++
+			}
+		}
+		n, err := strconv.Atoi(cmp.Or(left[path], "0"))
+		if err != nil || n < sure || n > len(all) {
+			found = append(found, fmt.Sprintf("%s is %q in the end, but %d to %d were added", path, left[path], sure, len(all)))
+		}
+	}
+	return found
+}
+
+// findTwiceGiven checks that no id was given out twice.
+func findTwiceGiven(p *past) (found []string) {
+	given := make(map[deed]bool)
+	for _, d := range p.Deeds {
+		if d.Kind != deedID {
+			continue
+		}
+		if given[d] {
+			found = append(found, fmt.Sprintf("%s gave the id %s out twice", d.Path, d.Key))
+		}
+		given[d] = true
+	}
+	return found
+}

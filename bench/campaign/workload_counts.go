@@ -1,0 +1,49 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// idsAtOnce is how many ids a client takes, and blockOfIDs how many a sequence fetches at a time.
+const idsAtOnce, blockOfIDs = 12, 5
+
+// countStep adds one to a counter or to a value, or takes ids.
+func countStep(_ context.Context, c *client) {
+	path := c.aged(c.area() + countsPath)
+	switch n := c.rng.IntN(40); {
+	case n == 0:
+		c.hold(Request{Call: callIDs, Path: c.aged(c.area() + idsPath), Count: 1 + c.rng.IntN(idsAtOnce), Within: lockPatience})
+	case n < 15:
+		c.do(Request{Call: callUpdate, Path: path + "-value", Data: c.next(), Within: c.within()})
+	default:
+		c.do(Request{Call: callAdd, Path: path + "-counter", Data: c.next(), Within: c.within()})
+	}
+}
+
+const (
+	// workers is the number of worker numbers in each area: one less than those that want one.
+	workers = 2
+	// reservedMin to reservedMax is how long a name is reserved.
+	reservedMin, reservedMax = 300 * time.Millisecond, 3 * time.Second
+)
+
+// workerStep takes a worker number or reserves a name, and uses it.
+func workerStep(_ context.Context, c *client) {
+	area := c.area()
+	q := Request{Call: callWorker, Path: area + workersPath, Data: c.next(), Within: lockPatience, Length: c.length()}
+	q.Hold.Kind = kindWorker
+	switch c.rng.IntN(3) {
+	case 0:
+		q.Call, q.Path, q.Hold.Kind = callReserve, area+namesPath, kindName
+		q.TTL = between(c.rng, reservedMin, reservedMax).Truncate(time.Millisecond)
+		q.Count = c.rng.IntN(3) // of renewals
+	case 1:
+		q.Hold.Delay = between(c.rng, 100*time.Millisecond, time.Second).Truncate(time.Millisecond)
+	}
+	c.hold(q)
+}
+
+// workerName returns the name of a worker number below its directory.
+func workerName(n int) string { return fmt.Sprintf("held/%d", n) }
