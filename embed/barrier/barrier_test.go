@@ -320,6 +320,25 @@ func TestEnter_Refused(t *testing.T) {
 	must(t, pass.Leave(ctx))
 }
 
+// Shut shuts a gate that another member has opened, although its own replica does not know that.
+func TestGate_ShutWhereItIsSeenTooLateThatItWasOpened(t *testing.T) {
+	ctx, ens := bounded(t), ensemble(t, 3)
+	ens.TransferLeadership(1)
+	opener, late := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+	must(t, barrier.NewGate(late, "/gate").Shut(ctx))
+	for range 3 {
+		ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+		must(t, barrier.NewGate(opener, "/gate").Open(ctx))
+		must(t, barrier.NewGate(late, "/gate").Shut(ctx))
+		ens.Faults(1).SetLink(3, embedtest.Link{})
+		_, err := opener.Sync(ctx, "/gate")
+		must(t, err)
+		if _, there, err := opener.Exists(ctx, "/gate"); err != nil || !there {
+			t.Fatalf("the gate that was shut is open (%v)", err)
+		}
+	}
+}
+
 // Whoever waits at a gate passes when it opens, even if it is shut again at once.
 func TestGate(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 3)

@@ -18,19 +18,16 @@ type Gate struct {
 // NewGate returns the gate on a path.
 func NewGate(s *embed.Session, path string) Gate { return Gate{s, path} }
 
-// Shut shuts the gate, if it is open. It creates missing parents as containers. Errors are those of
-// embed.Session.Create.
+// Shut shuts the gate, if it is open. It is a commit in any case, for this node's replica may not
+// know yet that somebody has opened the gate. It creates missing parents as containers. Errors are
+// those of embed.Session.Create.
 func (g Gate) Shut(ctx context.Context) error {
 	return g.wrap("shut", create(ctx, g.session, g.path, nil))
 }
 
 // create creates a persistent znode and its parents, unless it exists.
 func create(ctx context.Context, s *embed.Session, path string, data []byte) error {
-	_, there, err := s.Exists(ctx, path)
-	if there || err != nil {
-		return err
-	}
-	_, _, err = s.CreateWith(ctx, path, data, embed.CreateOptions{Parents: true})
+	_, _, err := s.CreateWith(ctx, path, data, embed.CreateOptions{Parents: true})
 	if errors.Is(err, embed.ErrNodeExists) {
 		err = nil
 	}
