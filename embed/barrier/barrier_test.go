@@ -435,6 +435,13 @@ func TestCountdown(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	waited := make(chan error, 1)
+	go func() { waited <- barrier.NewCountdown(s, "/parts/21", 1).Wait(ctx) }()
+	time.Sleep(100 * time.Millisecond) // mostly it waits by then: nobody has written a total yet
+	must(t, barrier.NewCountdown(s, "/parts/21", 2).Done(ctx, "a"))
+	if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
+		t.Errorf("another total while it waits: %v", err)
+	}
 	must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
 	if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
 		t.Errorf("%v, %v", there, err)

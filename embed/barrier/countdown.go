@@ -99,6 +99,9 @@ func (c Countdown) wait(ctx context.Context) error {
 		}
 		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here) >= c.total, nil })
 		names.close()
+		if done { // of a total that somebody may have written since
+			_, err = c.begun(ctx)
+		}
 		if done || err != nil {
 			return err
 		}

@@ -355,6 +355,33 @@ func TestRegister_ThroughLossesAndUpdates(t *testing.T) {
 	})
 }
 
+// An Update whose ctx ends is registered later, even if the next one is refused before that.
+func TestUpdate_RefusedAfterOneThatWaits(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
+		v, err := discovery.Watch(t.Context(), ens.Session(1, embed.SessionOptions{}), base, "billing")
+		must(t, err)
+		defer v.Close()
+		a := discovery.Register(ens.Node(3), base, discovery.Instance{Name: "billing", ID: "a", Port: 1})
+		defer a.Close()
+		until(t, v, "a:1")
+		ens.Isolate(3)
+		until(t, v, "")
+		wantErr(t, a.Update(within(t, time.Second), func(in *discovery.Instance) { in.Port = 2 }), context.DeadlineExceeded)
+		refused := make(chan error, 1)
+		go func() {
+			large := []byte(`"` + strings.Repeat("x", 8<<20) + `"`)
+			refused <- a.Update(within(t, minutes), func(in *discovery.Instance) { in.Payload = large })
+		}()
+		synctest.Wait()
+		ens.HealAll()
+		wantErr(t, <-refused, embed.ErrTooLarge)
+		if got := a.Instance(); got.Port != 2 || got.Payload != nil {
+			t.Errorf("port %d, %.9s", got.Port, got.Payload)
+		}
+		until(t, v, "a:2")
+	})
+}
+
 // Instances of every kind are listed, those that cannot be read are reported and hide no other, and
 // Pick passes over the disabled ones and those with errors. PERMANENT instances stay when others
 // close (CURATOR-94).

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/group"
@@ -21,10 +22,14 @@ type Registration struct {
 	// Immutable.
 	announcement *group.Announcement // one that has ended if refused is set
 	refused      error
-	turn         chan struct{} // capacity 1: filled while an Update works
+	turn         chan struct{} // capacity 1: filled while an Update works; guards waits
 
-	now atomic.Pointer[Instance] // stored by the Update whose turn it is
+	now   atomic.Pointer[Instance] // stored by the Update whose turn it is
+	waits bool                     // now may not be registered yet
 }
+
+// againMax is how long an Update that was refused waits until the one before it is registered.
+const againMax = time.Second
 
 // Register registers a Dynamic instance until Close. It does not wait; see Changes. Its znode is
 // <base>/<name>/<id>, below containers. When its session is lost, the next one registers the
@@ -120,10 +125,26 @@ func (r *Registration) Update(ctx context.Context, change func(*Instance)) error
 	err = r.announcement.Set(ctx, data)
 	for _, refusal := range []error{embed.ErrTooLarge, embed.ErrQuotaExceeded, embed.ErrNoAuth} {
 		if errors.Is(err, refusal) {
-			r.now.Store(was)
+			r.back(ctx, was)
+			return err
 		}
 	}
+	r.waits = err != nil
 	return err
+}
+
+// back makes the instance what it was before an Update that was refused. If that is not registered
+// yet, the refused Update has taken its place, so it is announced again.
+func (r *Registration) back(ctx context.Context, was *Instance) {
+	r.now.Store(was)
+	if !r.waits {
+		return
+	}
+	if data, err := encode(*was); err == nil {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), againMax)
+		defer cancel()
+		r.waits = r.announcement.Set(short, data) != nil // or as soon as possible
+	}
 }
 
 // Changes yields whether the instance is registered, and then each change of that, as

@@ -19,7 +19,7 @@ func (j *Job) plan(t *ticks, now time.Time) (plan, error) {
 		newest := t.Records[0]
 		if newest.State == Started && j.Crash == AtLeastOnce && !j.late(newest.Time, now) {
 			newest.Attempt++
-			return plan{write: t.with(newest, t.Records[1:], 0), run: true}, nil
+			return plan{write: t.withNewest(newest), run: true}, nil
 		}
 		if newest.Time.After(last) {
 			last = newest.Time
@@ -41,7 +41,7 @@ func (j *Job) plan(t *ticks, now time.Time) (plan, error) {
 		return plan{write: over}, nil
 	}
 	r := Record{Time: runs[0], Attempt: 1, Missed: t.Missed + len(list) - len(runs)}
-	return plan{write: t.with(r, t.Records, cmp.Or(j.Keep, keepDefault)), run: true}, nil
+	return plan{write: t.with(r, cmp.Or(j.Keep, keepDefault)), run: true}, nil
 }
 
 // first returns the index of the first tick that runs, of those that are due.

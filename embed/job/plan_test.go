@@ -276,3 +276,29 @@ func TestRun_Refused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A member with a fast clock writes that ticks were too late. One with a slow clock then runs the
+// tick before them again. The ticks still count as missed.
+func TestPlan_MissedOutlivesAnotherAttempt(t *testing.T) {
+	p := job.NewPlanner(job.Job{Schedule: job.Every(time.Minute), Within: 10 * time.Second, Crash: job.AtLeastOnce}, epoch)
+	first := epoch.Truncate(time.Minute).Add(time.Minute)
+	for _, c := range []struct {
+		now           time.Duration
+		runs          bool
+		attempt, miss int
+	}{
+		{0, true, 1, 0},
+		{3*time.Minute + 30*time.Second, false, 0, 0},
+		{5 * time.Second, true, 2, 0},
+		{4 * time.Minute, true, 1, 3},
+	} {
+		r, _, err := p.Next(first.Add(c.now))
+		must(t, err)
+		if (r != nil) != c.runs || r != nil && (r.Attempt != c.attempt || r.Missed != c.miss) {
+			t.Errorf("after %v: %+v", c.now, r)
+		}
+		if r != nil && c.attempt == 2 {
+			r.State = job.Done
+		}
+	}
+}

@@ -61,12 +61,16 @@ type ticks struct {
 	Records []Record `json:",omitempty"`
 }
 
-// with returns the ticks with a newest one. keep is the Keep of the job, or zero to keep all.
-func (t *ticks) with(newest Record, older []Record, keep int) *ticks {
-	if keep > 0 && len(older) >= keep {
-		older = older[:keep-1]
-	}
+// with returns the ticks with a newest one, which counts those that were missed before it. keep is
+// the Keep of the job.
+func (t *ticks) with(newest Record, keep int) *ticks {
+	older := t.Records[:min(len(t.Records), keep-1)]
 	return &ticks{Since: t.Since, Records: append([]Record{newest}, older...)}
+}
+
+// withNewest returns the ticks with another record of the newest one.
+func (t *ticks) withNewest(newest Record) *ticks {
+	return &ticks{Since: t.Since, Missed: t.Missed, Records: append([]Record{newest}, t.Records[1:]...)}
 }
 
 func decode(data []byte) (*ticks, error) {

@@ -119,7 +119,7 @@ func (t *Tick) ended(err error) *ticks {
 	if err != nil {
 		newest.State, newest.Error = Failed, shorten(err.Error())
 	}
-	return t.ticks.with(newest, t.ticks.Records[1:], 0)
+	return t.ticks.withNewest(newest)
 }
 
 // save writes the job's record.

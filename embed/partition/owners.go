@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -29,6 +30,9 @@ const (
 // its new one. It finds the owners of both layouts; of a client of kazoo the ID is unknown. Errors
 // are those of lock.Holders.
 func Owners(ctx context.Context, s *embed.Session, dir string) (map[string]Owner, error) {
+	if dir == "" { // with a name appended, it would mean the root
+		return nil, wrap(dir, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath))
+	}
 	owners := make(map[string]Owner)
 	for _, below := range []string{partsName, kazooPartsName} {
 		if err := addOwners(ctx, s, queue.Child(dir, below), owners); err != nil {

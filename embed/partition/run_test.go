@@ -649,6 +649,8 @@ func TestRun_WhatIsWrong(t *testing.T) {
 				t.Fatalf("%s: it goes on", name)
 			}
 		}
+		_, err := partition.Owners(t.Context(), f.ens.Session(1, embed.SessionOptions{}), "")
+		wantErr(t, err, embed.ErrInvalidPath) // not the parts below the root
 		node := f.ens.Node(1)
 		must(t, node.Close())
 		wantErr(t, partition.Run(t.Context(), node, dir, []string{"a"}, partition.Options{}, none), embed.ErrClosed)

@@ -66,9 +66,11 @@ const (
 	kazooPriority = 100
 
 	// Times in milliseconds have eleven hexadecimal digits since November 2004, and had ten before,
-	// since 1972. So the order of the names is that of the times, if earlier ones are put as these.
+	// since 1972. So the order of the names is that of the times, if earlier ones are put as these,
+	// and none later than June 2527, which have twelve.
 	elevenDigits = 1 << 40
 	tenDigits    = 1 << 36
+	twelveDigits = 1 << 44
 )
 
 // name returns the name of a task without its sequence number.
@@ -106,9 +108,9 @@ func (l Layout) name(o PutOptions, now time.Time) (string, error) {
 	if o.At.IsZero() {
 		o.At = now
 	}
-	if o.At.Year() > 9999 {
-		return "", fmt.Errorf("%w: PutOptions.At is in the year %d",
-			embed.ErrInvalidArgument, o.At.Year())
+	if !o.At.Before(time.UnixMilli(twelveDigits)) {
+		return "", fmt.Errorf("%w: PutOptions.At is %v, too late for the layout",
+			embed.ErrInvalidArgument, o.At)
 	}
 	first := int64(elevenDigits)
 	if now.UnixMilli() < elevenDigits { // in a test with virtual time
@@ -118,7 +120,8 @@ func (l Layout) name(o PutOptions, now time.Time) (string, error) {
 }
 
 // due returns when a task may begin, and whether a name is that of a task at all. Curator puts a
-// task again without its priority or time, so those layouts have names without.
+// task again without its priority or time, so those layouts have names without. A name with more
+// digits is none: it may sort before tasks that are due.
 func (l Layout) due(name string) (at time.Time, ok bool) {
 	rest, ok := strings.CutPrefix(name, layouts[l].prefix)
 	if !ok || len(rest) < digits || strings.Trim(rest[len(rest)-digits:], "0123456789") != "" {
@@ -138,7 +141,7 @@ func (l Layout) due(name string) (at time.Time, ok bool) {
 	hex, end := strings.CutSuffix(rest, "|")
 	hex, begin := strings.CutPrefix(hex, "|")
 	ms, err := strconv.ParseInt(hex, 16, 64)
-	return time.UnixMilli(ms), begin && end && err == nil
+	return time.UnixMilli(ms), begin && end && err == nil && ms < twelveDigits
 }
 
 // errFrame says that data have no frame of Curator.

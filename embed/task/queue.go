@@ -63,7 +63,7 @@ type PutOptions struct {
 	// kazoo. The layout Priority has 32 bits. The other layouts have none.
 	Priority int
 	// At is when the task may begin, by the wall clocks of those that claim. It is for the layout
-	// Delay only. Zero means at once.
+	// Delay only, which has times up to June 2527. Zero means at once.
 	At time.Time
 }
 

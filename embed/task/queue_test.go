@@ -638,3 +638,20 @@ func TestQueue_Refused(t *testing.T) {
 		}
 	})
 }
+
+// Names have eleven hexadecimal digits for a time, up to June 2527. A longer one sorts before
+// those of today: it must not hold them back.
+func TestClaim_NotBehindAFarTime(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		q := task.New(s, path, task.Options{Layout: task.Delay})
+		_, err := q.Put(bounded(t), nil, task.PutOptions{At: time.Date(2600, 1, 1, 0, 0, 0, 0, time.UTC)})
+		wantErr(t, err, embed.ErrInvalidArgument)
+		put(t, q, "now", task.PutOptions{})
+		_, err = s.Create(t.Context(), path+"/queue-|1214E18D0400|", nil, embed.Sequential) // by Java
+		must(t, err)
+		if got := claim(t, q); string(got.Data()) != "now" {
+			t.Errorf("%q begins", got.Data())
+		}
+	})
+}

@@ -196,35 +196,30 @@ func (n *Number) look(ctx context.Context, held string, numbers int) (free bool,
 
 // enter claims the ephemeral of the number. embed.ErrNodeExists means that somebody else has it.
 func (n *Number) enter(ctx context.Context, path string, skew time.Duration) error {
-	for all := false; ; all = true {
-		ops := append(above(ctx, n.session, path, all), embed.OpCreateWith(path, nil, embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew}))
-		var r []embed.Result
-		err := level.Await(ctx, func() (err error) {
-			if n.claim, err = claim.New(ctx, n.session, ops...); err != nil {
-				return err
-			}
-			for {
-				r, err = n.claim.Created(ctx)
-				if !errors.Is(err, embed.ErrUnknownOutcome) || n.claim.Err() != nil || ctx.Err() != nil {
-					break
-				}
-			}
-			if err != nil {
-				_ = n.claim.Release() // the node deletes what was created once it knows the outcome
-			}
-			return err
-		})
-		if err == nil {
-			n.czxid = r[len(r)-1].Stat.Czxid
-			return nil
-		}
-		if ended := n.session.Err(); ended != nil {
-			return ended // what was created goes with the session
-		}
-		if all || !errors.Is(err, embed.ErrNoNode) {
+	o := embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew, Parents: true}
+	var r []embed.Result
+	err := level.Await(ctx, func() (err error) {
+		if n.claim, err = claim.New(ctx, n.session, embed.OpCreateWith(path, nil, o)); err != nil {
 			return err
 		}
+		for {
+			r, err = n.claim.Created(ctx)
+			if !errors.Is(err, embed.ErrUnknownOutcome) || n.claim.Err() != nil || ctx.Err() != nil {
+				break
+			}
+		}
+		if err != nil {
+			_ = n.claim.Release() // the node deletes what was created once it knows the outcome
+		}
+		return err
+	})
+	if ended := n.session.Err(); err != nil && ended != nil {
+		return ended // what was created goes with the session
 	}
+	if err == nil {
+		n.czxid = r[len(r)-1].Stat.Czxid
+	}
+	return err
 }
 
 // begin waits for the clock, holds the claim, and writes the first time.

@@ -23,7 +23,7 @@ import (
 // NewSequence makes one; the zero Sequence cannot be used.
 type Sequence struct {
 	// Immutable.
-	node *embed.Node
+	from embed.Opener
 	path string
 	size int64 // of a block
 	life context.Context
@@ -52,9 +52,9 @@ type fetch struct {
 
 // NewSequence returns a Sequence of the ids that the znode at a path counts, in blocks of so many.
 // It sends nothing: the first Next does. If block is not positive, Next fails with
-// embed.ErrInvalidArgument.
-func NewSequence(n *embed.Node, path string, block int64) *Sequence {
-	s := &Sequence{node: n, path: path, size: block}
+// embed.ErrInvalidArgument. embed.OpenerWith gives the sessions a timeout, credentials or a root.
+func NewSequence(from embed.Opener, path string, block int64) *Sequence {
+	s := &Sequence{from: from, path: path, size: block}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.present.Store(exhausted())
 	return s
@@ -130,7 +130,7 @@ func (s *Sequence) fetchLoop(f *fetch) {
 		if f.err == nil {
 			return
 		}
-		if s.session == nil || s.session.Err() == nil || s.node.Err() != nil || s.life.Err() != nil {
+		if s.session == nil || s.session.Err() == nil || s.life.Err() != nil {
 			break
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Sequence) fetchLoop(f *fetch) {
 // add takes a block from the ensemble.
 func (s *Sequence) add() (*block, error) {
 	if s.session == nil || s.session.Err() != nil {
-		session, err := s.node.NewSession(s.life, embed.SessionOptions{})
+		session, err := s.from.NewSession(s.life, embed.SessionOptions{})
 		if err != nil {
 			s.session = nil
 			return nil, err

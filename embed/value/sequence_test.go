@@ -180,3 +180,19 @@ func TestSequence_OverFailures(t *testing.T) {
 		}
 	})
 }
+
+// Its sessions have the options of its Opener, as those of all recipes that open sessions.
+func TestSequence_OpenerWith(t *testing.T) {
+	t.Parallel()
+	ens, session := one(t)
+	ctx := bounded(t)
+	tenant := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Root: "/tenant"})
+	s := value.NewSequence(tenant, path, 3)
+	defer s.Close()
+	_, err := s.Next(ctx)
+	must(t, err)
+	_, there, err := session.Exists(ctx, "/tenant"+path)
+	if !there || err != nil {
+		t.Errorf("there is no sequence below the root: %v", err)
+	}
+}

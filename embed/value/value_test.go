@@ -74,8 +74,34 @@ func TestValue_SetCreatesItAndGetReadsIt(t *testing.T) {
 		must(t, err)
 	}
 	far := value.New(ens.Session(1, embed.SessionOptions{Root: "/none/at/all"}), path, value.Codec[string]{})
-	_, err = far.Set(ctx, "x")
-	wantErr(t, err, embed.ErrNoNode)
+	_, err = far.Set(ctx, "x") // and those above the root
+	must(t, err)
+}
+
+// The value may be at the root of its session, which need not exist, nor what is above it.
+func TestSet_AtTheRoot(t *testing.T) {
+	t.Parallel()
+	ens, above := one(t)
+	ctx := bounded(t)
+	for _, root := range []string{"/tenants/1", "/a/b/c"} {
+		v := value.New(ens.Session(1, embed.SessionOptions{Root: root}), "/", value.Codec[string]{})
+		for range 2 {
+			_, err := v.Set(ctx, "x")
+			must(t, err)
+		}
+		data, _, err := above.Get(ctx, root)
+		if err != nil || string(data) != "x" {
+			t.Errorf("%s: %q, %v", root, data, err)
+		}
+	}
+	v := value.New(ens.Session(1, embed.SessionOptions{Root: "/tenants/2"}), "/", value.Codec[string]{})
+	_, err := v.Update(ctx, func(string, bool) (string, error) { return "y", nil })
+	must(t, err)
+	c := value.NewCounter(ens.Session(1, embed.SessionOptions{Root: "/tenants/3"}), "/", embed.Int64)
+	n, err := c.Add(ctx, 1)
+	if n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
 }
 
 // The zero Codec writes bytes and strings as they are, and refuses what is neither.

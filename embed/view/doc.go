@@ -25,7 +25,8 @@
 //   - It ends only by Close, or with its session.
 //
 // It shows only what the session may read. If an ACL takes the permission to read a znode away, the
-// view shows the znode as it was before: a watch sees no change of an ACL.
+// view shows the znode as it was before: a watch sees no change of an ACL. After a gap, see below,
+// it shows the znode as deleted.
 //
 // For a fresh read, call embed.Session.Sync and pass its zxid to View.Await. A zxid that another
 // process tells needs no Sync: Await alone makes the view as new as that.

@@ -125,6 +125,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer session.Close()
 	leader, err1 := election.New(session, "/service/leader").Leader(r.Context())
+	if errors.Is(err1, election.ErrNoLeader) {
+		err1 = nil // the last one is dead, and the next one comes soon
+	}
 	owners, err2 := partition.Owners(r.Context(), session, "/service/shops")
 	reports, err3 := job.History(r.Context(), session, "/service/jobs", "report")
 	processes, err4 := group.Watch(r.Context(), session, "/service/processes", group.Options{})

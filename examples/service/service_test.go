@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/examples/internal/replicas"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -87,6 +89,17 @@ func TestService(t *testing.T) {
 		if time.Now().After(limit) {
 			t.Fatalf("the page says %s, %v", text, err)
 		}
+	}
+}
+
+// While nobody leads, the page shows the rest.
+func TestServeHTTP_NobodyLeads(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := &service{name: "process-1", node: ens.Node(1)}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Leader: <b></b>") {
+		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
 
