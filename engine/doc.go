@@ -115,6 +115,7 @@
 //	lock.Keys            which locks it keeps
 //	lock.kept            a lock that its Mutex keeps
 //	view.View            the history of a view
+//	task.lookout         which tasks the callers of a Queue try
 //	gateway.Gateway      its connections
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events
 //	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect

@@ -435,15 +435,23 @@ func TestCountdown(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	waited := make(chan error, 1)
-	go func() { waited <- barrier.NewCountdown(s, "/parts/21", 1).Wait(ctx) }()
-	time.Sleep(100 * time.Millisecond) // mostly it waits by then: nobody has written a total yet
-	must(t, barrier.NewCountdown(s, "/parts/21", 2).Done(ctx, "a"))
-	if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
-		t.Errorf("another total while it waits: %v", err)
-	}
 	must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
 	if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
 		t.Errorf("%v, %v", there, err)
 	}
+}
+
+// Whoever waits before there is a total compares the one that is written then.
+func TestCountdown_AnotherTotalWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewCountdown(s, "/parts/21", 1).Wait(ctx) }()
+		synctest.Wait() // it waits, and nobody has written a total yet
+		must(t, barrier.NewCountdown(s, "/parts/21", 2).Done(ctx, "a"))
+		if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("it returned %v", err)
+		}
+	})
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
+	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A lookout is where the callers of one Queue look for tasks. One looks at a time, and then tries
@@ -20,35 +20,36 @@ type lookout struct {
 	turn  chan struct{} // holds a value while somebody looks
 	again chan struct{} // a try has failed, so its task may be free; of length one
 
-	mu     sync.Mutex
-	trying map[string]bool // names
+	mu struct {
+		rank.Mutex[rank.Lookout]
+		trying map[string]bool // names
+	}
 }
 
 func newLookout() *lookout {
-	return &lookout{
-		turn: make(chan struct{}, 1), again: make(chan struct{}, 1),
-		trying: make(map[string]bool),
-	}
+	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	l.mu.trying = make(map[string]bool)
+	return l
 }
 
 // tries reports whether a caller tries a task.
 func (l *lookout) tries(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.trying[name]
+	return l.mu.trying[name]
 }
 
 // begin notes that a caller tries a task.
 func (l *lookout) begin(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trying[name] = true
+	l.mu.trying[name] = true
 }
 
 // end notes that a caller has tried a task. If it has not got it, the others may.
 func (l *lookout) end(name string, got bool) {
 	l.mu.Lock()
-	delete(l.trying, name)
+	delete(l.mu.trying, name)
 	l.mu.Unlock()
 	if got {
 		return

@@ -13,6 +13,7 @@ type (
 	Keys      struct{} // which locks a lock.Keys keeps
 	Kept      struct{} // a lock.Mutex that is kept
 	View      struct{} // the history of a view.View
+	Lookout   struct{} // which tasks the callers of a task.Queue try
 
 	// Of the gateway.
 
@@ -89,7 +90,7 @@ type Place struct {
 // Order returns all places, from the top down.
 func Order() []Place {
 	return []Place{
-		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"),
+		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
 		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
