@@ -248,7 +248,14 @@ func TestRun_ManyTicks(t *testing.T) {
 				wantErr(t, err, context.Canceled)
 			})
 		}
-		<-time.After(every * time.Duration(*ticksFlag+10))
+		ran := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(runs)
+		}
+		for most := 2 * *ticksFlag; ran() < *ticksFlag && most > 0; most-- {
+			<-time.After(every)
+		}
 		cancel()
 		all.Wait()
 		twice, missing := 0, 0
