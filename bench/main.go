@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
@@ -84,32 +85,16 @@ func parse(args []string, out io.Writer) (settings, error) {
 		return s, fmt.Errorf("%q is not a flag", set.Arg(0))
 	}
 	var err error
-	if s.suites, err = choose("-suite", *suiteList, suiteNames()); err != nil {
+	if s.suites, err = measure.Choose("-suite", *suiteList, suiteNames()); err != nil {
 		return s, err
 	}
-	if s.systems, err = choose("-systems", *systemList, order); err != nil {
+	if s.systems, err = measure.Choose("-systems", *systemList, order); err != nil {
 		return s, err
 	}
 	if s.rounds < 1 || s.window <= 0 {
 		return s, fmt.Errorf("-rounds is %d and -d %v: want more than 0", s.rounds, s.window)
 	}
 	return s, nil
-}
-
-// choose reads names separated by commas, and returns them in the order of all.
-func choose(option, list string, all []string) (chosen []string, err error) {
-	wanted := strings.Split(list, ",")
-	for _, one := range wanted {
-		if !slices.Contains(all, one) {
-			return nil, fmt.Errorf("%s names %q; choose from %s", option, one, strings.Join(all, ", "))
-		}
-	}
-	for _, one := range all {
-		if slices.Contains(wanted, one) {
-			chosen = append(chosen, one)
-		}
-	}
-	return chosen, nil
 }
 
 // run measures everything and prints the report. A failed measurement becomes an error in the

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
 // systems are the names of all systems, in the order of the report.
@@ -64,30 +65,14 @@ func parse(args []string, out io.Writer) (settings, error) {
 		return s, fmt.Errorf("%q is not a flag", set.Arg(0))
 	}
 	var err error
-	if s.suites, err = choose("-suite", *suiteList, suites); err != nil {
+	if s.suites, err = measure.Choose("-suite", *suiteList, suites); err != nil {
 		return s, err
 	}
-	if s.systems, err = choose("-systems", *systemList, systems); err != nil {
+	if s.systems, err = measure.Choose("-systems", *systemList, systems); err != nil {
 		return s, err
 	}
 	if s.members < 1 || s.parts < members || s.tasks < 1 || s.rounds < 1 || s.window < time.Millisecond {
 		return s, fmt.Errorf("-members, -tasks and -rounds must be above 0, -parts at least %d, and -d at least 1ms", members)
 	}
 	return s, nil
-}
-
-// choose reads names separated by commas, and returns them in the order of all.
-func choose(option, list string, all []string) (chosen []string, err error) {
-	wanted := strings.Split(list, ",")
-	for _, one := range wanted {
-		if !slices.Contains(all, one) {
-			return nil, fmt.Errorf("%s names %q; choose from %s", option, one, strings.Join(all, ", "))
-		}
-	}
-	for _, one := range all {
-		if slices.Contains(wanted, one) {
-			chosen = append(chosen, one)
-		}
-	}
-	return chosen, nil
 }

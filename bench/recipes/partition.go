@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// settle is how long newcomers do not count: partition.Options.Settle, and time_boundary in kazoo.
+	// settle is how long newcomers do not count: partition.Options.Settle, and kazoo's time_boundary.
 	settle = time.Second
-	// sessionTimeout is that of the members of the suite partition, the least that ZooKeeper grants.
+	// The members of the suite partition have this timeout, the least that ZooKeeper grants.
 	sessionTimeout = 4 * time.Second
 )
 

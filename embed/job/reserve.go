@@ -8,20 +8,16 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/sessions"
+	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // ErrReserved says that another holder has reserved the name. The text says which.
 var ErrReserved = errors.New("it is reserved")
 
-// levelPatience bounds how long a call waits for a new ensemble to rise to the level of its
-// operations. Then the ensemble is probably held lower.
-const levelPatience = 5 * time.Second
-
-// A Reservation is a name that is reserved for some time, also without a session: for a host that
-// keeps a job while its process restarts, or for a pause between two runs. It has no queue. What
-// should end with its process is a lock instead.
+// A Reservation is a name that is reserved for some time, also without a session. It is for a host
+// that keeps a job while its process restarts, or for a pause between two runs. It has no queue.
+// What should end with its process is a lock instead.
 //
 // The time counts on the ensemble, from the Reserve or from the last Renew, and no wall clock
 // decides. The name stays reserved for at least that time. It is free up to
@@ -254,13 +250,12 @@ func (r *Reservation) Release() error {
 }
 
 // multi is embed.Session.Multi, but waits while a new ensemble rises to the level of OpCheckMzxid.
-func (r *Reservation) multi(ctx context.Context, ops ...embed.Op) ([]embed.Result, error) {
-	for begun := time.Now(); ; {
-		results, err := r.session.Multi(ctx, ops...)
-		if !errors.Is(err, embed.ErrLevel) || time.Since(begun) > levelPatience || !sessions.Pause(ctx) {
-			return results, err
-		}
-	}
+func (r *Reservation) multi(ctx context.Context, ops ...embed.Op) (results []embed.Result, err error) {
+	err = level.Await(ctx, func() error {
+		results, err = r.session.Multi(ctx, ops...)
+		return err
+	})
+	return results, err
 }
 
 func (r *Reservation) wrap(op string, err error) error {

@@ -23,7 +23,7 @@ var (
 	wantErr = testkit.WantErr
 )
 
-const path = "/work/q"
+const path = "/tasks/q"
 
 // patience is a virtual time that no step of a test takes.
 const patience = 24 * time.Hour

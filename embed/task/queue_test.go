@@ -511,7 +511,7 @@ func TestClaim_CancelledAtAnyMoment(t *testing.T) {
 		case c != nil:
 			must(t, c.Finish())
 		case i%2 == 1 && (err == nil || errors.Is(err, embed.ErrUnknownOutcome)):
-			_, err = s.Put(bounded(t), "/work/after", nil) // it comes after the Take
+			_, err = s.Put(bounded(t), "/tasks/after", nil) // it comes after the Take
 			must(t, err)
 			if _, there, _ := s.Exists(bounded(t), path+"/entries/"+name); there {
 				must(t, claim(t, q).Finish())
@@ -537,14 +537,14 @@ func TestFinish_TheTaskIsGone(t *testing.T) {
 		s := ens.Session(1, embed.SessionOptions{})
 		q := task.New(s, path, task.Options{})
 		for _, end := range []func(*task.Task) error{
-			func(c *task.Task) error { return c.Finish(embed.OpEnsure("/work/x")) },
+			func(c *task.Task) error { return c.Finish(embed.OpEnsure("/tasks/x")) },
 			func(c *task.Task) error { return c.Retry(0) },
 		} {
 			put(t, q, "x", task.PutOptions{})
 			c := claim(t, q)
 			must(t, s.Delete(t.Context(), path+"/entries/"+c.Name(), 0))
 			wantErr(t, end(c), embed.ErrNoNode)
-			if _, there, err := s.Exists(t.Context(), "/work/x"); there || err != nil {
+			if _, there, err := s.Exists(t.Context(), "/tasks/x"); there || err != nil {
 				t.Errorf("%v, %v", there, err)
 			}
 			none(t, q)
@@ -565,14 +565,14 @@ func TestFinish_TheTaskIsGone(t *testing.T) {
 		}
 		// An operation is refused: the task is there for the next claim.
 		var no *embed.MultiError
-		err := again.Finish(embed.OpEnsure("/work/y"), embed.OpCheck("/none", 0))
+		err := again.Finish(embed.OpEnsure("/tasks/y"), embed.OpCheck("/none", 0))
 		if !errors.Is(err, embed.ErrNoNode) || !errors.As(err, &no) || no.Index != 1 {
 			t.Errorf("%v", err)
 		}
-		_, err = s.Multi(t.Context(), again.Guard(), embed.OpEnsure("/work/z"))
+		_, err = s.Multi(t.Context(), again.Guard(), embed.OpEnsure("/tasks/z"))
 		wantErr(t, err, embed.ErrNotHeld)
 		third := claim(t, q)
-		_, err = s.Multi(t.Context(), third.Guard(), embed.OpEnsure("/work/z"))
+		_, err = s.Multi(t.Context(), third.Guard(), embed.OpEnsure("/tasks/z"))
 		must(t, err)
 		must(t, third.Finish())
 	})

@@ -30,7 +30,7 @@ func TestWork_UnderFailures(t *testing.T) {
 				defer wg.Wait()
 				defer cancel()
 				s := ens.Session(1, embed.SessionOptions{})
-				_, err := s.Put(t.Context(), "/work/sum", embed.Int64.Format(0))
+				_, err := s.Put(t.Context(), "/tasks/sum", embed.Int64.Format(0))
 				must(t, err)
 
 				var mu sync.Mutex
@@ -63,7 +63,7 @@ func TestWork_UnderFailures(t *testing.T) {
 					case n%4 == 0:
 						return errors.New("not this time")
 					}
-					_ = c.Finish(embed.OpAdd("/work/sum", 1, embed.Int64))
+					_ = c.Finish(embed.OpAdd("/tasks/sum", 1, embed.Int64))
 					return nil
 				}
 				start := func(id embed.MemberID) {
@@ -132,7 +132,7 @@ func TestWork_UnderFailures(t *testing.T) {
 						t.Fatalf("%v are left", children(t, s, entries))
 					}
 				}
-				data, _, err := s.Get(t.Context(), "/work/sum")
+				data, _, err := s.Get(t.Context(), "/tasks/sum")
 				must(t, err)
 				sum, err := embed.Int64.Parse(data)
 				must(t, err)
@@ -219,7 +219,7 @@ func TestWork_OnSeveralShards(t *testing.T) {
 		refused := 0
 		for i := range 20 {
 			o := task.Options{Layout: task.Plain, LockPath: fmt.Sprint("/locks", i)}
-			q := task.New(s, "/work/q", o)
+			q := task.New(s, "/tasks/q", o)
 			put(t, q, "x", task.PutOptions{})
 			c, err := q.Claim(ctx)
 			if err == nil {
@@ -228,8 +228,8 @@ func TestWork_OnSeveralShards(t *testing.T) {
 			}
 			refused++
 			wantErr(t, err, embed.ErrCrossShard)
-			wantErr(t, task.Work(ctx, ens.Node(1), "/work/q", o, nil), embed.ErrCrossShard)
-			must(t, claim(t, task.New(s, "/work/q", task.Options{Layout: task.Plain})).Finish())
+			wantErr(t, task.Work(ctx, ens.Node(1), "/tasks/q", o, nil), embed.ErrCrossShard)
+			must(t, claim(t, task.New(s, "/tasks/q", task.Options{Layout: task.Plain})).Finish())
 		}
 		if refused == 0 || refused == 20 {
 			t.Errorf("%d of 20 were refused", refused)
