@@ -28,8 +28,8 @@ type Pass struct {
 }
 
 // Enter waits until n members are in the barrier on a path, and is one of them meanwhile. It passes
-// if n were there at any one zxid since it came, even if some have left or are lost by now. A member
-// that is lost before that counts no longer. More than n may pass: n is a threshold.
+// if n were there at any one zxid since it came, even if some have left or are lost by now.
+// A member that is lost before that counts no longer. More than n may pass: n is a threshold.
 //
 // Use a path for each round. If rounds share one, a member that comes while those of the last round
 // still leave passes with them, as in Curator. A member whose process is lost in the barrier counts
