@@ -120,7 +120,7 @@ func (c *Candidate) jump(ctx context.Context) error {
 			continue
 		}
 		at := c.contender.InFrontOfLower(before, stat.Czxid, c.options.Priority)
-		err = c.moveTo(ctx, at, c.entry(), embed.OpCheck(ahead, embed.AnyVersion))
+		err = c.moveTo(ctx, at, c.entry(), embed.OpCheck(ahead, embed.AnyVersion), embed.OpCheck(before, embed.AnyVersion))
 		if !errors.Is(err, embed.ErrNoNode) || c.contender.Claim.Err() != nil {
 			return err
 		}

@@ -331,6 +331,43 @@ func TestElection_Priority(t *testing.T) {
 	}
 }
 
+// Whoever enters is behind nobody with a lower priority, even while the one that it would have gone
+// ahead of leaves. At each step of a candidate's way forward, the candidate that it goes ahead of
+// leaves, and one with a higher priority enters.
+func TestElection_PriorityWhileOthersLeave(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	e := election.New(s, path)
+	leader, err := e.Campaign(bounded(t), []byte("leader"))
+	must(t, err)
+	defer leader.Resign()
+	enter := func(ctx context.Context, value string, priority int) *election.Candidate {
+		c, err := e.Enter(ctx, []byte(value), election.Options{Priority: priority})
+		must(t, err)
+		return c
+	}
+	for n := int64(1); ; n++ {
+		zero := enter(bounded(t), "zero", 0)
+		var two *election.Candidate
+		ctx := &looker{Context: bounded(t), n: n, do: func() {
+			must(t, zero.Withdraw())
+			two = enter(bounded(t), "two", 2)
+		}}
+		one := enter(ctx, "one", 1)
+		if two == nil {
+			if n < 8 {
+				t.Errorf("Enter has %d steps", n-1)
+			}
+			must(t, errors.Join(zero.Withdraw(), one.Withdraw()))
+			return
+		}
+		if got, want := values(t, s), []string{"leader", "two", "one"}; !slices.Equal(got, want) {
+			t.Errorf("step %d: the queue is %v, want %v", n, got, want)
+		}
+		must(t, errors.Join(one.Withdraw(), two.Withdraw()))
+	}
+}
+
 // Candidates of all priorities come, go and transfer at once. One leads at a time, and tokens grow.
 func TestElection_PrioritiesAndTransfersNeverTwo(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})

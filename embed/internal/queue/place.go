@@ -80,9 +80,10 @@ const PriorityMax = 999
 
 // Jump returns where a candidate of a priority belongs, given the names of all candidates. It
 // belongs right before the one at lower, which is the first that waits with a lower priority. Those
-// at the paths in past do not count. ahead is the path of the candidate before lower. It must still
-// exist when the candidate enters there; otherwise lower may lead already. Jump returns false if the
-// candidate is where it belongs.
+// at the paths in past do not count. ahead is the path of the candidate before lower.
+// Both must still exist when the candidate enters there. Without ahead, lower may lead already.
+// Without lower, a candidate of a higher priority may have entered further back.
+// Jump returns false if the candidate is where it belongs.
 func Jump(c *Contender, names, past []string, priority int) (lower, ahead string, ok bool) {
 	parent, own := Split(c.Path())
 	first, _ := First(names)
