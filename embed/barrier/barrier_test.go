@@ -206,6 +206,12 @@ func TestEnter_MembersThatAreLost(t *testing.T) {
 	}
 	go enter(b)
 	first, second := <-passes, <-passes
+	// Even a ctx that has ended before Leave looks.
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := first.Leave(ended); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still there: ") {
+		t.Fatalf("%v", err)
+	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if err := first.Leave(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still there: ") {

@@ -194,11 +194,11 @@ func (p *Pass) leave(ctx context.Context) error {
 	}
 	c := crowd{session: p.session, path: p.path}
 	for {
-		if err := c.arm(ctx); err != nil {
-			return err
+		alone, err := false, c.arm(ctx)
+		if err == nil {
+			alone, err = c.until(ctx, p.session.Done(), p.session.Err, func() (bool, error) { return p.look(&c), nil })
+			c.close()
 		}
-		alone, err := c.until(ctx, p.session.Done(), p.session.Err, func() (bool, error) { return p.look(&c), nil })
-		c.close()
 		switch {
 		case alone:
 			p.tidy(ctx)
