@@ -14,9 +14,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// queuesOf returns the queues of contenders, each given by its parent, its kind and number as in
-// "lock-1", its session, its transaction, and the contenders that its caller holds, as in
-// "/a/lock-1".
+// queuesOf returns the queues of contenders. Each is given by words: its path, such as "/a/lock-1"
+// for a lock's first contender; its session; its transaction; and the contenders that its caller
+// holds.
 func queuesOf(t testing.TB, contenders ...string) []lock.Queue {
 	t.Helper()
 	name := func(short string) string {

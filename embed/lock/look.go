@@ -24,10 +24,10 @@ type Contender struct {
 	Note   string        // from its Options
 	Token  Token         // the one it has, or will have
 
-	// Holding are the paths of the contenders that its caller held when it entered, as far as the
-	// caller's ctx told: it was derived from Hold.Context or election.Leadership.Context, or is that
-	// of Do's or Run's fn. At most 1 KiB of paths is kept. Locks that a Mutex keeps (Options.Keep)
-	// tell what the caller held that acquired them.
+	// Holding are the paths of the contenders that its caller held when it entered. Only a caller
+	// tells whose ctx comes from Hold.Context, from election.Leadership.Context, or from Do or Run.
+	// At most 1 KiB of paths is kept. For a lock that a Mutex keeps (Options.Keep), it is what the
+	// caller held that made the Mutex acquire it.
 	Holding []string
 
 	born birth
