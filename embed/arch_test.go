@@ -83,7 +83,7 @@ var imports = map[string][]string{
 
 	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "embed", "embed/gateway", "engine", "internal/configfile"}, // engine for the check of a directory
 	"cmd/vivarium/internal/client": {"internal/wire"},
-	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "internal/wire", "golang.org/x/term"},
+	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.

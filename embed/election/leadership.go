@@ -41,7 +41,9 @@ func (l *Leadership) Session() *embed.Session { return l.contender.Session }
 // Context returns a context with the values of Campaign's ctx and the lifetime of the leadership.
 // context.Cause says why it ended. Its Err and Done compare the clock when they are called, but
 // those of a derived context do not; see lock.Hold.Context.
-func (l *Leadership) Context() context.Context { return queue.Context(l.tenure, l.values) }
+func (l *Leadership) Context() context.Context {
+	return queue.Context(l.tenure, l.values, queue.Below(l.contender.Session.Root(), l.Path()))
+}
 
 // Done compares the clock and returns a channel that is closed when the leadership has ended; see
 // lock.Hold.Done.

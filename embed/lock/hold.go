@@ -92,7 +92,7 @@ func (h *Hold) Context() context.Context {
 	for _, key := range h.keys() {
 		values = context.WithValue(values, key, h)
 	}
-	return queue.Context(h.tenure, values)
+	return queue.Context(h.tenure, values, h.places()...)
 }
 
 // Done compares the clock and returns a channel that is closed when the Hold has ended. A channel
@@ -117,6 +117,15 @@ func (h *Hold) Release() error {
 		return h.kept.release(h)
 	}
 	return h.contender.Claim.Release()
+}
+
+// places returns the paths of the Hold's znodes as the ensemble knows them.
+func (h *Hold) places() []string {
+	paths := make([]string, len(h.contender.Paths))
+	for i, path := range h.contender.Paths {
+		paths[i] = queue.Below(h.contender.Session.Root(), path)
+	}
+	return paths
 }
 
 // A heldKey names a lock among the values of a context.

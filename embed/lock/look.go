@@ -3,7 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +23,20 @@ type Contender struct {
 	Age    time.Duration // since it entered, by the wall clocks of the members
 	Note   string        // from its Options
 	Token  Token         // the one it has, or will have
+
+	// Holding are the paths of the contenders that its caller held when it entered. Only a caller
+	// tells whose ctx comes from Hold.Context, from election.Leadership.Context, or from Do or Run.
+	// At most 1 KiB of paths is kept. For a lock that a Mutex keeps (Options.Keep), it is what the
+	// caller held that made the Mutex acquire it.
+	Holding []string
+
+	born birth
+}
+
+// A birth is the transaction that created a contender. Two shards may give the same zxid.
+type birth struct {
+	czxid embed.Zxid
+	ctime int64 // milliseconds
 }
 
 // Holders returns the contenders that hold the lock on a path, in order, as this node's replica
@@ -52,20 +68,7 @@ func look(ctx context.Context, s *embed.Session, path string) (holders, waiters 
 	if err != nil {
 		return nil, nil, err
 	}
-	crowd, writer := false, false // whether anybody is ahead, and anybody for whom readers wait
-	for _, c := range all {
-		_, name := queue.Split(c.Path)
-		waits := crowd
-		if len(queue.KindOf(name).After) > 0 {
-			waits = writer
-		}
-		if waits {
-			waiters = append(waiters, c)
-		} else {
-			holders = append(holders, c)
-		}
-		crowd, writer = true, writer || queue.Waits(queue.Read, []string{name})
-	}
+	holders, waiters = split(all)
 	return holders, waiters, nil
 }
 
@@ -98,29 +101,22 @@ func children(ctx context.Context, s *embed.Session, path string) ([]string, err
 
 // contenders returns the contenders among a znode's children, in order.
 func contenders(ctx context.Context, s *embed.Session, parent string, names []string) (all []Contender, err error) {
-	members := make(map[embed.SessionID]embed.MemberID)
+	members := members{ctx, s, make(map[embed.SessionID]embed.MemberID)}
 	for _, name := range queue.Sorted(names) {
-		c := Contender{Path: queue.Child(parent, name)}
-		data, stat, err := s.Get(ctx, c.Path)
+		path := queue.Child(parent, name)
+		data, stat, err := s.Get(ctx, path)
 		switch {
 		case errors.Is(err, embed.ErrNoNode):
 			continue // it has just left
 		case errors.Is(err, embed.ErrNoAuth):
-			all = append(all, c) // it exists, and others wait for it
+			all = append(all, Contender{Path: path}) // it exists, and others wait for it
 			continue
 		case err != nil:
 			return nil, err
 		}
-		c.Session, c.Note, c.Age = stat.EphemeralOwner, string(data), max(0, time.Since(stat.Ctime))
-		c.Token.Zxid, c.Token.Local = queue.Order(name, stat.Czxid)
-		if m, known := members[c.Session]; known {
-			c.Member = m
-		} else if c.Session != 0 {
-			c.Member, err = s.Member(ctx, c.Session)
-			if err != nil && !errors.Is(err, embed.ErrNoSession) {
-				return nil, err
-			}
-			members[c.Session] = c.Member
+		c := contender(s.Root(), path, data, stat)
+		if c.Member, err = members.of(c.Session); err != nil {
+			return nil, err
 		}
 		all = append(all, c)
 	}
@@ -146,6 +142,21 @@ func Revoke(ctx context.Context, s *embed.Session, path string) error {
 		}
 	}
 	return err
+}
+
+// Evict deletes a contender's znode, as a person would do by hand. It is for a holder that does not
+// react to Revoke. contender is its path, as Holders, Waiters and Survey tell. If it waits, its call
+// ends with embed.ErrDeleted. If it holds the lock, its Hold ends when its node learns of the
+// deletion, but the next contender may hold the lock before that. What both do to other systems is
+// kept apart by Token and Guard alone.
+//
+// Errors: embed.ErrInvalidPath if no contender can have the path, and those of
+// embed.Session.Delete: embed.ErrNoNode if it has gone.
+func Evict(ctx context.Context, s *embed.Session, contender string) error {
+	if name := contender[strings.LastIndexByte(contender, '/')+1:]; queue.Word(name) == "" {
+		return wrap("evict", contender, fmt.Errorf("%w: it is not the path of a contender", embed.ErrInvalidPath))
+	}
+	return wrap("evict", contender, s.Delete(ctx, contender, embed.AnyVersion))
 }
 
 // A revoke records whether somebody has asked for a Hold to be given up.

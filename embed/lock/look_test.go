@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -148,7 +149,7 @@ func TestHolders_OfWhichOneMayNotBeRead(t *testing.T) {
 	wantNotes(t, s, "one is hidden", []string{"first", "", "third"}, []string{"writer"})
 	holders, err := lock.Holders(bounded(t), s, path)
 	must(t, err)
-	if holders[1] != (lock.Contender{Path: hidden}) {
+	if !reflect.DeepEqual(holders[1], lock.Contender{Path: hidden}) {
 		t.Errorf("%+v", holders[1])
 	}
 	if err := lock.Revoke(bounded(t), s, path); !errors.Is(err, embed.ErrNoAuth) {

@@ -47,7 +47,7 @@ func (m *Multi) lock(ctx context.Context) (*Hold, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	c, err := queue.Enter(ctx, m.session, m.options.entry(queue.Lock), m.paths...)
+	c, err := queue.Enter(ctx, m.session, m.options.entry(ctx, queue.Lock), m.paths...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (m *Multi) tryLock(ctx context.Context) (*Hold, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	return try(ctx, m.session, m.paths, m.options.entry(queue.Lock))
+	return try(ctx, m.session, m.paths, m.options.entry(ctx, queue.Lock))
 }
 
 // name returns the lock's name for errors: its paths, separated by commas.

@@ -64,11 +64,11 @@ func (m *Mutex) commit(ctx context.Context) (*Hold, error) {
 	if err := m.options.check(true, true); err != nil {
 		return nil, err
 	}
-	return acquire(ctx, m.session, m.path, m.entry())
+	return acquire(ctx, m.session, m.path, m.entry(ctx))
 }
 
-func (m *Mutex) entry() queue.Entry {
-	e := m.options.entry(queue.Lock)
+func (m *Mutex) entry(ctx context.Context) queue.Entry {
+	e := m.options.entry(ctx, queue.Lock)
 	e.Again = m.kept != nil
 	return e
 }
@@ -111,7 +111,7 @@ func (m *Mutex) tryCommit(ctx context.Context) (*Hold, error) {
 	if err := m.options.check(true, true); err != nil {
 		return nil, err
 	}
-	return try(ctx, m.session, []string{m.path}, m.entry())
+	return try(ctx, m.session, []string{m.path}, m.entry(ctx))
 }
 
 // try acquires a Hold of a kind at once, or not at all.

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 // Options say how a lock is acquired. The zero value is usable. A call that acquires the lock
 // refuses wrong options with embed.ErrInvalidArgument.
 type Options struct {
-	// Note is shown by Holders and Waiters. It is the data of the contender's znode. A note longer
+	// Note is shown by Holders and Waiters. It is the data of the contender's znode, before what the
+	// caller holds already; see Contender.Holding. A note longer
 	// than Config.MaxDataSize is refused with embed.ErrTooLarge.
 	Note string
 
@@ -49,19 +51,12 @@ type Options struct {
 	Kazoo bool
 }
 
-// entry returns the entry of a contender of a kind with these options.
-func (o *Options) entry(k queue.Kind) queue.Entry {
+// entry returns the entry of a contender of a kind with these options. ctx is the caller's.
+func (o *Options) entry(ctx context.Context, k queue.Kind) queue.Entry {
 	if o.Kazoo {
 		k = queue.KazooLock
 	}
-	return queue.Entry{Kind: k, Data: note(o.Note), Delay: o.Delay, Identity: o.Identity}
-}
-
-func note(text string) []byte {
-	if text == "" {
-		return nil
-	}
-	return []byte(text)
+	return queue.Entry{Kind: k, Data: writeNote(o.Note, queue.Holding(ctx)), Delay: o.Delay, Identity: o.Identity}
 }
 
 // check returns what is wrong with the options. identity says whether the lock supports Identity,

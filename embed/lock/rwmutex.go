@@ -53,7 +53,7 @@ func (m *RWMutex) acquire(ctx context.Context, k queue.Kind) (*Hold, error) {
 	if err := m.options.check(true, false); err != nil {
 		return nil, err
 	}
-	return acquire(ctx, m.session, m.path, m.options.entry(k))
+	return acquire(ctx, m.session, m.path, m.options.entry(ctx, k))
 }
 
 // TryLock acquires the write lock if nobody holds the lock or waits for it. Errors are those of
@@ -74,7 +74,7 @@ func (m *RWMutex) try(ctx context.Context, k queue.Kind) (*Hold, error) {
 	if err := m.options.check(true, false); err != nil {
 		return nil, err
 	}
-	return try(ctx, m.session, []string{m.path}, m.options.entry(k))
+	return try(ctx, m.session, []string{m.path}, m.options.entry(ctx, k))
 }
 
 // Downgrade turns a write Hold of this lock into a read Hold at the same place in the queue. No
@@ -87,7 +87,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	}
 	// Others may see the write lock gone before this node does, so the write Hold ends first.
 	h.tenure.End()
-	c, err := queue.EnterAt(ctx, m.session, m.options.entry(queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
+	c, err := queue.EnterAt(ctx, m.session, m.options.entry(ctx, queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
 	if err != nil {
 		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
@@ -108,7 +108,7 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := m.owns(h, queue.Read); err != nil {
 		return nil, wrap("upgrade", m.path, err)
 	}
-	e := m.options.entry(queue.Write)
+	e := m.options.entry(ctx, queue.Write)
 	e.Words = append(e.Words, queue.Upgrading)
 	c, err := queue.Enter(ctx, m.session, e, m.path)
 	for ahead := ""; err == nil; {

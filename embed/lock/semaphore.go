@@ -93,7 +93,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	if !errors.Is(err, ErrHeld) {
 		return h, err
 	}
-	c, err := queue.Enter(ctx, m.session, queue.Entry{Kind: queue.Lock, Data: note(m.options.Note)}, m.locks())
+	c, err := queue.Enter(ctx, m.session, queue.Entry{Kind: queue.Lock, Data: writeNote(m.options.Note, queue.Holding(ctx))}, m.locks())
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (m *Semaphore) tryAcquire(ctx context.Context, n int) (*Hold, error) {
 // caller that did not queue, if nobody else has. The ensemble decides that. This node checks first,
 // which often saves the transaction.
 func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contender, prompt bool) (*Hold, error) {
-	e := queue.Entry{Kind: queue.Lease, Data: note(m.options.Note), Delay: m.options.Delay, Prompt: prompt}
+	e := queue.Entry{Kind: queue.Lease, Data: writeNote(m.options.Note, queue.Holding(ctx)), Delay: m.options.Delay, Prompt: prompt}
 	for {
 		limit, version, err := m.agreed(ctx)
 		switch {

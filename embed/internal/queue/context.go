@@ -8,15 +8,34 @@ import (
 )
 
 // Context returns a context with the lifetime of a tenure and the values of another context. Its
-// Err and Done compare the clock when they are called, and context.Cause says why it ended.
-func Context(tenure *claim.Tenure, values context.Context) context.Context {
-	return tenureContext{Context: tenure.Context(), values: values, tenure: tenure}
+// Err and Done compare the clock when they are called, and context.Cause says why it ended. Holding
+// finds paths in it, those of the tenure's contenders.
+func Context(tenure *claim.Tenure, values context.Context, paths ...string) context.Context {
+	return tenureContext{Context: tenure.Context(), values: values, tenure: tenure, paths: paths}
 }
 
 type tenureContext struct {
 	context.Context
 	values context.Context
 	tenure *claim.Tenure
+	paths  []string // as the ensemble knows them
+}
+
+// holdingKey is the key of the innermost tenureContext among the values of a context.
+type holdingKey struct{}
+
+// Holding returns the paths of the contenders whose tenures a context carries, the newest first.
+func Holding(ctx context.Context) (paths []string) {
+	for {
+		c, ok := ctx.Value(holdingKey{}).(tenureContext)
+		if !ok {
+			return paths
+		}
+		if c.tenure.Err() == nil {
+			paths = append(paths, c.paths...)
+		}
+		ctx = c.values
+	}
 }
 
 // Err asks the tenure first. That suspends a session that is past its deadline, which ends the
@@ -35,6 +54,9 @@ func (c tenureContext) Done() <-chan struct{} {
 
 // Value asks the inner context first, because package context uses it to find the cause.
 func (c tenureContext) Value(key any) any {
+	if key == (holdingKey{}) {
+		return c
+	}
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}

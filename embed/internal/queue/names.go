@@ -121,7 +121,7 @@ func delayOf(name string) time.Duration {
 
 // KindOf returns Read for a reader's name and Lock for any other. That decides for whom it waits.
 func KindOf(name string) Kind {
-	if strings.Contains(name, Read.Word) || strings.Contains(name, "__rlock__") { // kazoo's
+	if strings.Contains(name, Read.Word) || strings.Contains(name, kazooRead) {
 		return Read
 	}
 	return Lock
@@ -189,6 +189,26 @@ func before(a, b string) int {
 		return c
 	}
 	return strings.Compare(a, b)
+}
+
+// The words of kazoo's ReadLock. Its WriteLock and its Lock have the same.
+const kazooRead = "__rlock__"
+
+// Word returns the word of a contender's kind, or nothing for any other name.
+func Word(name string) string {
+	if _, ok := sequence(name); !ok {
+		return ""
+	}
+	head := name[:len(name)-digits]
+	if key(name) != "" && len(head) > keyLen+digits {
+		head = head[:len(head)-keyLen-digits]
+	}
+	for _, word := range []string{Lock.Word, Read.Word, Write.Word, Lease.Word, Latch.Word, KazooLock.Word, kazooRead} {
+		if strings.HasSuffix(head, word) {
+			return word
+		}
+	}
+	return ""
 }
 
 // Child returns the path of a child.

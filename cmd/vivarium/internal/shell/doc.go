@@ -38,6 +38,18 @@
 //   - Lists are sorted. Data that is not UTF-8 is printed as it is. A line of white space is not a
 //     command.
 //
+// # Locks
+//
+// Three commands are this shell's own. They work with the locks and elections of Vivarium, of
+// Curator and of kazoo, on any server:
+//
+//   - locks path prints every lock and election at the path and below it: who holds it, who waits,
+//     which session, since when, and the note. Then it prints the deadlocks. It reads all znodes
+//     there one by one.
+//   - revoke path asks the holders of a lock to give it up. They may ignore that.
+//   - evict contender deletes the znode of a holder or waiter that locks has shown. A holder may
+//     not know yet that it holds nothing, while the next one already does.
+//
 // # On a terminal
 //
 // golang.org/x/term, which the Go project maintains, edits lines. It offers arrows and Emacs' keys.

@@ -156,7 +156,7 @@ var normalizers = []struct {
 	{regexp.MustCompile(`path \[-c\|-d\|-p\|-r\|-a\] \[-l\]$`), "path [-c|-d|-a] [-l]"},
 }
 
-var dropped = regexp.MustCompile(`^(|WATCHER::|SLF4J: .*|Connecting to .*|Welcome to .*|JLine support is disabled|\thelp |Command not found: Command not found help|Cause: .*` +
+var dropped = regexp.MustCompile(`^(|WATCHER::|SLF4J: .*|Connecting to .*|Welcome to .*|JLine support is disabled|\t(help|evict|locks|revoke) .*|Command not found: Command not found help|Cause: .*` +
 	`|WatchedEvent state:(SyncConnected|Closed) type:None path:null)$`)
 
 var identity = regexp.MustCompile(`^(ip|digest): `)
