@@ -78,7 +78,9 @@ func readShare(t *testing.T, ctx context.Context, s *embed.Session, path string)
 }
 
 func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
-	ctx := bounded(t)
+	// It computes more than it waits, so a busy machine takes long.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*testkit.Patience)
+	defer cancel()
 	setup := ens.Session(1, embed.SessionOptions{})
 	banks := places()
 	for _, bank := range banks {
