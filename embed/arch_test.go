@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"storage":      {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
 	"replication":                         {"internal/files", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication/transport":               {"internal/certs", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/clock":      {},
@@ -41,9 +41,10 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
+	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
+	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
 	"internal/files":        {},
 	"internal/files/memory": {"internal/files"}, // for tests
@@ -60,7 +61,7 @@ var imports = map[string][]string{
 
 	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
-		"internal/configfile"},
+		"internal/certs", "internal/configfile"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim"},
 	"embed/internal/level":    {"embed"},
@@ -77,7 +78,7 @@ var imports = map[string][]string{
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
-	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":          {"embed", "embed/internal/inside", "internal/certs", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 

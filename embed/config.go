@@ -2,8 +2,6 @@ package embed
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -189,21 +186,6 @@ type Config struct {
 	Inside *inside.Seams `yaml:"-"`
 }
 
-// TLS is mutual TLS between members: each presents a certificate that the other verifies. Set
-// either Config or the three files.
-type TLS struct {
-	// Config serves both directions. It needs Certificates, RootCAs and ClientCAs. It is cloned.
-	Config *tls.Config `yaml:"-"`
-	// CertFile, KeyFile and CAFile are PEM files: this member's certificate chain and key, and the
-	// authorities that sign members' certificates. A certificate must be valid for the host in
-	// Config.Members and for both client and server authentication. Only Start reads the files. A
-	// new certificate needs a restart, or use a Config with GetCertificate and
-	// GetClientCertificate.
-	CertFile string `yaml:"certFile"`
-	KeyFile  string `yaml:"keyFile"`
-	CAFile   string `yaml:"caFile"`
-}
-
 // Events are functions that the node calls to tell what happens. They are called one at a time, in
 // order, never with a lock held. A slow one delays the others. If 1,024 calls wait, the oldest is
 // dropped.
@@ -274,10 +256,7 @@ func (c Config) complete() (engine.Config, error) {
 	}
 	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {
-		e.TLS = c.TLS.load(p)
-		if c.TLS.Config == nil && !e.Alone {
-			c.checkCertificate(e.Advertise, e.TLS.Certificates[0].Leaf, p)
-		}
+		e.TLS = c.TLS.certificates(e.Advertise, p)
 	}
 	return e, errors.Join(p.list...)
 }
@@ -369,82 +348,6 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 // within returns the session timeout that is nearest to d and allowed.
 func within(d time.Duration, e *engine.Config) time.Duration {
 	return min(max(d, e.MinSessionTimeout), e.MaxSessionTimeout)
-}
-
-// load returns the tls.Config for connections between members.
-func (t *TLS) load(p *problems) *tls.Config {
-	if t.Config != nil {
-		if t.CertFile+t.KeyFile+t.CAFile != "" {
-			p.add("TLS has both a Config and files: give one of them")
-		}
-		if len(t.Config.Certificates) == 0 && t.Config.GetCertificate == nil || t.Config.RootCAs == nil || t.Config.ClientCAs == nil {
-			p.add("TLS.Config needs Certificates, RootCAs and ClientCAs: members authenticate one another")
-		}
-		if t.Config.InsecureSkipVerify && t.Config.VerifyConnection == nil && t.Config.VerifyPeerCertificate == nil {
-			p.add("TLS.Config has InsecureSkipVerify and verifies nothing itself: everybody would be a member")
-		}
-		return t.Config
-	}
-	cert, pool := t.loadPair(p), t.loadAuthorities(p)
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool}
-}
-
-func (t *TLS) loadPair(p *problems) (cert tls.Certificate) {
-	if t.CertFile == "" {
-		p.add("TLS.CertFile is missing")
-	}
-	if t.KeyFile == "" {
-		p.add("TLS.KeyFile is missing")
-	}
-	if t.CertFile == "" || t.KeyFile == "" {
-		return cert
-	}
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-	if err != nil {
-		p.add("TLS.CertFile %q, TLS.KeyFile %q: %v", t.CertFile, t.KeyFile, err)
-	}
-	return cert
-}
-
-func (t *TLS) loadAuthorities(p *problems) *x509.CertPool {
-	pool := x509.NewCertPool()
-	if t.CAFile == "" {
-		p.add("TLS.CAFile is missing")
-		return pool
-	}
-	pem, err := os.ReadFile(t.CAFile)
-	if err != nil {
-		p.add("TLS.CAFile: %v", err)
-	} else if !pool.AppendCertsFromPEM(pem) {
-		p.add("TLS.CAFile %q holds no PEM certificate", t.CAFile)
-	}
-	return pool
-}
-
-// checkCertificate reports the faults for which every other member would refuse this certificate.
-// Otherwise only their logs would say so. It cannot check the signature, because only the other
-// members know which authorities they trust.
-func (c Config) checkCertificate(address string, cert *x509.Certificate, p *problems) {
-	host, _, err := net.SplitHostPort(address)
-	if cert == nil || err != nil {
-		return // another problem says so already
-	}
-	if cert.VerifyHostname(host) != nil {
-		p.add("TLS.CertFile %q is not for %s, the host at which the others reach this member", c.TLS.CertFile, host)
-	}
-	if time.Now().After(cert.NotAfter) {
-		p.add("TLS.CertFile %q expired at %v", c.TLS.CertFile, cert.NotAfter)
-	}
-	if !good(cert, x509.ExtKeyUsageClientAuth) || !good(cert, x509.ExtKeyUsageServerAuth) {
-		p.add("TLS.CertFile %q is not for both clients and servers: a member is both", c.TLS.CertFile)
-	}
-}
-
-// good reports whether a certificate may be used for a purpose. A certificate without any listed
-// purpose may be used for all.
-func good(cert *x509.Certificate, purpose x509.ExtKeyUsage) bool {
-	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
-		slices.Contains(cert.ExtKeyUsage, purpose) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,

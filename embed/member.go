@@ -97,7 +97,7 @@ func (c Config) visit() (engine.Config, error) {
 		p.add("Join and Members are empty: name a member that can be asked")
 	}
 	if c.TLS != nil {
-		e.TLS = c.TLS.load(p)
+		e.TLS = c.TLS.certificates("", p)
 	}
 	return e, errors.Join(p.list...)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -64,7 +64,7 @@ type Config struct {
 	Listen   string
 	Ensemble string
 	Shards   int
-	TLS      *tls.Config
+	TLS      *certs.Store // between members; nil means plain text
 
 	Tick                   time.Duration
 	RequestTimeout         time.Duration

@@ -132,6 +132,7 @@
 //	Engine.identity      the identity file
 //	Engine.end           why the node failed
 //	engine.book          where members may be
+//	certs.Store          one reading of the files with certificates
 //	replication.Host     calls of dragonboat, some of which would crash it while it ends
 //	shard.starting       one start of a shard at a time
 //	barrier.mu           the readers that wait

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -182,7 +183,7 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 		o.Files = files.OS
 	}
 	if o.Network == nil {
-		o.Network = transport.TCP("", o.TLS)
+		o.Network = transport.TCP("", certs.Fixed(o.TLS))
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return r, err

@@ -298,6 +298,9 @@ func (e *Engine) replay() {
 // run starts the loops of every node. Close stops them.
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
+	if e.cfg.TLS != nil && !e.cfg.Alone {
+		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
+	}
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	e.loops.Go(e.reportLoop)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })

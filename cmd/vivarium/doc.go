@@ -92,6 +92,9 @@
 // the log. If lines are lost because nobody reads, it logs how many. The port opens early. The line
 // "serving" appears when the ensemble has accepted the member and clients get answers.
 //
+// SIGHUP makes the member read the files in tls and gateway.tls again at once. It does so every minute
+// anyway. New connections use what it has read; what it cannot use, it logs.
+//
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
 // leaderships. With ephemeral it also leaves the ensemble, for which it takes up to 30 seconds. A

@@ -82,6 +82,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	if err != nil {
 		return errors.Join(err, node.Shutdown(ctx))
 	}
+	defer onHangUp(node, door, log)()
 	if err := ready(ctx, node, log.With("clients", door.Addr())); err == nil {
 		status := node.Status()
 		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
@@ -130,6 +131,32 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 			return err
 		}
 		log.Warn("not serving yet: waiting for a quorum", "cause", err)
+	}
+}
+
+// onHangUp reads the files with certificates again at every SIGHUP, until stop is called.
+func onHangUp(node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		for {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+			members, err := node.ReloadTLS()
+			clients, other := door.ReloadTLS()
+			if err = errors.Join(err, other); err != nil {
+				log.Warn("the certificates were not all read again at SIGHUP", "cause", err)
+				continue
+			}
+			log.Info("the certificates were read again at SIGHUP", "changed", members || clients)
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
 	}
 }
 

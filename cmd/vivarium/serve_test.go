@@ -3,6 +3,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -73,6 +76,41 @@ func TestServe_TwoLines(t *testing.T) {
 	p.Signal(syscall.SIGINT)
 	if code := p.ExitCode(); code != exitOK {
 		t.Errorf("SIGINT: %d", code)
+	}
+}
+
+// At SIGHUP the server reads its certificates again. What it cannot use changes nothing.
+func TestServe_HangUp(t *testing.T) {
+	dir := t.TempDir()
+	authority := testkit.NewAuthority(t, "authority")
+	write := func(name string, data []byte) { must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600)) }
+	issue := func(name string) {
+		cert, key := testkit.PEM(t, authority.Issue(t, func(c *x509.Certificate) { c.Subject.CommonName = name }))
+		write("crt", cert)
+		write("key", key)
+	}
+	issue("first")
+	write("node.yaml", []byte("dir: data\ngateway: {listen: 127.0.0.1:0, tls: {certFile: crt, keyFile: key}}\n"))
+	p := spawn(t, dir, "serve", "-config", "node.yaml")
+	m := regexp.MustCompile(`clients=(\S+)`).FindStringSubmatch(p.Says("msg=serving"))
+	shown := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", m[1], &tls.Config{RootCAs: authority.Pool})
+		must(t, err)
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	issue("second")
+	p.Signal(syscall.SIGHUP)
+	p.Says("read again at SIGHUP\" changed=true")
+	if name := shown(); name != "second" {
+		t.Errorf("clients see the certificate of %q", name)
+	}
+	write("key", []byte("no key"))
+	p.Signal(syscall.SIGHUP)
+	p.Says("not all read again at SIGHUP")
+	if name := shown(); name != "second" {
+		t.Errorf("clients see the certificate of %q", name)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -88,14 +89,14 @@ next:
 	return false
 }
 
-// A member's certificate expires. Its connections live on, but none can be made again until the
-// member is started with a new certificate. Everybody says whose certificate it is, and until when
-// it was valid.
+// A member's certificate expires. Its connections end, and none can be made again until its files
+// have a new one, which takes no restart. Everybody says whose certificate it is, and until when it
+// was valid; the member itself warns two weeks before.
 func TestBubble_ACertificateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certs := newCertificates(t)
 		end := time.Now().Add(time.Hour)
-		for id, end := range map[embed.MemberID]time.Time{1: end.Add(60 * day), 2: end, 3: end.Add(60 * day)} {
+		for id, end := range map[embed.MemberID]time.Time{1: end.Add(40 * day), 2: end, 3: end.Add(40 * day)} {
 			certs.issue(id, end)
 		}
 		log := &logbook{}
@@ -105,11 +106,6 @@ func TestBubble_ACertificateExpires(t *testing.T) {
 				c.Logger = slog.New(slog.NewJSONHandler(log, nil)).With("member", uint64(c.ID))
 			},
 		})
-		break2 := func() { // long enough for member 2 to know that it is alone
-			ens.Isolate(2)
-			<-time.After(5 * time.Minute)
-			ens.HealAll()
-		}
 		write := func(id embed.MemberID) {
 			t.Helper()
 			s := ens.Session(id, embed.SessionOptions{})
@@ -117,47 +113,43 @@ func TestBubble_ACertificateExpires(t *testing.T) {
 			must(t, errors.Join(err, s.Close()))
 		}
 		<-time.After(30 * time.Minute)
-		break2()
-		ens.Ready(2)
-		if until := end.UTC().Format(time.RFC3339); log.has(until) {
-			t.Error("a member speaks of the end before it comes")
+		valid := fmt.Sprintf("valid from %s until %s", end.Add(-90*day).UTC().Format(time.RFC3339), end.UTC().Format(time.RFC3339))
+		if !log.has(`"member":2`, "the certificate ends soon", "member-2.test", valid) || log.has(`"member":1`, "ends soon") {
+			t.Error("the member whose certificate ends should warn, and no other")
 		}
+		write(2)
 
-		<-time.After(time.Until(end) + 30*time.Minute)
-		write(2) // over the connections that it has
-		break2()
-		<-time.After(15 * time.Minute) // repeated lines of the log are held back
+		<-time.After(time.Until(end) + 15*time.Minute) // repeated lines of the log are held back
 		write(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		valid := fmt.Sprintf("valid from %s until %s", end.Add(-90*day).UTC().Format(time.RFC3339), end.UTC().Format(time.RFC3339))
 		if err := ens.Node(2).Ready(ctx); err == nil || !strings.Contains(err.Error(), "refuses this member's certificate") || !strings.Contains(err.Error(), valid) {
 			t.Errorf("Ready of member 2: %v", err)
 		}
 		for _, words := range [][]string{
 			{`"member":2`, "no connection to member", `"peer":1`, "refuses this member's certificate", "member-2.test", valid},
-			{fmt.Sprintf(`"member":%d`, ens.Leader()), "no connection to member", `"peer":2`, "member-2.test", valid},
+			{fmt.Sprintf(`"member":%d`, ens.Leader()), "to member", `"peer":2`, "member-2.test", valid},
 			{`"member":3`, "connection not secured", "member-2.test", valid},
+			{"connection", "has expired since the connection began", "member-2.test", valid},
 		} {
 			if !log.has(words...) {
 				t.Errorf("no line has %q", words)
 			}
 		}
-
-		ens.Stop(2)
-		if _, err := ens.TryStart(2); err == nil || !strings.Contains(err.Error(), certs.file(2, "crt")) || !strings.Contains(err.Error(), "expired at") {
-			t.Errorf("a start with the old certificate: %v", err)
+		if ens.Node(2).Err() != nil {
+			t.Errorf("member 2 has failed: %v", ens.Node(2).Err())
 		}
 		certs.issue(2, time.Now().Add(60*day))
-		ens.Start(2)
 		ens.Ready(2)
 		write(2)
+		if !log.has(`"member":2`, "the certificates were read again", "member-2.test") {
+			t.Error("the member does not say that it has a new certificate")
+		}
 	})
 }
 
-// All certificates expire on one day. The members are started one by one with new ones. The first
-// one stays alone until the second comes. Whether the others serve meanwhile is open: those that
-// follow may have no connection without their leader.
+// All certificates expire on one day, and nobody serves. With new files all members come back by
+// themselves.
 func TestBubble_AllCertificatesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certs := newCertificates(t)
@@ -169,25 +161,99 @@ func TestBubble_AllCertificatesExpire(t *testing.T) {
 		issue(time.Now().Add(time.Hour))
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick, c.TLS = time.Second, certs.tls(c.ID) }})
 		<-time.After(2 * time.Hour)
-		issue(time.Now().Add(60 * day))
-		ens.Stop(1)
-		ens.Start(1)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		if err := ens.Node(1).Ready(ctx); err == nil || !strings.Contains(err.Error(), "the peer's certificate") || !strings.Contains(err.Error(), "member-2.test") {
-			t.Errorf("the first one with a new certificate: %v", err)
+		for id := range embed.MemberID(3) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			err := ens.Node(id + 1).Ready(ctx)
+			cancel()
+			if err == nil || !strings.Contains(err.Error(), "certificate") {
+				t.Errorf("member %d, whose certificate and whose peers' have expired: %v", id+1, err)
+			}
 		}
-		ens.Stop(2)
-		ens.Start(2)
-		ens.Ready(1)
-		ens.Ready(2)
-		ens.Stop(3)
-		ens.Start(3)
-		ens.Ready(3)
+		issue(time.Now().Add(60 * day))
+		for id := range embed.MemberID(3) {
+			ens.Ready(id + 1)
+		}
 	})
 }
 
-// A gateway's certificate expires: no client can come. A gateway does not start with it.
+// The members change to another authority while somebody writes, without a restart: first all trust
+// both, then each shows a certificate of the new one, then all trust that alone. Files that do not
+// fit together change nothing.
+func TestBubble_AnotherAuthority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		certs := newCertificates(t)
+		old, end := certs.ca, time.Now().Add(60*day)
+		for id := range embed.MemberID(3) {
+			certs.issue(id+1, end)
+		}
+		log := &logbook{}
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			c.Tick, c.TLS = time.Second, certs.tls(c.ID)
+			c.Logger = slog.New(slog.NewJSONHandler(log, nil)).With("member", uint64(c.ID))
+		}})
+		reload := func(id embed.MemberID, want bool) {
+			t.Helper()
+			if changed, err := ens.Node(id).ReloadTLS(); changed != want || err != nil {
+				t.Errorf("member %d: changed: %v, %v", id, changed, err)
+			}
+		}
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+		must(t, err)
+		works := func() { // over new connections too
+			t.Helper()
+			for id := range embed.MemberID(3) {
+				ens.Isolate(id + 1)
+				<-time.After(time.Second)
+				ens.HealAll()
+				ens.Ready(id + 1)
+			}
+			_, err := s.Create(bounded(t), "/z", nil, embed.Sequential)
+			must(t, err)
+			if err := hold.Err(); err != nil {
+				t.Errorf("the lock was lost: %v", err)
+			}
+		}
+		ca := filepath.Join(certs.dir, "ca")
+		next := testkit.NewAuthority(t, "next", until(time.Now().Add(80*day)))
+		must(t, os.WriteFile(ca, append(old.PEM(), next.PEM()...), 0o600))
+		for id := range embed.MemberID(3) {
+			reload(id+1, true)
+			reload(id+1, false)
+		}
+		works()
+		certs.ca = next
+		for id := range embed.MemberID(3) {
+			key, err := os.ReadFile(certs.file(id+1, "key"))
+			must(t, err)
+			certs.issue(id+1, end)
+			whole, err := os.ReadFile(certs.file(id+1, "key"))
+			must(t, err)
+			must(t, os.WriteFile(certs.file(id+1, "key"), key, 0o600)) // of the other certificate
+			if changed, err := ens.Node(id + 1).ReloadTLS(); changed || err == nil || !strings.Contains(err.Error(), certs.file(id+1, "crt")) {
+				t.Errorf("a key of another certificate: changed: %v, %v", changed, err)
+			}
+			<-time.After(2 * time.Minute)
+			works()
+			must(t, os.WriteFile(certs.file(id+1, "key"), whole, 0o600))
+			<-time.After(2 * time.Minute) // the member looks once a minute
+			reload(id+1, false)
+			works()
+		}
+		if !log.has("the certificates of the files are not used", certs.file(3, "crt")) {
+			t.Error("nobody says that the files do not fit together")
+		}
+		must(t, os.WriteFile(ca, next.PEM(), 0o600))
+		for id := range embed.MemberID(3) {
+			reload(id+1, true)
+			works()
+		}
+		must(t, hold.Release())
+	})
+}
+
+// A gateway's certificate expires: no client can come until the files have a new one. A gateway
+// does not start with an expired one.
 func TestBubble_ACertificateOfAGatewayExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certs := newCertificates(t)
@@ -211,7 +277,15 @@ func TestBubble_ACertificateOfAGatewayExpires(t *testing.T) {
 		if _, err := dial(); !errors.As(err, &bad) || bad.Reason != x509.Expired || !bad.Cert.NotAfter.Equal(end.Truncate(time.Second)) {
 			t.Errorf("a client that comes: %v", err)
 		}
+		if changed, err := g.ReloadTLS(); changed || err == nil || !strings.Contains(err.Error(), "expired at") {
+			t.Errorf("the same file: changed: %v, %v", changed, err)
+		}
+		certs.issue(1, time.Now().Add(time.Hour))
+		<-time.After(2 * time.Minute)
+		_, err = dial()
+		must(t, err)
 		must(t, g.Close())
+		certs.issue(1, end)
 		if _, err := gateway.Start(ens.Node(1), cfg); err == nil || !strings.Contains(err.Error(), certs.file(1, "crt")) || !strings.Contains(err.Error(), "expired at") {
 			t.Errorf("a gateway with the old certificate: %v", err)
 		}

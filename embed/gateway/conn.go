@@ -123,7 +123,7 @@ var errEnded = errors.New("connection ended")
 func newConn(g *Gateway, raw net.Conn) *conn {
 	sock := raw
 	if g.tls != nil {
-		sock = tls.Server(raw, g.tls)
+		sock = tls.Server(raw, g.tls.Config())
 	}
 	c := &conn{gate: g, sock: sock, raw: raw, arrived: time.Now()}
 	c.progress.L, c.nudgeFunc = &c.mu, c.nudge

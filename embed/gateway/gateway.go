@@ -20,6 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -93,7 +94,10 @@ type TLS struct {
 	// as identities, set ClientCAs and a ClientAuth of VerifyClientCertIfGiven or
 	// RequireAndVerifyClientCert. The gateway clones the Config.
 	Config *tls.Config `yaml:"-"`
-	// CertFile and KeyFile are PEM files with the gateway's certificate chain and its key.
+	// CertFile and KeyFile are PEM files with the gateway's certificate chain and its key. The
+	// gateway reads its files at Start, then once a minute, and for Gateway.ReloadTLS. New
+	// connections use what was read last. Files that Start would refuse change nothing, and the log
+	// says so.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ClientCAFile is a PEM file with the authorities that sign clients' certificates. With it, a
@@ -110,7 +114,7 @@ func (c Config) Validate() error {
 }
 
 // complete fills in the defaults, checks the result and loads the TLS files.
-func (c Config) complete() (Config, *tls.Config, error) {
+func (c Config) complete() (Config, *certs.Store, error) {
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
@@ -164,17 +168,18 @@ func (c Config) complete() (Config, *tls.Config, error) {
 	} else if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() || len(c.Advertise) > engine.AddressMax {
 		add("Advertise is %q: want an address that clients can reach, of %d bytes at most", c.Advertise, engine.AddressMax)
 	}
-	var t *tls.Config
+	var t *certs.Store
 	if c.TLS != nil {
 		var err error
-		if t, err = c.TLS.load(); err != nil {
+		if t, err = c.TLS.certificates(); err != nil {
 			problems = append(problems, err)
 		}
 	}
 	return c, t, errors.Join(problems...)
 }
 
-func (t *TLS) load() (*tls.Config, error) {
+// certificates returns what secures the clients' connections.
+func (t *TLS) certificates() (*certs.Store, error) {
 	if t.Config != nil {
 		if t.CertFile+t.KeyFile+t.ClientCAFile != "" || t.ClientCertRequired {
 			return nil, errors.New("TLS has both a Config and other fields: give one of them")
@@ -182,8 +187,14 @@ func (t *TLS) load() (*tls.Config, error) {
 		if len(t.Config.Certificates) == 0 && t.Config.GetCertificate == nil && t.Config.GetConfigForClient == nil {
 			return nil, errors.New("TLS.Config has no Certificates")
 		}
-		return t.Config.Clone(), nil
+		return certs.Fixed(t.Config.Clone()), nil
 	}
+	files := *t
+	return certs.New(files.read)
+}
+
+// read reads the files.
+func (t *TLS) read() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("TLS.CertFile %q, TLS.KeyFile %q: %w", t.CertFile, t.KeyFile, err)
@@ -216,7 +227,7 @@ func (t *TLS) load() (*tls.Config, error) {
 type Gateway struct {
 	// Immutable after Start.
 	cfg        Config
-	tls        *tls.Config
+	tls        *certs.Store // nil: plain text
 	node       *inside.NodeParts
 	log        *slog.Logger
 	listener   net.Listener
@@ -266,6 +277,9 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.goroutines.Go(g.acceptLoop)
+	if g.tls != nil {
+		g.goroutines.Go(func() { g.tls.Loop(g.log, g.ctx.Done()) })
+	}
 	g.goroutines.Go(func() {
 		select {
 		case <-n.Done():
@@ -278,6 +292,18 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 
 // Addr returns the address at which the gateway listens.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
+
+// ReloadTLS reads the files of Config.TLS again, as embed.Node.ReloadTLS does.
+func (g *Gateway) ReloadTLS() (changed bool, err error) {
+	if g.tls == nil {
+		return false, nil
+	}
+	changed, err = g.tls.Reload()
+	if err != nil {
+		err = fmt.Errorf("gateway: reload TLS: %w", err)
+	}
+	return changed, err
+}
 
 // Close closes the port and all connections, and waits until all their goroutines have ended. The
 // clients' sessions live on until their timeouts, so clients can reattach them to another member.

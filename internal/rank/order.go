@@ -36,6 +36,7 @@ type (
 	Identity     struct{} // the identity file
 	End          struct{} // why the node failed
 	Book         struct{} // where members may be
+	Certificates struct{} // one reading of a certs.Store's files
 
 	// Of replication.
 
@@ -102,7 +103,7 @@ func Order() []Place {
 		at[ShardPurger]("shardPurger.mu"),
 		at[Leaders]("leaders"),
 		at[Notifier]("embed.notifier"),
-		at[Identity]("Engine.identity"), at[End]("Engine.end"), at[Book]("engine.book"),
+		at[Identity]("Engine.identity"), at[End]("Engine.end"), at[Book]("engine.book"), at[Certificates]("certs.Store"),
 
 		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),
 		at[Hosts]("logBridge.mu"), at[Directories]("replication.locked"),

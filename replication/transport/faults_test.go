@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
@@ -300,7 +301,7 @@ func TestFaultsOverTCP(t *testing.T) {
 		start := func(m uint64) *peer {
 			n := TCP("127.0.0.1:0", nil)
 			if secured {
-				n = TCP("127.0.0.1:0", memberTLS(t, authority))
+				n = TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, authority)))
 			}
 			l, err := n.Listen()
 			if err != nil {

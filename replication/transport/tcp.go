@@ -2,9 +2,10 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/certs"
 )
 
 // tcpKeepAlive notices within half a minute that the other end of an idle connection is gone.
@@ -12,22 +13,21 @@ var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Int
 
 // TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
-// listen is the host:port to bind. A nil config means plain text. A name is looked up at every
+// listen is the host:port to bind. No certificates mean plain text. A name is looked up at every
 // dial. So it may come to stand for another address.
 //
-// With a config, both sides of every connection show a certificate. Each verifies the other's
-// certificate against the authorities in RootCAs and ClientCAs; if one of these is nil, the other
-// is used for both. A certificate must be valid for both roles. It must name Target.Host, or the
-// host in Target.Address, or config.ServerName. TCP clones the config. Listen and Dial return
-// ErrNoAuthority or ErrNoVerification if the config verifies no certificates.
-func TCP(listen string, config *tls.Config) Network {
+// With certificates, both sides of every connection show one. Each verifies the other's certificate
+// against the authorities in RootCAs and ClientCAs; if one of these is nil, the other is used for
+// both. A certificate must be valid for both roles. It must name Target.Host, or the host in
+// Target.Address, or the config's ServerName. Each connection begins with the config of that
+// moment, and ends when the peer's certificate does. Listen and Dial return ErrNoAuthority or
+// ErrNoVerification if the config verifies no certificates.
+func TCP(listen string, certificates *certs.Store) Network {
 	n := &tcpNetwork{listen: listen}
-	if config == nil {
+	if certificates == nil {
 		return n
 	}
-	secure := tlsNetwork{below: n}
-	secure.server, secure.client, secure.err = mutual(config)
-	return secure
+	return tlsNetwork{below: n, certificates: certificates}
 }
 
 // tcpNetwork is immutable.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -31,7 +32,7 @@ func (a *addresses) of(m uint64) string {
 // onTCP starts a member on a free port of a loopback address.
 func (a *addresses) onTCP(t *testing.T, m uint64, host string, config *tls.Config) *peer {
 	t.Helper()
-	n := TCP(net.JoinHostPort(host, "0"), config)
+	n := TCP(net.JoinHostPort(host, "0"), certs.Fixed(config))
 	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestTCP_OlderPeer(t *testing.T) {
 	for _, config := range []*tls.Config{nil, memberTLS(t, testkit.NewAuthority(t, "authority"))} {
 		var at addresses
 		member := func(m uint64, highest uint16) *peer {
-			n := TCP("127.0.0.1:0", config)
+			n := TCP("127.0.0.1:0", certs.Fixed(config))
 			l, err := n.Listen()
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +169,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var at addresses
 			a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
-			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", foreign)})
+			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(foreign))})
 			exchange(t, a, b)
 			link := c.link(t, 1)
 			link.SendMessageBatch(beat(3, 1, 1))
@@ -248,7 +249,7 @@ func TestTLSConfig(t *testing.T) {
 		{&tls.Config{Certificates: config.Certificates}, ErrNoAuthority},
 		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.Pool, InsecureSkipVerify: true}, ErrNoVerification},
 	} {
-		n := TCP("127.0.0.1:0", c.config)
+		n := TCP("127.0.0.1:0", certs.Fixed(c.config))
 		if _, err := n.Listen(); !errors.Is(err, c.err) {
 			t.Errorf("listen: %v", err)
 		}
@@ -267,7 +268,7 @@ func TestTLSConfig(t *testing.T) {
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
 	exchange(t, a, b)
-	c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", &tls.Config{RootCAs: ca.Pool})})
+	c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(&tls.Config{RootCAs: ca.Pool}))})
 	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
 	if len(a.batches) != 0 {
@@ -278,7 +279,7 @@ func TestTLSConfig(t *testing.T) {
 	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errors.New(h.Conn.RemoteAddr().String())
 	}
-	d := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", picky)})
+	d := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(picky))})
 	d.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "reason", func() bool { return strings.Contains(d.log.String(), "set GetClientCertificate too") })
 }

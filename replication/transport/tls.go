@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"os"
+	"sync/atomic"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/certs"
 )
 
 // Errors of a TLS configuration that would accept anyone.
@@ -19,9 +22,8 @@ var (
 
 // A tlsNetwork secures the connections of another network. It is immutable.
 type tlsNetwork struct {
-	below          Network
-	server, client *tls.Config
-	err            error // what is wrong with the configuration
+	below        Network
+	certificates *certs.Store
 }
 
 // Over returns the network below, secured as tcp is, which TCP has returned. So a test's network is
@@ -37,31 +39,51 @@ func Over(tcp, below Network) Network {
 
 // Listen listens below.
 func (n tlsNetwork) Listen() (net.Listener, error) {
-	if n.err != nil {
-		return nil, n.err
+	if _, _, err := mutual(n.certificates.Config()); err != nil {
+		return nil, err
 	}
 	l, err := n.below.Listen()
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(l, n.server), nil
+	return tlsListener{l, n.certificates}, nil
+}
+
+type tlsListener struct {
+	net.Listener
+	certificates *certs.Store
+}
+
+// Accept returns a connection whose handshake has not begun.
+func (l tlsListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	server, client, err := mutual(l.certificates.Config())
+	if err != nil { // rare: Listen and each reload have checked it
+		conn.Close()
+		return nil, err
+	}
+	return &secureConn{Conn: tls.Server(conn, server), own: client.Certificates}, nil
 }
 
 // Dial connects to a target. It has verified the certificate there when it returns.
 func (n tlsNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
-	if n.err != nil {
-		return nil, n.err
+	_, client, err := mutual(n.certificates.Config())
+	if err != nil {
+		return nil, err
 	}
 	conn, err := n.below.Dial(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(conn, clientConfig(n.client, to))
+	secure := &secureConn{Conn: tls.Client(conn, clientConfig(client, to)), own: client.Certificates}
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("tls with %s: %w", to.Address, named(err))
 	}
-	return &dialledConn{Conn: secure, own: n.client.Certificates}, nil
+	return secure, nil
 }
 
 // Resolve resolves below.
@@ -69,27 +91,81 @@ func (n tlsNetwork) Resolve(ctx context.Context, address string) ([]Target, erro
 	return n.below.Resolve(ctx, address)
 }
 
-// A dialledConn says in plain words that the peer refuses this member's expired certificate. With
-// TLS 1.3 the peer says so only after the handshake.
-type dialledConn struct {
+// A secureConn ends when the peer's certificate does. It says in plain words that the peer refuses
+// this member's expired certificate. With TLS 1.3 the peer says so only after the handshake.
+type secureConn struct {
 	*tls.Conn
-	own []tls.Certificate
+	own     []tls.Certificate
+	ends    atomic.Pointer[time.Timer] // set by the handshake
+	expired atomic.Bool
 }
 
-var errOwnExpired = errors.New("the peer refuses this member's certificate")
+var (
+	errOwnExpired  = errors.New("the peer refuses this member's certificate")
+	errPeerExpired = errors.New("the peer's certificate has expired since the connection began")
+)
 
 // errExpired is how an alert of the peer reads. Its type is not exported.
 var errExpired = tls.AlertError(45).Error()
 
-func (c *dialledConn) Read(b []byte) (int, error) {
+// HandshakeContext does the handshake. Then it looks now and then whether the peer's certificate
+// has expired; the clock may be set meanwhile.
+func (c *secureConn) HandshakeContext(ctx context.Context) error {
+	if err := c.Conn.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	until := c.peer().NotAfter
+	next := func() time.Duration { return min(max(time.Until(until), time.Millisecond), certs.Look) }
+	c.ends.Store(time.AfterFunc(certs.Look, func() {
+		if time.Now().After(until) {
+			c.expired.Store(true)
+			c.NetConn().Close()
+			return
+		}
+		c.ends.Load().Reset(next())
+	}))
+	c.ends.Load().Reset(next())
+	return nil
+}
+
+// Close says goodbye.
+func (c *secureConn) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+// cut closes the connection without a farewell.
+func (c *secureConn) cut() {
+	c.forget()
+	c.NetConn().Close()
+}
+
+// forget no longer looks at the peer's certificate.
+func (c *secureConn) forget() {
+	if t := c.ends.Load(); t != nil {
+		t.Stop()
+	}
+}
+
+// peer returns the certificate of the peer, after the handshake.
+func (c *secureConn) peer() *x509.Certificate { return c.ConnectionState().PeerCertificates[0] }
+
+func (c *secureConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	c.forget()
+	if c.expired.Load() {
+		return n, fmt.Errorf("%w: %s", errPeerExpired, certs.Validity(c.peer()))
+	}
 	var alert *net.OpError
-	if err == nil || !errors.As(err, &alert) || alert.Err == nil || alert.Err.Error() != errExpired {
+	if !errors.As(err, &alert) || alert.Err == nil || alert.Err.Error() != errExpired {
 		return n, err
 	}
 	own := ""
 	if len(c.own) > 0 && c.own[0].Leaf != nil {
-		own = ", " + validity(c.own[0].Leaf)
+		own = ", " + certs.Validity(c.own[0].Leaf)
 	}
 	return n, fmt.Errorf("%w%s: %w", errOwnExpired, own, err)
 }
@@ -99,20 +175,9 @@ func (c *dialledConn) Read(b []byte) (int, error) {
 func named(err error) error {
 	var bad x509.CertificateInvalidError
 	if errors.As(err, &bad) && bad.Reason == x509.Expired {
-		return fmt.Errorf("the peer's certificate, %s: %w", validity(bad.Cert), err)
+		return fmt.Errorf("the peer's certificate, %s: %w", certs.Validity(bad.Cert), err)
 	}
 	return err
-}
-
-// validity names a certificate and says when it is valid. Nobody may have signed it, so its names
-// are quoted and cut.
-func validity(c *x509.Certificate) string {
-	names := append([]string{c.Subject.CommonName}, c.DNSNames...)
-	for _, ip := range c.IPAddresses {
-		names = append(names, ip.String())
-	}
-	return fmt.Sprintf("%.100q, valid from %s until %s", strings.Trim(strings.Join(names, " "), " "),
-		c.NotBefore.UTC().Format(time.RFC3339), c.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // clientConfig adds the name that the certificate of a target must carry.

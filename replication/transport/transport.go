@@ -165,8 +165,9 @@ func (t *Transport) release(c net.Conn) {
 // can wait seconds for a peer that does not read. Frames need no farewell, because they carry their
 // length.
 func cut(c net.Conn) {
-	if s, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = s.NetConn()
+	if s, ok := c.(interface{ cut() }); ok {
+		s.cut()
+		return
 	}
 	c.Close()
 }

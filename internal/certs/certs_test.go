@@ -1,0 +1,87 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
+)
+
+// Loop warns from two weeks before the end, once a day, and says once what it cannot use. A new
+// certificate begins anew.
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		a := testkit.NewAuthority(t, "authority")
+		issue := func(end time.Time) *tls.Config {
+			return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, func(c *x509.Certificate) { c.NotAfter = end })}, RootCAs: a.Pool}
+		}
+		now, broken := issue(time.Now().Add(16*day)), error(nil)
+		s, err := New(func() (*tls.Config, error) { return now, broken })
+		testkit.Must(t, err)
+		var text bytes.Buffer
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			s.Loop(slog.New(slog.NewTextHandler(&text, nil)), stop)
+			close(stopped)
+		}()
+		lines := func(after time.Duration) (list []string) {
+			t.Helper()
+			<-time.After(after)
+			synctest.Wait()
+			for line := range strings.Lines(text.String()) {
+				_, line, _ = strings.Cut(line, "msg=")
+				list = append(list, line[:strings.Index(line, " cause")])
+			}
+			text.Reset()
+			return list
+		}
+		want := func(what string, got []string, want ...string) {
+			t.Helper()
+			if strings.Join(got, ";") != strings.Join(want, ";") {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		const soon, unused, again = `"the certificate ends soon"`, `"the certificates of the files are not used"`, `"the certificates were read again"`
+		want("15 days and more", lines(2*day-5*time.Hour))
+		want("14 days", lines(day), soon)
+		want("the day after", lines(day), soon)
+		broken = errors.New("half written")
+		want("a broken file", lines(time.Hour), unused)
+		broken = errors.New("still broken")
+		want("broken otherwise", lines(time.Hour), unused)
+		if n := s.Failures(); n != 120 {
+			t.Errorf("%d failures in two hours", n)
+		}
+		broken = nil
+		want("as before", lines(time.Hour))
+		now = issue(time.Now().Add(time.Hour))
+		want("a short one", lines(time.Hour), again, soon)
+		now = issue(time.Now().Add(90 * day))
+		want("a long one", lines(day), again)
+		if !s.Leaf().Equal(now.Certificates[0].Leaf) {
+			t.Error("the new certificate is not used")
+		}
+		close(stop)
+		<-stopped
+	})
+}
+
+// A config that a service gives is never read again.
+func TestFixed(t *testing.T) {
+	if Fixed(nil) != nil {
+		t.Error("a Store of nothing")
+	}
+	c := &tls.Config{}
+	s := Fixed(c)
+	if changed, err := s.Reload(); changed || err != nil || s.Config() != c || s.Leaf() != nil {
+		t.Errorf("changed: %v, %v, leaf %v", changed, err, s.Leaf())
+	}
+}

@@ -1,0 +1,3 @@
+// Package certs keeps the certificates of members and gateways, and reads their files again when
+// they change.
+package certs
