@@ -164,6 +164,10 @@ func TestClose_OnAFullDisk(t *testing.T) {
 		t.Error("a write was done without room")
 	case <-time.After(10 * embedtest.DefaultTick):
 	}
+	until(t, "Health to speak of the disk", func() bool {
+		h := ens.Node(1).Health()
+		return !h.Ready && strings.Contains(h.Waiting, "no space left")
+	})
 	must(t, ens.Node(1).Close())
 	if _, err := p.Result(); err == nil {
 		t.Error("a write was acknowledged that found no room")

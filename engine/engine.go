@@ -73,6 +73,9 @@ type Engine struct {
 	// does.
 	toGo atomic.Pointer[string]
 
+	serving  atomic.Pointer[serving]
+	diskLack atomic.Pointer[diskLack] // nil: the disk has room
+
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
 	news    news
@@ -92,6 +95,7 @@ type Engine struct {
 		sync.Once
 		rank.Mutex[rank.End]
 		err error // why the node failed
+		at  time.Time
 	}
 	closing atomic.Bool   // somebody has called Close
 	closed  chan struct{} // closed when Close is done
@@ -114,6 +118,13 @@ func (e *Engine) Err() error {
 	e.end.Lock()
 	defer e.end.Unlock()
 	return e.end.err
+}
+
+// endedAt returns when the node failed or was closed.
+func (e *Engine) endedAt() time.Time {
+	e.end.Lock()
+	defer e.end.Unlock()
+	return e.end.at
 }
 
 // home returns the replica of the home shard, which has the session table.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// reportLoop logs the news, and logs when shards lose their quorum and when it returns. It ends
-// with the node's other loops.
+// reportLoop logs the news, and logs when shards lose their quorum and when it returns. It records
+// whether the node serves. It ends with the node's other loops.
 func (e *Engine) reportLoop() {
 	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
 	timer := time.NewTimer(0)
@@ -26,9 +26,11 @@ func (e *Engine) reportLoop() {
 		case <-e.stop:
 			return
 		}
-		if next := e.reportQuorums(q, time.Now()); next > 0 {
+		now := time.Now()
+		if next := e.reportQuorums(q, now); next > 0 {
 			timer.Reset(next)
 		}
+		e.noteServing(q, now)
 	}
 }
 

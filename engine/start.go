@@ -46,6 +46,7 @@ func Start(cfg Config) (*Engine, error) {
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
 	}
+	e.serving.Store(&serving{since: e.started})
 	e.log = e.memberLog(cfg.Logger)
 	if !cfg.open() {
 		e.member.Store(uint64(cfg.Member))
@@ -336,8 +337,10 @@ const lackPatience = time.Minute
 // diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
 func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
+		e.diskLack.Store(&diskLack{lacking, time.Now()})
 		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
+	e.diskLack.Store(nil)
 	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

@@ -36,7 +36,7 @@ func (e *Engine) finish(why, cause error) {
 		}
 		e.keeper.Close(why)
 		e.end.Lock()
-		e.end.err = cause
+		e.end.err, e.end.at = cause, time.Now()
 		e.end.Unlock()
 		close(e.done)
 		e.forgetLeaders()

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Health says whether a node serves now. It is known without asking anybody.
+type Health struct {
+	// Ready: the ensemble has registered the member, and no shard has been without a leader for
+	// longer than an election takes. The disk has room.
+	Ready   bool
+	Since   time.Time // Ready is as it is since then; of a node that never served, its start
+	Waiting string    // what the node lacks, in words; empty if Ready
+	Err     error     // why it is over: ErrFailed with the cause, or ErrClosed
+}
+
+// serving says whether the node served at the last look, and since when.
+type serving struct {
+	ready bool
+	since time.Time
+}
+
+// Health returns what the node knows. It never waits.
+func (e *Engine) Health() Health {
+	s := e.serving.Load()
+	h := Health{Ready: s.ready, Since: s.since}
+	if over := e.over(); over != nil {
+		h.Ready, h.Since, h.Err = false, e.endedAt(), over
+		if cause := e.Err(); cause != nil {
+			h.Err = fmt.Errorf("%w: %w", over, cause)
+		}
+		h.Waiting = h.Err.Error()
+		return h
+	}
+	if lack := e.diskLack.Load(); lack != nil {
+		h.Ready, h.Waiting = false, "the disk: "+lack.cause.Error()
+		if s.ready {
+			h.Since = lack.since
+		}
+		return h
+	}
+	if !h.Ready {
+		lacks, _ := e.lacks()
+		h.Waiting = strings.Join(lacks, "; ")
+	}
+	return h
+}
+
+// A diskLack is what calls of the disk wait for.
+type diskLack struct {
+	cause error
+	since time.Time
+}
+
+// noteServing records whether the node serves. Only reportLoop calls it.
+func (e *Engine) noteServing(q *quorums, now time.Time) {
+	ready := true
+	for i, r := range e.shards {
+		ready = ready && isDone(r.Outbox.Ready) && !q.shards[i].lost
+	}
+	if old := e.serving.Load(); old.ready != ready {
+		e.serving.Store(&serving{ready, now})
+	}
+}
