@@ -47,8 +47,9 @@
 // have been done twice.
 //
 // What is kept besides is JSON at <path>/tries and what is dead at <path>/dead, or at <path>-tries
-// and <path>-dead for the layouts other than Locking. In an ensemble with several shards all of
-// them have to be on one, so there the path has at least two components.
+// and <path>-dead for the layouts other than Locking. If a client of ZooKeeper removes a task that
+// was retried, whoever waits for tasks deletes its tries within minutes. In an ensemble with several
+// shards all of them have to be on one, so there the path has at least two components.
 //
 // # Cost
 //

@@ -19,6 +19,7 @@ import (
 type lookout struct {
 	turn  chan struct{} // holds a value while somebody looks
 	again chan struct{} // a try has failed, so its task may be free; of length one
+	sweep sweep         // owned by the one that looks
 
 	mu struct {
 		rank.Mutex[rank.Lookout]
@@ -27,7 +28,8 @@ type lookout struct {
 }
 
 func newLookout() *lookout {
-	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		sweep: newSweep()}
 	l.mu.trying = make(map[string]bool)
 	return l
 }
@@ -137,6 +139,9 @@ func (q *Queue) next(ctx context.Context, lost losses) (string, error) {
 		if err != nil && !queue.Unanswered(err) {
 			return "", err
 		}
+		if err := q.sweep(ctx); err != nil {
+			return "", err
+		}
 		s := scan{q: q, lost: lost}
 		name, err := s.first(ctx)
 		if name == "" && err == nil {
@@ -165,7 +170,7 @@ func (q *Queue) watch(ctx context.Context, lost losses) (string, error) {
 		defer w.Close()
 		watches[i] = w
 	}
-	s := scan{q: q, lost: lost, pause: lookPause}
+	s := scan{q: q, lost: lost, pause: min(lookPause, time.Until(q.look.sweep.next))}
 	name, err := s.first(ctx)
 	if name != "" || err != nil {
 		return name, err

@@ -169,32 +169,55 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 // are those of Claim.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	var data []byte
-	err := q.wait(ctx, func(name string) (bool, error) {
-		item := queue.Child(q.entries, name)
-		raw, stat, err := q.session.Get(ctx, item)
-		if err != nil {
-			return false, err
-		}
-		items, bad := q.layout.decode(raw)
-		if bad != nil {
-			t, err := q.claim(ctx, name) // which buries it
-			if t != nil {
-				err = errors.Join(err, t.giveUp())
-			}
-			return false, err
-		}
-		lock := queue.Child(q.locks, name)
-		// Nobody has claimed it: its lock can be created.
-		err = q.remove(ctx, q.withTries([]embed.Op{
-			embed.OpCreate(lock, nil, embed.Ephemeral), embed.OpDelete(lock, embed.AnyVersion),
-			embed.OpDelete(item, stat.Version),
-		}, name))
-		if err == nil {
-			data = items[0]
-		}
-		return err == nil, err
+	err := q.wait(ctx, func(name string) (ok bool, err error) {
+		data, ok, err = q.take(ctx, name)
+		return ok, err
 	})
 	return data, q.wrap("take", err)
+}
+
+// take takes a task. It returns false if somebody else was faster, with an error or without.
+func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
+	item, lock := queue.Child(q.entries, name), queue.Child(q.locks, name)
+	raw, stat, err := q.session.Get(ctx, item)
+	if err != nil {
+		return nil, false, err
+	}
+	items, bad := q.layout.decode(raw)
+	if bad != nil {
+		t, err := q.claim(ctx, name) // which buries it
+		if t != nil {
+			err = errors.Join(err, t.giveUp())
+		}
+		return nil, false, err
+	}
+	had, triesStat, err := q.readTries(ctx, name)
+	if err != nil || time.Now().Before(had.Next) {
+		return nil, false, err
+	}
+	tries := queue.Child(q.tries, name)
+	ops := []embed.Op{
+		// Nobody has claimed it: its lock can be created.
+		embed.OpCreate(lock, nil, embed.Ephemeral), embed.OpDelete(lock, embed.AnyVersion),
+		// It is the one that was read: another may have its name.
+		embed.OpCheckMzxid(item, stat.Mzxid), embed.OpDelete(item, embed.AnyVersion),
+	}
+	// Nobody has claimed and retried it since, which this node may not know yet.
+	if triesStat == nil {
+		ops = append(ops, embed.OpCreate(tries, nil, embed.Persistent),
+			embed.OpDelete(tries, embed.AnyVersion))
+	} else {
+		ops = append(ops, embed.OpDelete(tries, triesStat.Version))
+	}
+	err = q.remove(ctx, ops)
+	if errors.Is(err, embed.ErrLevel) { // below level 4 such a name is not told apart
+		ops[2] = embed.OpCheck(item, stat.Version)
+		err = q.remove(ctx, ops)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return items[0], true, nil
 }
 
 // remove applies operations. It waits for the outcome as long as ctx and the session last.
