@@ -59,8 +59,9 @@ func (o *Options) check(path string) error {
 // PutOptions say what is particular to a task. The zero value is usable.
 type PutOptions struct {
 	// Priority orders the tasks: a lower one begins first. Tasks of one priority begin in the order in
-	// which they were put. The layouts Locking and Entries have -100 to 899, which are 0 to 999 in
-	// kazoo. The layout Priority has 32 bits. The other layouts have none.
+	// which they were put, or about so if callers of several Queues compete. The layouts Locking and
+	// Entries have -100 to 899, which are 0 to 999 in kazoo. The layout Priority has 32 bits. The
+	// other layouts have none.
 	Priority int
 	// At is when the task may begin, by the wall clocks of those that claim. It is for the layout
 	// Delay only, which has times up to June 2527. Zero means at once.
@@ -160,8 +161,8 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 	return nil
 }
 
-// Take removes the first task that is free from the queue and returns it. It waits for one as long
-// as ctx allows. The task is worked on at most once: it is lost if its caller is lost, and after
+// Take removes a task that is free from the queue and returns it. It chooses and waits as Claim
+// does. The task is worked on at most once: it is lost if its caller is lost, and after
 // embed.ErrUnknownOutcome it may be.
 //
 // A task that cannot be decoded moves to the dead ones. If a client of Curator has put several
@@ -241,9 +242,10 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 	return ops
 }
 
-// Claim claims the first task that is free, and waits for one as long as ctx allows. The task stays
-// in the queue until Task.Finish, so it is worked on at least once. Nobody else has it as long as
-// the Task lasts. If its session or its node is lost, the next caller claims it.
+// Claim claims the first task that is free, or one of the first if callers of several Queues
+// compete. It waits for one as long as ctx allows. The task stays in the queue until Task.Finish,
+// so it is worked on at least once. Nobody else has it as long as the Task lasts. If its session or
+// its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
 // embed.ErrCrossShard if the parts of the queue are on several shards; those of

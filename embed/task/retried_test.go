@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,8 +160,9 @@ func TestRetry_AnotherClientRemovesTheTask(t *testing.T) {
 		defer cancel()
 		_, err = q.Claim(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
-		if left := fmt.Sprint(children(t, s, path+"/tries")); left != fmt.Sprint([]string{names[0], "foreign"}) {
-			t.Errorf("%s are left", left)
+		left, want := children(t, s, path+"/tries"), []string{names[0], "foreign"}
+		if !slices.Equal(left, want) {
+			t.Errorf("%s are left, want %s", left, want)
 		}
 		if c := claimWithin(t, q, 2*time.Hour); c.Attempt() != 2 {
 			t.Errorf("attempt %d", c.Attempt())
