@@ -24,9 +24,9 @@
 // Callers of several Queues, those of several calls of Work too, compete for the first tasks. While
 // they do, each tries one of the first 128 tasks of the same priority, or of those that are due. So
 // a task may begin after some that were put later, but before all of a later priority. A task that
-// is retried keeps its place. A claim that was lost counts as an attempt too. So Options.Attempts also
-// stops a task that kills its workers. Such a task, and one that cannot be decoded, moves to the
-// dead ones. Nothing is ever dropped.
+// is retried keeps its place. A claim that was lost counts as an attempt too. So Options.Attempts
+// also stops a task that kills its workers. Such a task, and one that cannot be decoded, moves to
+// the dead ones. Nothing is ever dropped.
 //
 // Claim, Take and Work wait for a task. There is no sequence of the tasks that wait: by the time
 // that a loop sees one, somebody else may have it. Whoever has a Task is told by Task.Context that
