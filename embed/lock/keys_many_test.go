@@ -12,8 +12,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
-// Very many keys are used once each, over an hour. What they take is bounded all the time by what is
-// kept and what was used in the last minutes, and nothing is left at the end
+// Very many keys are used once each, over an hour. What they take is bounded all the time by what
+// is kept and what was used in the last minutes, and nothing is left at the end
 // (conductor-community#246).
 func TestKeys_VeryManyOverTime(t *testing.T) {
 	if testing.Short() {
