@@ -328,6 +328,13 @@ type Znode struct {
 	Zxid Zxid // of the state that the Walk shows, the same for all its znodes
 }
 
+// WalkOptions say how far a Walk goes. The zero value goes all the way.
+type WalkOptions struct {
+	// Depth is how many levels below the path the Walk shows: with one, the znode and its children.
+	// What is deeper costs nothing. Zero means all levels.
+	Depth int
+}
+
 // Walk yields a znode and all below it, each before its children, in byte order, and all as they
 // were at one zxid. Writes go on meanwhile, and this node keeps in memory what they replace until
 // the loop ends. Walk passes over what the session may not read.
@@ -336,12 +343,20 @@ type Znode struct {
 // ErrCrossShard for a znode whose descendants are on several shards: the root, and
 // /zookeeper/quota. With ErrNoNode the Znode's Zxid tells at which zxid there was none.
 func (s *Session) Walk(ctx context.Context, path string) iter.Seq2[Znode, error] {
+	return s.WalkWith(ctx, path, WalkOptions{})
+}
+
+// WalkWith is Walk with all options. Other errors: ErrInvalidArgument if Depth is negative.
+func (s *Session) WalkWith(ctx context.Context, path string, o WalkOptions) iter.Seq2[Znode, error] {
 	in := s.in()
 	return walk("walk", path, func(fn func(Zxid, string, tree.Found) bool) (Zxid, error) {
 		if err := s.read(ctx, path); err != nil {
 			return 0, err
 		}
-		return in.Session.Walk(ctx, in.Root.In(path), func(at Zxid, path string, f tree.Found) bool {
+		if o.Depth < 0 {
+			return 0, fmt.Errorf("%w: WalkOptions.Depth is %d", ErrInvalidArgument, o.Depth)
+		}
+		return in.Session.Walk(ctx, in.Root.In(path), o.Depth, func(at Zxid, path string, f tree.Found) bool {
 			return fn(at, in.Root.Out(path), f)
 		})
 	})

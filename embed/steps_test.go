@@ -256,6 +256,34 @@ func TestWalk_OneZxid(t *testing.T) {
 	}
 }
 
+// A Walk with a depth shows so many levels, and does not look at what is deeper.
+func TestWalk_Depth(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
+	all := []string{"/t", "/t/a", "/t/a/x", "/t/a/x/1", "/t/a-b", "/t/a-b/y", "/t/b"}
+	for _, path := range all {
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+	}
+	for depth, want := range [][]string{0: all, 1: {"/t", "/t/a", "/t/a-b", "/t/b"},
+		2: {"/t", "/t/a", "/t/a/x", "/t/a-b", "/t/a-b/y", "/t/b"}, 3: all, 4: all} {
+		var got []string
+		for z, err := range s.WalkWith(ctx, "/t", embed.WalkOptions{Depth: depth}) {
+			must(t, err)
+			got = append(got, z.Path)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("depth %d: %q, want %q", depth, got, want)
+		}
+	}
+	for z, err := range s.WalkWith(ctx, "/t", embed.WalkOptions{Depth: -1}) {
+		if !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("%v, %v", z, err)
+		}
+	}
+}
+
 func TestWalk_Refused(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)

@@ -68,5 +68,5 @@ func (p Peek) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path s
 	if err := p.ready(path); err != nil {
 		return 0, err
 	}
-	return p.reader.walk(ctx, path, fn)
+	return p.reader.walk(ctx, path, 0, fn)
 }

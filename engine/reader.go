@@ -126,15 +126,15 @@ func (r reader) Descendants(path string) (int, error) {
 	return n, nil
 }
 
-// walk calls fn with a znode and all below it that may be read, as they were at one zxid, until fn
-// returns false or ctx ends. It returns the zxid.
-func (r reader) walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+// walk calls fn with a znode and what is below it and may be read, depth levels or all with zero, as
+// they were at one zxid. It ends when fn returns false or ctx ends, and returns the zxid.
+func (r reader) walk(ctx context.Context, path string, depth int, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
 	if r.engine.reaches(path) {
 		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
 	}
 	pin := r.engine.at(path).Tree().Pin()
 	defer pin.Release()
-	err := pin.As(r.who).Walk(path, func(path string, f tree.Found) bool {
+	err := pin.As(r.who).Walk(path, depth, func(path string, f tree.Found) bool {
 		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
 	})
 	return pin.Zxid(), cmp.Or(ctx.Err(), err)

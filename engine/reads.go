@@ -191,14 +191,14 @@ func (s *Session) Page(path, after string, n int) (names []string, err error) {
 	return names, err
 }
 
-// Walk calls fn with a znode and all below it that the session may read, as they were at one zxid,
-// until fn returns false. Walk returns the zxid. A znode that has others of several shards below it
-// is refused.
-func (s *Session) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+// Walk calls fn with a znode and what is below it that the session may read, depth levels or all
+// with zero, as they were at one zxid, until fn returns false. Walk returns the zxid. A znode that
+// has others of several shards below it is refused.
+func (s *Session) Walk(ctx context.Context, path string, depth int, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
 	if err := s.Live(); err != nil {
 		return 0, err
 	}
-	z, err := s.reader().walk(ctx, path, fn)
+	z, err := s.reader().walk(ctx, path, depth, fn)
 	return z, cmp.Or(s.Live(), err)
 }
 

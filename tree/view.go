@@ -109,24 +109,32 @@ func (v View) Page(path, after string, n int) ([]string, error) {
 }
 
 // Walk calls fn with a znode and all below it that the View may read, each before its children, in
-// byte order, until fn returns false. Only a View of a Pin shows all at one zxid. The errors are
-// ErrNoNode, and ErrNoAuth without Read on the first.
-func (v View) Walk(path string, fn func(path string, f Found) bool) error {
+// byte order, until fn returns false. It goes depth levels down, or all with zero. Only a View of a
+// Pin shows all at one zxid. The errors are ErrNoNode, and ErrNoAuth without Read on the first.
+func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) error {
 	if _, err := v.read(path); err != nil {
 		return err
 	}
-	for left := []string{path}; len(left) > 0; {
-		path, left = left[len(left)-1], left[:len(left)-1]
-		z := v.find(path)
+	type place struct {
+		path  string
+		level int // below the first
+	}
+	for left := []place{{path, 0}}; len(left) > 0; {
+		var at place
+		at, left = left[len(left)-1], left[:len(left)-1]
+		z := v.find(at.path)
 		if z == nil {
 			continue // gone; not with a Pin
 		}
-		if v.permit(z.acl(), Read) == nil && !fn(path, Found{z}) {
+		if v.permit(z.acl(), Read) == nil && !fn(at.path, Found{z}) {
 			return nil
 		}
-		names, above := z.names(), strings.TrimSuffix(path, "/")
+		if depth > 0 && at.level == depth {
+			continue
+		}
+		names, above := z.names(), strings.TrimSuffix(at.path, "/")
 		for _, name := range slices.Backward(names) {
-			left = append(left, above+"/"+name)
+			left = append(left, place{above + "/" + name, at.level + 1})
 		}
 	}
 	return nil

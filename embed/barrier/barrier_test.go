@@ -390,6 +390,15 @@ func TestGate(t *testing.T) {
 			}
 		}
 	}
+	for _, root := range []string{"", "/tenant"} { // no session can delete its root
+		s := ens.Session(1, embed.SessionOptions{Root: root})
+		bad := barrier.NewGate(s, "/")
+		for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
+			if !errors.Is(err, embed.ErrInvalidPath) {
+				t.Errorf("%s / of a session with the root %q: %v", what, root, err)
+			}
+		}
+	}
 	waiting := make(chan error)
 	go func() { waiting <- g.Wait(ctx) }()
 	go s.Close()

@@ -28,7 +28,7 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 		return err
 	}
 	c.here = make(map[string]embed.Zxid)
-	for z, err := range c.session.Walk(ctx, c.path) {
+	for z, err := range c.session.WalkWith(ctx, c.path, embed.WalkOptions{Depth: 1}) {
 		if err != nil && !errors.Is(err, embed.ErrNoNode) {
 			return errors.Join(err, c.watch.Close())
 		}

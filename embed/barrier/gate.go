@@ -8,8 +8,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its methods
-// may be called by any number of goroutines.
+// A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its path
+// cannot be "/", which no session can delete: embed.ErrInvalidPath. Its methods may be called by
+// any number of goroutines.
 type Gate struct {
 	session *embed.Session
 	path    string
@@ -22,7 +23,18 @@ func NewGate(s *embed.Session, path string) Gate { return Gate{s, path} }
 // know yet that somebody has opened the gate. It creates missing parents as containers. Errors are
 // those of embed.Session.Create.
 func (g Gate) Shut(ctx context.Context) error {
-	return g.wrap("shut", create(ctx, g.session, g.path, nil))
+	err := g.check()
+	if err == nil {
+		err = create(ctx, g.session, g.path, nil)
+	}
+	return g.wrap("shut", err)
+}
+
+func (g Gate) check() error {
+	if g.path == "/" {
+		return fmt.Errorf("%w: no session can delete /, so it cannot be a gate", embed.ErrInvalidPath)
+	}
+	return nil
 }
 
 // create creates a persistent znode and its parents, unless it exists.
@@ -37,7 +49,10 @@ func create(ctx context.Context, s *embed.Session, path string, data []byte) err
 // Open opens the gate, if it is shut: everybody who waits passes. Errors are those of
 // embed.Session.Delete.
 func (g Gate) Open(ctx context.Context) error {
-	err := g.session.Delete(ctx, g.path, embed.AnyVersion)
+	err := g.check()
+	if err == nil {
+		err = g.session.Delete(ctx, g.path, embed.AnyVersion)
+	}
 	if errors.Is(err, embed.ErrNoNode) {
 		err = nil
 	}
@@ -52,6 +67,9 @@ func (g Gate) Open(ctx context.Context) error {
 func (g Gate) Wait(ctx context.Context) error { return g.wrap("wait", g.wait(ctx)) }
 
 func (g Gate) wait(ctx context.Context) error {
+	if err := g.check(); err != nil {
+		return err
+	}
 	var shut embed.Zxid // which creation shuts it; zero: not known yet
 	for {
 		open, err := g.step(ctx, &shut)

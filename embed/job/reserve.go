@@ -61,9 +61,10 @@ func (r *Reservation) change(fn func(*standing)) *standing {
 // have ended. So holders need different names. Missing parents are created as containers.
 //
 // Errors: ErrReserved if another holder has reserved it; embed.ErrInvalidArgument if the holder is
-// empty; embed.ErrInvalidTTL for the time; embed.ErrLevel if the same holder has it and the
-// ensemble is held below level 4; embed.ErrUnavailable; those of embed.Session.Create. After
-// embed.ErrUnknownOutcome it may be reserved: Reserve again, or wait.
+// empty; embed.ErrInvalidTTL for the time; embed.ErrInvalidPath, for "/" too, which no session can
+// delete; embed.ErrLevel if the same holder has it and the ensemble is held below level 4;
+// embed.ErrUnavailable; those of embed.Session.Create. After embed.ErrUnknownOutcome it may be
+// reserved: Reserve again, or wait.
 func Reserve(
 	ctx context.Context, s *embed.Session, path, holder string, d time.Duration,
 ) (*Reservation, error) {
@@ -71,6 +72,10 @@ func Reserve(
 	r.now.Store(new(standing))
 	if holder == "" {
 		return nil, r.wrap("reserve", fmt.Errorf("%w: the holder is empty", embed.ErrInvalidArgument))
+	}
+	if path == "/" {
+		return nil, r.wrap("reserve", fmt.Errorf("%w: no session can delete /, so it cannot be a name",
+			embed.ErrInvalidPath))
 	}
 	if err := r.reserve(ctx); err != nil {
 		return nil, r.wrap("reserve", err)

@@ -123,6 +123,11 @@ func TestReserve_TheSameHolder(t *testing.T) {
 			_, err := job.Reserve(t.Context(), s, c.path, c.holder, c.time)
 			wantErr(t, err, c.want)
 		}
+		for _, root := range []string{"", "/tenant"} { // no session can delete its root
+			s := ens.Session(1, embed.SessionOptions{Root: root})
+			_, err := job.Reserve(t.Context(), s, "/", "a", time.Hour)
+			wantErr(t, err, embed.ErrInvalidPath)
+		}
 	})
 	var zero job.Reservation
 	wantErr(t, zero.Err(), embed.ErrNotHeld)

@@ -144,6 +144,15 @@ func (l Layout) due(name string) (at time.Time, ok bool) {
 	return time.UnixMilli(ms), begin && end && err == nil && ms < twelveDigits
 }
 
+// rank returns what orders a task before those that were put at other times: its priority. Those of
+// the layout Delay that are due all have the same.
+func (l Layout) rank(name string) string {
+	if l == Delay {
+		return ""
+	}
+	return name[:len(name)-digits]
+}
+
 // errFrame says that data have no frame of Curator.
 var errFrame = errors.New("the data do not have the frame of a task")
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -14,21 +15,32 @@ import (
 )
 
 // A lookout is where the callers of one Queue look for tasks. One looks at a time, and then tries
-// the first task that is free and that no other of them tries. If each looked by itself, all would
-// try the same task, and all but one would lose.
+// a task that is free and that no other of them tries. If each looked by itself, all would try the
+// same task, and all but one would lose.
+//
+// The callers of other Queues try the same tasks. So they spread: each tries one of the first width
+// tasks, at random. The width doubles when another was faster, and falls by a quarter when not. So
+// it is about as large as the number of callers that compete, and it is 1 without any: then the
+// tasks begin in order.
 type lookout struct {
 	turn  chan struct{} // holds a value while somebody looks
 	again chan struct{} // a try has failed, so its task may be free; of length one
+	sweep sweep         // owned by the one that looks
 
 	mu struct {
 		rank.Mutex[rank.Lookout]
 		trying map[string]bool // names
+		width  int             // from 1 to widthMax
 	}
 }
 
+// widthMax bounds the width, and so how far a task may begin out of order.
+const widthMax = 128
+
 func newLookout() *lookout {
-	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1)}
-	l.mu.trying = make(map[string]bool)
+	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		sweep: newSweep()}
+	l.mu.trying, l.mu.width = make(map[string]bool), 1
 	return l
 }
 
@@ -44,6 +56,24 @@ func (l *lookout) begin(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.trying[name] = true
+}
+
+// slot returns at random a number below the width: which of the first tasks to try.
+func (l *lookout) slot() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return rand.N(l.mu.width)
+}
+
+// compete notes whether another was faster.
+func (l *lookout) compete(lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if lost {
+		l.mu.width = min(2*l.mu.width, widthMax)
+	} else {
+		l.mu.width = max(l.mu.width*3/4, 1)
+	}
 }
 
 // end notes that a caller has tried a task. If it has not got it, the others may.
@@ -89,12 +119,17 @@ func (q *Queue) wait(ctx context.Context, try func(name string) (bool, error)) e
 			got, err = try(name)
 			q.look.end(name, got)
 			if got {
+				q.look.compete(false)
 				return nil
 			}
 			if errors.Is(err, embed.ErrUnknownOutcome) {
 				return err // of a Take: the task may be removed
 			}
-			if err = unless(err, faster...); err == nil {
+			other := unless(err, faster...)
+			if err != nil && other == nil {
+				q.look.compete(true)
+			}
+			if err = other; err == nil {
 				lost.add(name)
 			}
 			if err != nil && unless(err, away...) == nil && sessions.Pause(ctx) {
@@ -137,10 +172,13 @@ func (q *Queue) next(ctx context.Context, lost losses) (string, error) {
 		if err != nil && !queue.Unanswered(err) {
 			return "", err
 		}
-		s := scan{q: q, lost: lost}
-		name, err := s.first(ctx)
+		if err := q.sweep(ctx); err != nil {
+			return "", err
+		}
+		s := scan{q: q, lost: lost, slot: q.look.slot()}
+		name, err := s.pick(ctx)
 		if name == "" && err == nil {
-			name, err = q.watch(ctx, lost)
+			name, err = q.watch(ctx, s)
 		}
 		if name != "" {
 			q.look.begin(name)
@@ -154,8 +192,8 @@ func (q *Queue) next(ctx context.Context, lost losses) (string, error) {
 	}
 }
 
-// watch returns the first task that is free, or waits until there may be one.
-func (q *Queue) watch(ctx context.Context, lost losses) (string, error) {
+// watch returns a task that is free, or waits until there may be one.
+func (q *Queue) watch(ctx context.Context, s scan) (string, error) {
 	var watches [2]*embed.Watch
 	for i, path := range []string{q.entries, q.locks} {
 		w, err := q.session.Watch(ctx, path, embed.WatchOnce)
@@ -165,8 +203,8 @@ func (q *Queue) watch(ctx context.Context, lost losses) (string, error) {
 		defer w.Close()
 		watches[i] = w
 	}
-	s := scan{q: q, lost: lost, pause: lookPause}
-	name, err := s.first(ctx)
+	s.pause = min(lookPause, time.Until(q.look.sweep.next))
+	name, err := s.pick(ctx)
 	if name != "" || err != nil {
 		return name, err
 	}
@@ -190,41 +228,58 @@ const pageLen = 100
 type scan struct {
 	q     *Queue
 	lost  losses
+	slot  int
 	pause time.Duration // until another is due, or less
 }
 
-// first returns the first task that is free and that no caller tries, or nothing.
-func (s *scan) first(ctx context.Context) (string, error) {
+// pick returns a task that is free and that no caller tries, or nothing if there is none. It is the
+// one of the slot among the first of the same rank, or another if there are not so many.
+func (s *scan) pick(ctx context.Context) (string, error) {
+	var found []string
 	for after := ""; ; {
 		names, err := s.q.session.Page(ctx, s.q.entries, after, pageLen)
 		if err != nil {
 			return "", unless(err, embed.ErrNoNode)
 		}
 		for _, name := range names {
-			if s.q.look.tries(name) {
-				continue // whoever tries it tells when it is free after all
-			}
-			if s.lost.has(name) {
-				s.pause = min(s.pause, lostPause)
-				continue
-			}
 			free, over, err := s.free(ctx, name)
-			switch {
-			case over || err != nil:
+			if err != nil {
 				return "", err
-			case free:
+			}
+			rank := s.q.options.Layout.rank
+			if over || free && len(found) > 0 && rank(name) != rank(found[0]) {
+				return s.among(found), nil
+			}
+			if free {
+				found = append(found, name)
+			}
+			if len(found) > s.slot {
 				return name, nil
 			}
 		}
 		if len(names) < pageLen {
-			return "", nil
+			return s.among(found), nil
 		}
 		after = names[len(names)-1]
 	}
 }
 
+func (s *scan) among(found []string) string {
+	if len(found) == 0 {
+		return ""
+	}
+	return found[s.slot%len(found)]
+}
+
 // free reports whether a task may be claimed, and whether no later one is due.
 func (s *scan) free(ctx context.Context, name string) (free, over bool, err error) {
+	if s.q.look.tries(name) {
+		return false, false, nil // whoever tries it tells when it is free after all
+	}
+	if s.lost.has(name) {
+		s.pause = min(s.pause, lostPause)
+		return false, false, nil
+	}
 	at, ok := s.q.options.Layout.due(name)
 	if !ok {
 		return false, false, nil // not a task

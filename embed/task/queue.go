@@ -59,8 +59,9 @@ func (o *Options) check(path string) error {
 // PutOptions say what is particular to a task. The zero value is usable.
 type PutOptions struct {
 	// Priority orders the tasks: a lower one begins first. Tasks of one priority begin in the order in
-	// which they were put. The layouts Locking and Entries have -100 to 899, which are 0 to 999 in
-	// kazoo. The layout Priority has 32 bits. The other layouts have none.
+	// which they were put, or about so if callers of several Queues compete. The layouts Locking and
+	// Entries have -100 to 899, which are 0 to 999 in kazoo. The layout Priority has 32 bits. The
+	// other layouts have none.
 	Priority int
 	// At is when the task may begin, by the wall clocks of those that claim. It is for the layout
 	// Delay only, which has times up to June 2527. Zero means at once.
@@ -160,8 +161,8 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 	return nil
 }
 
-// Take removes the first task that is free from the queue and returns it. It waits for one as long
-// as ctx allows. The task is worked on at most once: it is lost if its caller is lost, and after
+// Take removes a task that is free from the queue and returns it. It chooses and waits as Claim
+// does. The task is worked on at most once: it is lost if its caller is lost, and after
 // embed.ErrUnknownOutcome it may be.
 //
 // A task that cannot be decoded moves to the dead ones. If a client of Curator has put several
@@ -169,32 +170,55 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 // are those of Claim.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	var data []byte
-	err := q.wait(ctx, func(name string) (bool, error) {
-		item := queue.Child(q.entries, name)
-		raw, stat, err := q.session.Get(ctx, item)
-		if err != nil {
-			return false, err
-		}
-		items, bad := q.layout.decode(raw)
-		if bad != nil {
-			t, err := q.claim(ctx, name) // which buries it
-			if t != nil {
-				err = errors.Join(err, t.giveUp())
-			}
-			return false, err
-		}
-		lock := queue.Child(q.locks, name)
-		// Nobody has claimed it: its lock can be created.
-		err = q.remove(ctx, q.withTries([]embed.Op{
-			embed.OpCreate(lock, nil, embed.Ephemeral), embed.OpDelete(lock, embed.AnyVersion),
-			embed.OpDelete(item, stat.Version),
-		}, name))
-		if err == nil {
-			data = items[0]
-		}
-		return err == nil, err
+	err := q.wait(ctx, func(name string) (ok bool, err error) {
+		data, ok, err = q.take(ctx, name)
+		return ok, err
 	})
 	return data, q.wrap("take", err)
+}
+
+// take takes a task. It returns false if somebody else was faster, with an error or without.
+func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
+	item, lock := queue.Child(q.entries, name), queue.Child(q.locks, name)
+	raw, stat, err := q.session.Get(ctx, item)
+	if err != nil {
+		return nil, false, err
+	}
+	items, bad := q.layout.decode(raw)
+	if bad != nil {
+		t, err := q.claim(ctx, name) // which buries it
+		if t != nil {
+			err = errors.Join(err, t.giveUp())
+		}
+		return nil, false, err
+	}
+	had, triesStat, err := q.readTries(ctx, name)
+	if err != nil || time.Now().Before(had.Next) {
+		return nil, false, err
+	}
+	tries := queue.Child(q.tries, name)
+	ops := []embed.Op{
+		// Nobody has claimed it: its lock can be created.
+		embed.OpCreate(lock, nil, embed.Ephemeral), embed.OpDelete(lock, embed.AnyVersion),
+		// It is the one that was read: another may have its name.
+		embed.OpCheckMzxid(item, stat.Mzxid), embed.OpDelete(item, embed.AnyVersion),
+	}
+	// Nobody has claimed and retried it since, which this node may not know yet.
+	if triesStat == nil {
+		ops = append(ops, embed.OpCreate(tries, nil, embed.Persistent),
+			embed.OpDelete(tries, embed.AnyVersion))
+	} else {
+		ops = append(ops, embed.OpDelete(tries, triesStat.Version))
+	}
+	err = q.remove(ctx, ops)
+	if errors.Is(err, embed.ErrLevel) { // below level 4 such a name is not told apart
+		ops[2] = embed.OpCheck(item, stat.Version)
+		err = q.remove(ctx, ops)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return items[0], true, nil
 }
 
 // remove applies operations. It waits for the outcome as long as ctx and the session last.
@@ -218,9 +242,10 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 	return ops
 }
 
-// Claim claims the first task that is free, and waits for one as long as ctx allows. The task stays
-// in the queue until Task.Finish, so it is worked on at least once. Nobody else has it as long as
-// the Task lasts. If its session or its node is lost, the next caller claims it.
+// Claim claims the first task that is free, or one of the first if callers of several Queues
+// compete. It waits for one as long as ctx allows. The task stays in the queue until Task.Finish,
+// so it is worked on at least once. Nobody else has it as long as the Task lasts. If its session or
+// its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
 // embed.ErrCrossShard if the parts of the queue are on several shards; those of

@@ -54,7 +54,7 @@ func (q *Queue) readTries(ctx context.Context, name string) (t tries, stat *embe
 func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	t := &Task{queue: q, name: name, values: ctx}
 	had, stat, err := q.readTries(ctx, name)
-	if err != nil {
+	if err != nil || time.Now().Before(had.Next) { // it was retried since it was seen
 		return nil, err
 	}
 	t.attempt = had.Attempts + 1
@@ -85,7 +85,9 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	}
 	t.items, err = q.layout.decode(slices.Clone(t.raw)) // they belong to the caller
 	if err != nil || q.options.Attempts > 0 && t.attempt > q.options.Attempts {
-		return nil, t.bury(ctx)
+		// The outcome says nothing of this call, which goes on to the next task. If the dead task is
+		// still there, it is buried later.
+		return nil, unless(t.bury(ctx), embed.ErrUnknownOutcome, embed.ErrNotHeld)
 	}
 	return t, nil
 }
@@ -96,7 +98,7 @@ func (t *Task) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if t.raw, _, err = t.queue.session.Get(ctx, t.item()); errors.Is(err, embed.ErrNoNode) {
-		_ = t.queue.session.Delete(ctx, queue.Child(t.queue.tries, t.name), embed.AnyVersion)
+		_, _ = t.queue.forget(ctx, t.name)
 	}
 	return err
 }

@@ -62,6 +62,25 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(kept, "B/entry")
 }
 
+// BenchmarkOpen_Narrow opens views that show one znode, with 100,000 below it that they leave out.
+func BenchmarkOpen_Narrow(b *testing.B) {
+	ens := one(b, 1)
+	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	_, err := s.Create(b.Context(), "/narrow", nil, embed.Persistent)
+	must(b, err)
+	fill(b, ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Root: "/narrow"}), benchLen)
+	keep := func(path string) bool { return path == "/narrow/many" }
+	for name, o := range map[string]view.Options[string]{"Depth": {Depth: 1}, "Keep": {Keep: keep}} {
+		b.Run("by="+name, func(b *testing.B) {
+			for b.Loop() {
+				v, err := view.Open(b.Context(), s, "/narrow", o)
+				must(b, err)
+				must(b, v.Close())
+			}
+		})
+	}
+}
+
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -62,6 +62,7 @@
 //   - A transaction gives one event for each of its writes. Taking it in copies at most 3 KiB,
 //     once for all changes of a block that come together, and 8 bytes for each block.
 //
-// A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Depth and Keep
-// leave out, so a narrow view of a large subtree is not cheap.
+// A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Keep leaves
+// out when it opens, and past the events of all that Keep and Depth leave out. So a narrow view of
+// a subtree that changes often is not cheap.
 package view

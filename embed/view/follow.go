@@ -289,7 +289,7 @@ func (v *View[T]) look(ctx context.Context) (*state[T], error) {
 	}
 	var items []item[T]
 	var zxid embed.Zxid
-	for z, err := range v.s.Walk(ctx, v.path) {
+	for z, err := range v.s.WalkWith(ctx, v.path, embed.WalkOptions{Depth: v.o.Depth}) {
 		zxid = z.Zxid
 		hidden := errors.Is(err, embed.ErrNoAuth) && v.watch != nil // a view that is open goes on
 		switch {

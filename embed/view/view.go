@@ -31,8 +31,8 @@ type Options[T any] struct {
 	// znode that the view shows.
 	Codec value.Codec[T]
 	// Depth is how many levels below the path the view shows. One shows its children. The znode at
-	// the path is not among them. Zero shows it and everything below it. The view still reads past
-	// all deeper znodes when it opens, and past all their events.
+	// the path is not among them. Zero shows it and everything below it. The view
+	// does not read what is deeper, but it reads past its events.
 	Depth int
 	// History is how many changes are kept for Changes; zero means HistoryDefault. The newest
 	// transaction is kept whole even if it has more. A kept change takes 48 bytes, and keeps the
