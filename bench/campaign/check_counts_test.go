@@ -3,6 +3,8 @@ package campaign
 import (
 	"strconv"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // added returns an add that returned a sum, or none if the sum is zero.
@@ -18,6 +20,7 @@ func TestFindLostCounts(t *testing.T) {
 	hold(t, findLostCounts, []badHistory{
 		{"two adds have one sum", history1(added(0, 1, 1), added(0, 2, 1)), history1(added(0, 1, 1), added(0, 2, 2)), "the same sum"},
 		{"a later add has a smaller sum", history1(added(0, 1, 2), added(2, 3, 1)), history1(added(0, 2, 2), added(1, 3, 1)), "returned before"},
+		{"an add counted twice before a later one", history1(added(0, 1, 2), added(2, 3, 3)), history1(added(0, 2, 2), added(1, 3, 3), added(0, 4, 1)), "only 1"},
 		{"an add counted twice", history1(added(0, 1, 1), added(2, 3, 3)), history1(added(0, 1, 1), added(2, 3, 3), added(2, 4, 0)), "only 2"},
 	})
 }
@@ -28,6 +31,27 @@ func TestFindWrongSums(t *testing.T) {
 		tree := []entry{{Path: "/a/counts"}, {Path: "/a/counts/0-counter", Data: data}}
 		if found := findWrongSums(&three, tree); (len(found) == 0) != right {
 			t.Errorf("a sum of %q: found %q", data, found)
+		}
+	}
+}
+
+func TestFindForks(t *testing.T) {
+	swapped := func(data, old string, mzxid embed.Zxid, o outcome) op {
+		return at(0, 1, op{Client: "c", Call: callSwap, Path: "/a/swaps/0-1", Data: data, Got: old, Outcome: o, Stat: embed.Stat{Mzxid: mzxid}})
+	}
+	first, lost := swapped("x", "0 ", 5, applied), swapped("u", "", 0, unknown)
+	hold(t, findForks, []badHistory{
+		{"a value is replaced twice", history1(first, swapped("y", "5 x", 7, applied), swapped("z", "5 x", 9, applied)), history1(first, swapped("z", "7 y", 9, applied), swapped("y", "5 x", 7, applied)), "replaced"},
+		{"two are the first", history1(first, swapped("y", "0 ", 7, applied)), history1(first, swapped("y", "0 ", 7, refused)), "replaced"},
+		{"nobody wrote what was replaced", history1(first, swapped("y", "6 u", 7, applied)), history1(first, lost, swapped("y", "6 u", 7, applied)), "replaced"},
+		{"one of unknown outcome came earlier", history1(first, lost, swapped("y", "4 u", 7, applied)), history1(first, lost, swapped("y", "6 u", 7, applied)), "replaced"},
+		{"the data is another one", history1(first, swapped("y", "5 z", 7, applied)), history1(first, swapped("y", "5 x", 7, applied)), "replaced"},
+	})
+	p := history1(first, lost)
+	for z, right := range map[entry]bool{{Data: "x", Stat: embed.Stat{Mzxid: 5}}: true, {Data: "u", Stat: embed.Stat{Mzxid: 6}}: true, {Data: "u", Stat: embed.Stat{Mzxid: 4}}: false, {Data: "y", Stat: embed.Stat{Mzxid: 6}}: false, {}: false} {
+		z.Path = first.Path
+		if found := findLostSwaps(&p, []entry{z}); (len(found) == 0) != right {
+			t.Errorf("%q of zxid %d: found %q", z.Data, z.Stat.Mzxid, found)
 		}
 	}
 }

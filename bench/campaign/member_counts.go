@@ -5,7 +5,9 @@ package campaign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/job"
@@ -24,6 +26,20 @@ func count(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
 		sum = v.Value
 	}
 	r.Data = strconv.FormatInt(sum, 10)
+	return err
+}
+
+// swap replaces a value. The reply has the zxid and the data of the write that it was to replace.
+func swap(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
+	v := value.New(s, q.Path, value.Codec[string]{})
+	old, err := v.Get(ctx)
+	if err = unless(embed.ErrNoNode, err); err != nil {
+		return err
+	}
+	time.Sleep(stretch(q.Length))
+	r.Data = fmt.Sprintf("%d %s", old.Mzxid, old.Value)
+	now, err := v.Swap(ctx, old, q.Data)
+	r.Stat = now.Stat
 	return err
 }
 

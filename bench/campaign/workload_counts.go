@@ -9,16 +9,21 @@ import (
 // idsAtOnce is how many ids a client takes, and blockOfIDs how many a sequence fetches at a time.
 const idsAtOnce, blockOfIDs = 12, 5
 
-// countStep adds one to a counter or to a value, or takes ids.
+// thinkMax is the longest time between the read of a value and its Swap.
+const thinkMax = 100 * time.Millisecond
+
+// countStep adds one to a counter or to a value, swaps a value, or takes ids.
 func countStep(_ context.Context, c *client) {
 	path := c.aged(c.area() + countsPath)
 	switch n := c.rng.IntN(40); {
 	case n == 0:
 		c.hold(Request{Call: callIDs, Path: c.aged(c.area() + idsPath), Count: 1 + c.rng.IntN(idsAtOnce), Within: lockPatience})
-	case n < 15:
+	case n < 10:
+		c.do(Request{Call: callSwap, Path: c.fresh(c.area() + swapsPath), Data: c.next(), Within: c.within(), Length: between(c.rng, 0, thinkMax)})
+	case n < 20:
 		c.do(Request{Call: callUpdate, Path: path + "-value", Data: c.next(), Within: c.within()})
 	default:
-		c.do(Request{Call: callAdd, Path: path + "-counter", Data: c.next(), Within: c.within()})
+		c.do(Request{Call: callAdd, Path: c.fresh(c.area()+countsPath) + "-counter", Data: c.next(), Within: c.within()})
 	}
 }
 
