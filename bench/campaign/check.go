@@ -32,6 +32,7 @@ var checks = []check{
 	{"TTL", findImmortals},
 	{"exactly once", findLostCounts},
 	{"exactly once", findTwiceGiven},
+	{"exactly once", findOldTimes},
 	{"exactly once", findForks},
 	{"done once", findComebacks},
 	{"done once", findOldTicks},

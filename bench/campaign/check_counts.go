@@ -91,6 +91,39 @@ func findWrongSums(p *past, tree []entry) (found []string) {
 	return found
 }
 
+// findOldTimes checks that the owner of a worker number uses it only for later times than all former
+// owners did. So the ids of times and numbers are unique. The tokens decide who was former.
+func findOldTimes(p *past) (found []string) {
+	byNumber := make(map[string][]deed)
+	for _, d := range p.Deeds {
+		if d.Kind == deedTime {
+			byNumber[d.Path] = append(byNumber[d.Path], d)
+		}
+	}
+	for path, all := range byNumber {
+		slices.SortStableFunc(all, func(a, b deed) int { return a.Token.Compare(b.Token) })
+		var former, last deed // with the newest time of all former owners, and of all
+		for i, d := range all {
+			if i > 0 && d.Token != all[i-1].Token {
+				former = last
+			}
+			if former.Kind != "" && d.ms() <= former.ms() {
+				found = append(found, fmt.Sprintf("%s with token %v was used for the time %s, and before that with token %v for %s", path, d.Token, d.Key, former.Token, former.Key))
+			}
+			if last.Kind == "" || d.ms() > last.ms() {
+				last = d
+			}
+		}
+	}
+	return found
+}
+
+// ms returns the time of a deedTime.
+func (d deed) ms() int64 {
+	at, _ := strconv.ParseInt(d.Key, 10, 64)
+	return at
+}
+
 // swaps returns the acknowledged swaps of each value, by zxid, and those of unknown outcome by their
 // data.
 func (p *past) swaps() (sure map[string][]*op, perhaps map[string]*op) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // added returns an add that returned a sum, or none if the sum is zero.
@@ -60,5 +61,18 @@ func TestFindTwiceGiven(t *testing.T) {
 	of := func(path, key string) deed { return deed{Kind: deedID, Path: path, Key: key} }
 	hold(t, findTwiceGiven, []badHistory{
 		{"an id is given twice", past{Deeds: []deed{of("/a/ids/0", "7"), of("/a/ids/0", "8"), of("/a/ids/0", "7")}}, past{Deeds: []deed{of("/a/ids/0", "7"), of("/a/ids/1", "7")}}, "twice"},
+	})
+}
+
+func TestFindOldTimes(t *testing.T) {
+	used := func(path string, token embed.Zxid, ms string) deed {
+		return deed{Kind: deedTime, Path: path, Key: ms, Token: lock.Token{Zxid: token}}
+	}
+	of := func(d ...deed) past { return past{Deeds: d} }
+	const one, two = "/a/workers/held/1", "/a/workers/held/2"
+	hold(t, findOldTimes, []badHistory{
+		{"a time is used again", of(used(one, 1, "7"), used(one, 2, "7")), of(used(one, 1, "7"), used(one, 1, "7"), used(one, 2, "8")), "token"},
+		{"two owners before", of(used(one, 1, "9"), used(one, 2, "12"), used(one, 2, "10"), used(one, 3, "11")), of(used(one, 3, "13"), used(one, 2, "12"), used(one, 2, "10"), used(one, 1, "9")), "token"},
+		{"another number", of(used(one, 1, "9"), used(one, 2, "8")), of(used(one, 1, "9"), used(two, 2, "8")), "token"},
 	})
 }

@@ -280,7 +280,7 @@ type holding struct {
 type deed struct {
 	Kind    deedKind
 	Path    string     `json:",omitempty"` // of the recipe
-	Key     string     `json:",omitempty"` // the id; a task's data; a tick's job and time
+	Key     string     `json:",omitempty"` // the id; the time; a task's data; a tick's job and time
 	Token   lock.Token `json:",omitzero"`
 	Outcome outcome    `json:",omitempty"`
 }
@@ -290,6 +290,7 @@ type deedKind string
 
 const (
 	deedID    deedKind = "id"    // was given out: Key
+	deedTime  deedKind = "time"  // Key, in milliseconds, was used with the worker number of Path
 	deedBegin deedKind = "begin" // of a task or a tick, for the first or another time
 	deedDone  deedKind = "done"  // a task or a tick, in one transaction with an entry in the ledger of deeds
 )

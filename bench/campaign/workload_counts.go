@@ -30,6 +30,8 @@ func countStep(_ context.Context, c *client) {
 const (
 	// workers is the number of worker numbers in each area: one less than those that want one.
 	workers = 2
+	// workerSkew is how many milliseconds a worker's clock may be off.
+	workerSkew = 1000
 	// reservedMin to reservedMax is how long a name is reserved.
 	reservedMin, reservedMax = 300 * time.Millisecond, 3 * time.Second
 )
@@ -38,7 +40,7 @@ const (
 func workerStep(_ context.Context, c *client) {
 	area := c.area()
 	q := Request{Call: callWorker, Path: area + workersPath, Data: c.next(), Within: lockPatience, Length: c.length()}
-	q.Hold.Kind = kindWorker
+	q.Hold.Kind, q.Count = kindWorker, c.rng.IntN(2*workerSkew)-workerSkew
 	switch c.rng.IntN(3) {
 	case 0:
 		q.Call, q.Path, q.Hold.Kind = callReserve, area+namesPath, kindName
