@@ -9,6 +9,10 @@ import (
 // idsAtOnce is how many ids a client takes, and blockOfIDs how many a sequence fetches at a time.
 const idsAtOnce, blockOfIDs = 12, 5
 
+// addMax limits an add. It is so short that a fault often leaves the outcome unknown: then nobody may
+// add again.
+const addMax = 200 * time.Millisecond
+
 // thinkMax is the longest time between the read of a value and its Swap.
 const thinkMax = 100 * time.Millisecond
 
@@ -23,7 +27,7 @@ func countStep(_ context.Context, c *client) {
 	case n < 20:
 		c.do(Request{Call: callUpdate, Path: path + "-value", Data: c.next(), Within: c.within()})
 	default:
-		c.do(Request{Call: callAdd, Path: c.fresh(c.area()+countsPath) + "-counter", Data: c.next(), Within: c.within()})
+		c.do(Request{Call: callAdd, Path: c.fresh(c.area()+countsPath) + "-counter", Data: c.next(), Within: between(c.rng, time.Millisecond, addMax)})
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 
 // startRecipes starts the clients of the recipes that need more than one hold or one session.
 func (w *workload) startRecipes(ctx context.Context, id embed.MemberID) {
-	w.start(ctx, id, "count", 40*time.Millisecond, 200*time.Millisecond, countStep)
+	w.start(ctx, id, "count", 20*time.Millisecond, 100*time.Millisecond, countStep)
 	w.start(ctx, id, "worker", 20*time.Millisecond, 200*time.Millisecond, workerStep)
 	w.start(ctx, id, "task", 10*time.Millisecond, 100*time.Millisecond, taskStep)
 	w.start(ctx, id, "job", 50*time.Millisecond, 500*time.Millisecond, jobStep)
