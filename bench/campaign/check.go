@@ -32,12 +32,15 @@ var checks = []check{
 	{"TTL", findImmortals},
 	{"exactly once", findLostCounts},
 	{"exactly once", findTwiceGiven},
+	{"exactly once", findOldTimes},
+	{"exactly once", findForks},
 	{"done once", findComebacks},
 	{"done once", findOldTicks},
 	{"done once", findSecondOnces},
 	{"rolled out", findOldValues},
 	{"barrier", findEarlyPasses},
 	{"barrier", findThroughGates},
+	{"barrier", findShortCountdowns},
 }
 
 // checkSoFar makes the checks that are possible at any time.
@@ -64,6 +67,9 @@ func checkAll(p *past, tree []entry, dir string, rep *report) {
 			rep.violate("exactly once", "%s", text)
 		}
 		for _, text := range findWrongSums(p, tree) {
+			rep.violate("exactly once", "%s", text)
+		}
+		for _, text := range findLostSwaps(p, tree) {
 			rep.violate("exactly once", "%s", text)
 		}
 		for _, text := range findMisdeeds(p, tree) {

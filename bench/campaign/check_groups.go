@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,6 +48,53 @@ func findEarlyPasses(p *past) (found []string) {
 		}
 	}
 	return found
+}
+
+// findShortCountdowns checks that nobody heard that a countdown was over before somebody may have
+// been done with each of its names.
+func findShortCountdowns(p *past) (found []string) {
+	begun := make(map[[2]string]time.Duration) // by path and name: the first
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.Call != callDone || o.Outcome != applied && o.Outcome != unknown {
+			continue
+		}
+		if first, ok := begun[[2]string{o.Path, o.Data}]; !ok || o.Begin < first {
+			begun[[2]string{o.Path, o.Data}] = o.Begin
+		}
+	}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		if o.Call != callWait || o.Passed == 0 {
+			continue
+		}
+		for _, name := range countdownNames {
+			if at, ok := begun[[2]string{o.Path, name}]; !ok || at > o.Passed {
+				found = append(found, fmt.Sprintf("passed at %.6f, when nobody had been done with %q: %v", o.Passed.Seconds(), name, o))
+			}
+		}
+	}
+	return found
+}
+
+// strays describes how what somebody was told differs from the states that were, or returns nothing.
+// Each must be one of them, in their order, and the last must be the newest.
+func strays(told, were []string) string {
+	if len(told) == 0 {
+		return "nothing was told"
+	}
+	at := 0
+	for i, now := range told {
+		next := slices.Index(were[at:], now)
+		if next < 0 {
+			return fmt.Sprintf("%q was told after %q, but the states were %q", now, told[:i], were)
+		}
+		at += next
+	}
+	if last, newest := told[len(told)-1], were[len(were)-1]; last != newest {
+		return fmt.Sprintf("%q was told last, but the newest state is %q", last, newest)
+	}
+	return ""
 }
 
 // findThroughGates checks that nobody passed a gate that was shut before, if nobody may have opened

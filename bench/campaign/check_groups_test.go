@@ -44,3 +44,29 @@ func TestFindThroughGates(t *testing.T) {
 		{"it is opened later", history1(shut, wait, of(callUnlock, 41, 45, applied)), history1(shut, wait, of(callUnlock, 39, 45, applied)), "was shut"},
 	})
 }
+
+func TestFindShortCountdowns(t *testing.T) {
+	done := func(name string, from int, o outcome) op {
+		return at(from, 90, op{Client: "c", Call: callDone, Path: "/a/countdowns/0-1", Data: name, Outcome: o})
+	}
+	wait := at(1, 95, op{Client: "c", Call: callWait, Path: "/a/countdowns/0-1", Passed: 10 * time.Millisecond})
+	hold(t, findShortCountdowns, []badHistory{
+		{"a name counts twice", history1(done("a", 1, applied), done("a", 2, applied), wait), history1(done("a", 1, applied), done("b", 2, applied), wait), `"b"`},
+		{"a name is counted later", history1(done("a", 1, applied), done("b", 11, applied), wait), history1(done("a", 1, applied), done("b", 9, unknown), wait), `"b"`},
+		{"a name is not counted", history1(done("a", 1, applied), done("b", 9, notApplied), wait), history1(done("a", 1, applied), done("b", 9, applied), wait), `"b"`},
+	})
+}
+
+func TestStrays(t *testing.T) {
+	were := []string{"", "a", "a b", "b", "a"}
+	for _, told := range [][]string{{"a"}, {"", "b", "a"}, were} {
+		if why := strays(told, were); why != "" {
+			t.Errorf("%q: %s", told, why)
+		}
+	}
+	for _, told := range [][]string{nil, {"c", "a"}, {"b", "", "a"}, {"a", "b"}} {
+		if strays(told, were) == "" {
+			t.Errorf("%q may be told of %q", told, were)
+		}
+	}
+}

@@ -33,12 +33,13 @@ type op struct {
 	End     time.Duration
 	Outcome outcome
 	// its place among writes that were issued without waiting; zero if it was issued alone
-	Crowd  int
-	Got    string // what a read read, or the path that was created
+	Crowd int
+	// what a read read, the path that was created, or the zxid and the data that a swap was to replace
+	Got    string
 	Stat   embed.Stat
 	Zxid   embed.Zxid    // what a Sync promised
 	Why    string        // the error's text
-	Passed time.Duration // when it passed a double barrier
+	Passed time.Duration // when it passed a double barrier or the end of a countdown
 }
 
 func (o *op) write() bool {
@@ -58,7 +59,7 @@ func (o *op) wrote() embed.Zxid {
 	switch o.Call {
 	case callCreate, callPay:
 		return o.Stat.Czxid
-	case callSet:
+	case callSet, callSwap:
 		return o.Stat.Mzxid
 	}
 	return 0

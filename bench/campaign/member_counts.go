@@ -5,7 +5,9 @@ package campaign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/job"
@@ -27,6 +29,20 @@ func count(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
 	return err
 }
 
+// swap replaces a value. The reply has the zxid and the data of the write that it was to replace.
+func swap(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
+	v := value.New(s, q.Path, value.Codec[string]{})
+	old, err := v.Get(ctx)
+	if err = unless(embed.ErrNoNode, err); err != nil {
+		return err
+	}
+	time.Sleep(stretch(q.Length))
+	r.Data = fmt.Sprintf("%d %s", old.Mzxid, old.Value)
+	now, err := v.Swap(ctx, old, q.Data)
+	r.Stat = now.Stat
+	return err
+}
+
 // takeIDs takes ids of a sequence and reports each of them.
 func takeIDs(ctx context.Context, n *embed.Node, q *Request) error {
 	seq := value.NewSequence(n, q.Path, blockOfIDs)
@@ -41,15 +57,25 @@ func takeIDs(ctx context.Context, n *embed.Node, q *Request) error {
 	return nil
 }
 
-// takeNumber takes a worker number, uses what it guards, and releases it.
+// takeNumber takes a worker number, uses what it guards, and releases it. Its clock is off. It
+// reports times for which the number may be used, as parts of ids.
 func (a *holders) takeNumber(ctx context.Context) error {
 	begun := a.m.Now()
-	n, err := value.TakeNumber(ctx, a.s, a.q.Path, workers, value.NumberOptions{Skew: stretch(a.q.Hold.Delay)})
+	clock := func() time.Time { return time.Now().Add(stretch(time.Duration(a.q.Count) * time.Millisecond)) }
+	n, err := value.TakeNumber(ctx, a.s, a.q.Path, workers, value.NumberOptions{Skew: stretch(a.q.Hold.Delay), Clock: clock})
 	if err != nil {
 		return err
 	}
 	u := a.holder(kindWorker, begun, named{held: n, name: workerName(n.N()), guard: func() embed.Op { return value.Guard(n) }})
-	u.use(a.q.Length, func() {})
+	id := func() {
+		if now := clock(); n.Err() == nil {
+			at := strconv.FormatInt(now.UnixMilli(), 10)
+			a.q.say(Reply{Deed: &deed{Kind: deedTime, Path: a.q.Path + "/" + workerName(n.N()), Key: at, Token: n.Token()}}, true)
+		}
+	}
+	id()
+	u.use(a.q.Length, id)
+	id()
 	u.give()
 	_ = n.Release()
 	u.end()

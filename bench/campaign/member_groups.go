@@ -117,9 +117,10 @@ func rollOut(ctx context.Context, s *embed.Session, q *Request, r *Reply) error 
 	return err
 }
 
-// meet enters a double barrier and leaves it, or uses a gate. The reply says when it passed.
+// meet enters a double barrier and leaves it, or uses a gate or a countdown. The reply says when it
+// passed.
 func (m *Member) meet(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
-	gate := barrier.NewGate(s, q.Path)
+	gate, countdown := barrier.NewGate(s, q.Path), barrier.NewCountdown(s, q.Path, len(countdownNames))
 	switch q.Call {
 	case callShut:
 		return gate.Shut(ctx)
@@ -130,6 +131,14 @@ func (m *Member) meet(ctx context.Context, s *embed.Session, q *Request, r *Repl
 			return err
 		}
 		return gate.Wait(ctx)
+	case callDone:
+		return countdown.Done(ctx, q.Data)
+	case callWait:
+		err := countdown.Wait(ctx)
+		if err == nil {
+			r.At = m.Now()
+		}
+		return err
 	}
 	pass, err := barrier.Enter(ctx, s, q.Path, enterers)
 	if err != nil {
@@ -170,6 +179,19 @@ func (m *Member) gather(ctx context.Context, n *embed.Node, s *embed.Session, q 
 			break
 		}
 	}
+	for share, err := range members.Share(ctx, rosterTotal) {
+		if err == nil && share != rosterTotal/float64(q.Count) {
+			err = fmt.Errorf("%w: a share of %v for %d members", embed.ErrUnavailable, share, q.Count)
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	done := barrier.NewCountdown(s, q.Path+"-done", q.Count)
+	if err := errors.Join(done.Done(ctx, q.Data), done.Wait(ctx)); err != nil {
+		return err
+	}
 	pass, err := barrier.Enter(ctx, s, q.Path+"-all", q.Count)
 	if err != nil {
 		return err
@@ -182,5 +204,13 @@ func (m *Member) gather(ctx context.Context, n *embed.Node, s *embed.Session, q 
 	}
 	_, _ = here.Close(), instance.Close()
 	_, err = members.Await(ctx, func(now []group.Member) bool { return len(now) == 0 })
-	return err
+	if err != nil {
+		return err
+	}
+	for now, err := range services.Changes(ctx) {
+		if err != nil || len(now) == 0 {
+			return err
+		}
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ func (m *Member) play(ctx context.Context, n *embed.Node, s *embed.Session, q *R
 	switch q.Call {
 	case callAdd, callUpdate:
 		return count(ctx, s, q, r)
+	case callSwap:
+		return swap(ctx, s, q, r)
 	case callPut:
 		return put(ctx, s, q, r)
 	case callDrain:
@@ -65,7 +67,11 @@ func (m *Member) play(ctx context.Context, n *embed.Node, s *embed.Session, q *R
 		return rollOut(ctx, s, q, r)
 	case callView:
 		return m.view(ctx, n, s, q, r)
-	case callEnter, callGate, callShut, callUnlock:
+	case callRegister:
+		return registerInstance(ctx, n, s, q, r)
+	case callRoster:
+		return m.followRoster(ctx, s, q, r)
+	case callEnter, callGate, callShut, callUnlock, callDone, callWait:
 		return m.meet(ctx, s, q, r)
 	}
 	return fmt.Errorf("no call %q", q.Call)

@@ -113,6 +113,7 @@ const (
 	callWatch    call = "watch"   // arm a watch and report its stream for a while
 	callAdd      call = "add"     // one to a counter
 	callUpdate   call = "update"  // a value that counts
+	callSwap     call = "swap"    // a value for Data
 	callIDs      call = "ids"     // take Count ids of a sequence
 	callWorker   call = "worker"  // take a worker number, and use it for a while
 	callReserve  call = "reserve" // a name for a while
@@ -125,14 +126,18 @@ const (
 	callJoin     call = "join"    // announce a member for a while
 	callFollow   call = "follow"  // apply the values of a rollout for a while
 	callRollOut  call = "roll out"
-	callView     call = "view"   // open a view and report its changes for a while
-	callEnter    call = "enter"  // a double barrier, and leave it
-	callGate     call = "gate"   // wait at a gate
-	callShut     call = "shut"   // a gate
-	callUnlock   call = "unlock" // a gate
-	callGather   call = "gather" // be found by all members, each in every way
-	callList     call = "list"   // a znode's children, after a Sync
-	callWalk     call = "walk"   // the whole tree, after a Sync
+	callView     call = "view"     // open a view and report its changes for a while
+	callEnter    call = "enter"    // a double barrier, and leave it
+	callGate     call = "gate"     // wait at a gate
+	callShut     call = "shut"     // a gate
+	callUnlock   call = "unlock"   // a gate
+	callDone     call = "done"     // with a name of a countdown
+	callWait     call = "wait"     // for the end of a countdown
+	callRegister call = "register" // an instance of a service, and update it for a while
+	callRoster   call = "roster"   // follow a group or a service for a while
+	callGather   call = "gather"   // be found by all members, each in every way
+	callList     call = "list"     // a znode's children, after a Sync
+	callWalk     call = "walk"     // the whole tree, after a Sync
 )
 
 // A reply answers one request.
@@ -275,7 +280,7 @@ type holding struct {
 type deed struct {
 	Kind    deedKind
 	Path    string     `json:",omitempty"` // of the recipe
-	Key     string     `json:",omitempty"` // the id; a task's data; a tick's job and time
+	Key     string     `json:",omitempty"` // the id; the time; a task's data; a tick's job and time
 	Token   lock.Token `json:",omitzero"`
 	Outcome outcome    `json:",omitempty"`
 }
@@ -285,6 +290,7 @@ type deedKind string
 
 const (
 	deedID    deedKind = "id"    // was given out: Key
+	deedTime  deedKind = "time"  // Key, in milliseconds, was used with the worker number of Path
 	deedBegin deedKind = "begin" // of a task or a tick, for the first or another time
 	deedDone  deedKind = "done"  // a task or a tick, in one transaction with an entry in the ledger of deeds
 )

@@ -40,6 +40,36 @@ func (c *client) recipeTimeout() time.Duration {
 	return []time.Duration{sessionTimeoutMin, sessionTimeoutMin, sessionTimeoutShort, sessionTimeoutLong}[c.rng.IntN(4)]
 }
 
+const (
+	// serviceName is the name of each area's only service.
+	serviceName = "all"
+	// rosterTotal is what the members of a group share.
+	rosterTotal = 60.0
+	// rosterSettle is group.Options.Settle.
+	rosterSettle = 200 * time.Millisecond
+)
+
+// serviceStep registers an instance, or follows who is in a group or a service.
+func serviceStep(_ context.Context, c *client) {
+	area, length := c.area(), between(c.rng, 500*time.Millisecond, 10*time.Second)
+	q := Request{Path: area + servicePath, Data: c.next(), Timeout: c.recipeTimeout()}
+	switch c.rng.IntN(4) {
+	case 0:
+		q.Call, q.Path, q.Length = callRoster, area+groupPath, length
+		if c.rng.IntN(3) == 0 {
+			q.TTL = rosterSettle
+		}
+	case 1:
+		q.Call, q.Path, q.Length = callRoster, area+servicePath+"/"+serviceName, length
+	default:
+		q.Call, q.Within, q.Count = callRegister, length, c.rng.IntN(len(groupIDs))
+	}
+	r := c.call(q, func(r Reply) { c.w.report.count(sectionChecks, r.Data, 1) })
+	if r.Wrong != "" {
+		c.w.report.violate("roster", "member %d: %s", c.member, r.Wrong)
+	}
+}
+
 // viewStep opens a view of the registers and follows its changes, as a watch's.
 func viewStep(_ context.Context, c *client) {
 	q := Request{Call: callView, Path: c.area() + registersPath, Mode: int(embed.WatchRecursive), Length: between(c.rng, 50*time.Millisecond, 2*time.Second)}
@@ -59,11 +89,14 @@ const (
 // A meetClient enters each double barrier once.
 type meetClient struct{ last string }
 
-// step enters a double barrier, or shuts, opens or passes a gate.
+// countdownNames are the names of each countdown.
+var countdownNames = []string{"a", "b"}
+
+// step enters a double barrier, shuts, opens or passes a gate, or uses a countdown.
 func (k *meetClient) step(_ context.Context, c *client) {
 	path := c.ofEpoch(c.area() + meetPath)
 	q := Request{Path: path + "-gate", Within: meetPatience}
-	switch n := c.rng.IntN(10); {
+	switch n := c.rng.IntN(16); {
 	case n < 4 && k.last != path:
 		k.last = path
 		q.Call, q.Path, q.Within = callEnter, path+"-double", 2*meetPatience
@@ -71,8 +104,13 @@ func (k *meetClient) step(_ context.Context, c *client) {
 		q.Call = callGate
 	case n < 9:
 		q.Call = callShut
-	default:
+	case n < 10:
 		q.Call = callUnlock
+	case n < 13:
+		q.Call, q.Path, q.Data = callDone, c.fresh(c.area()+countdownsPath), countdownNames[c.rng.IntN(len(countdownNames))]
+		q.Within = c.within()
+	default:
+		q.Call, q.Path, q.Within = callWait, c.fresh(c.area()+countdownsPath), 2*meetPatience
 	}
 	c.do(q)
 }
