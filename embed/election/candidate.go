@@ -134,9 +134,9 @@ func (c *Candidate) moveTo(ctx context.Context, at queue.Place, e queue.Entry, o
 	switch {
 	case err == nil:
 		c.stand(contender)
-	case errors.Is(err, embed.ErrNotHeld) && errors.Is(c.contender.Claim.Err(), embed.ErrReleased):
+	case !queue.Unanswered(err) && ctx.Err() == nil && errors.Is(c.contender.Claim.Err(), embed.ErrReleased):
 		// Somebody deleted it before it could move; the claim only knows that it was to be
-		// released.
+		// released. Another operation may have been refused first.
 		err = embed.ErrDeleted
 	}
 	return err

@@ -537,3 +537,64 @@ func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
 		t.Errorf("a candidate that was deleted: %v", err)
 	}
 }
+
+// Somebody deletes a candidate on its way ahead of another, and the one that it was to stand behind
+// too. Its transaction fails for the latter, but what the caller must learn is that it was deleted.
+func TestEnter_IsDeletedOnItsWay(t *testing.T) {
+	ctx := bounded(t)
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.TransferLeadership(1)
+	far, near := ens.Session(3, embed.SessionOptions{Timeout: time.Minute}), ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	e := election.New(near, path)
+	met := false
+	for n := int64(1); n < 10; n++ {
+		first, err := e.Campaign(ctx, nil)
+		must(t, err)
+		behind, err := e.Enter(ctx, nil, election.Options{})
+		must(t, err)
+		_, err = far.Sync(ctx, path)
+		must(t, err)
+		cut := make(chan struct{})
+		// From the nth look on, its requests arrive late. It goes on hearing of others.
+		looks := &looker{Context: ctx, n: n, do: func() {
+			for _, to := range []embed.MemberID{1, 2} {
+				ens.Faults(3).SetLink(to, embedtest.Link{Cut: true})
+			}
+			close(cut)
+		}}
+		entered := make(chan error, 1)
+		go func() {
+			c, err := election.New(far, path).Enter(looks, []byte("far"), election.Options{Priority: 1})
+			if err == nil {
+				err = c.Withdraw()
+			}
+			entered <- err
+		}()
+		select {
+		case <-cut:
+		case err := <-entered: // without so many looks
+			must(t, errors.Join(err, first.Resign(), behind.Withdraw()))
+			continue
+		}
+		looks.asleep()
+		deleted := false
+		all, err := e.Candidates(ctx)
+		must(t, err)
+		ops := []embed.Op{embed.OpDelete(first.Path(), embed.AnyVersion)}
+		for _, c := range all {
+			if string(c.Value) == "far" {
+				ops, deleted, met = append(ops, embed.OpDelete(c.Path, embed.AnyVersion)), true, true
+			}
+		}
+		_, err = near.Multi(ctx, ops...)
+		must(t, err)
+		ens.HealAll()
+		if err := <-entered; deleted != (err != nil) || deleted && !errors.Is(err, embed.ErrDeleted) {
+			t.Errorf("look %d, deleted: %v, the candidate gets %v", n, deleted, err)
+		}
+		must(t, behind.Withdraw())
+	}
+	if !met {
+		t.Error("the candidate was never on its way")
+	}
+}

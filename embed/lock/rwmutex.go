@@ -129,7 +129,7 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 			_ = c.Claim.Release()
 		}
 		err = lost
-	} else if errors.Is(err, embed.ErrNotHeld) {
+	} else if errors.Is(err, embed.ErrNotHeld) || errors.Is(err, embed.ErrNoNode) {
 		err = embed.ErrDeleted // somebody deleted the contender when it was about to move
 	}
 	if err != nil {
