@@ -34,6 +34,7 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
+	"engine/backupfile": {"engine/command", "tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
@@ -87,7 +88,7 @@ var imports = map[string][]string{
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "engine/steer", "internal/wire"}
+var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/steer", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 
