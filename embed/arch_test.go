@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
-	"engine/backupfile": {"engine/command", "tree"},
+	"engine/backupfile": {"engine/command", "replication", "tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},

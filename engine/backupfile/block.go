@@ -50,7 +50,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Sum is the SHA-256 of a file without its last block. It names the contents.
+// A Sum is a SHA-256.
 type Sum = [sha256.Size]byte
 
 // bodyMax returns how long a block of a kind may be, or -1.

@@ -32,23 +32,6 @@ type Shard struct {
 	Schemes []string  `json:"schemes"` // that its ACLs may use
 }
 
-// Znodes returns how many znodes a file with this header has.
-func (h *Header) Znodes() (n int) {
-	for _, s := range h.Shards {
-		n += s.Znodes
-	}
-	return n
-}
-
-// Level returns the lowest level of the shards.
-func (h *Header) Level() uint32 {
-	level := h.Shards[0].Level
-	for _, s := range h.Shards {
-		level = min(level, s.Level)
-	}
-	return level
-}
-
 // check returns what is wrong with a header, or nil.
 func (h *Header) check() error {
 	if len(h.Shards) == 0 {

@@ -118,8 +118,9 @@ func (r *Reader) end(body []byte) error {
 	return io.EOF
 }
 
-// Sum returns the sum of the file, after Next has returned io.EOF.
-func (r *Reader) Sum() Sum { return r.in.sum }
-
-// Size returns how many bytes were read.
-func (r *Reader) Size() int64 { return r.in.size }
+// Info returns what the file has. It is true after Next has returned io.EOF.
+func (r *Reader) Info() Info {
+	var sum Sum
+	r.in.whole.Sum(sum[:0])
+	return r.Header.Info(r.in.size, sum)
+}

@@ -63,7 +63,8 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// Close checks that nothing is missing, and writes the end. It does not close the underlying writer.
+// Close checks that nothing is missing, and writes the end. It returns the sum of the whole file. It
+// does not close the underlying writer.
 func (w *Writer) Close() (Sum, error) {
 	if err := w.Flush(); err != nil {
 		return Sum{}, err
@@ -76,7 +77,9 @@ func (w *Writer) Close() (Sum, error) {
 	w.out.begin(kindEnd)
 	w.out.block = binary.BigEndian.AppendUint64(w.out.block, w.check.all)
 	w.out.block = append(w.out.block, sum[:]...)
-	return sum, w.out.end()
+	err := w.out.end()
+	w.out.whole.Sum(sum[:0])
+	return sum, err
 }
 
 // Size returns how many bytes were written.
