@@ -67,6 +67,7 @@ var imports = map[string][]string{
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/backup":            {"embed", "engine/backupfile", "tree"},
 	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},

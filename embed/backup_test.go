@@ -72,7 +72,7 @@ func TestBackup_HasEverything(t *testing.T) {
 			_, err := s.SetACL(ctx, p+"/a", embed.ReadACL(), embed.AnyVersion)
 			must(t, err)
 		}
-		time.Sleep(10 * time.Second) // until it has a lineage
+		<-time.After(10 * time.Second) // until it has a lineage
 		for _, id := range ens.Members() {
 			var file bytes.Buffer
 			info, err := ens.Node(id).Backup(ctx, &file)
@@ -152,7 +152,7 @@ func TestBackup_WhileOthersWrite(t *testing.T) {
 		}
 		moved := 0
 		for i := range 30 {
-			time.Sleep(7 * time.Millisecond)
+			<-time.After(7 * time.Millisecond)
 			id := ens.Members()[i%3]
 			if i%5 == 0 {
 				_ = ens.Snapshot(id)
@@ -195,7 +195,7 @@ type trickle struct {
 }
 
 func (w *trickle) Write(b []byte) (int, error) {
-	time.Sleep(w.each)
+	<-time.After(w.each)
 	return w.Writer.Write(b)
 }
 
@@ -252,7 +252,7 @@ func TestBackup_AWriterThatHangs(t *testing.T) {
 			}
 		}
 		must(t, ens.Snapshot(1))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		close(w.on)
 		must(t, <-result)
 		znodes, _ := read(t, file.Bytes())
@@ -394,7 +394,7 @@ func TestBackup_TooSlow(t *testing.T) {
 			_, err := s.Put(t.Context(), fmt.Sprintf("%s/new-%d", lastPlace(), i%100), bytes.Repeat([]byte("y"), 10<<10))
 			must(t, err)
 		}
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		close(w.on)
 		if err := <-result; !errors.Is(err, embed.ErrSlowBackup) || !strings.Contains(err.Error(), "bytes were written on shard") {
 			t.Error(err)
@@ -409,7 +409,7 @@ func TestBackup_OfALearner(t *testing.T) {
 		s := ens.Session(1, embed.SessionOptions{})
 		_, err := s.Put(t.Context(), lastPlace()+"/a", []byte("1"))
 		must(t, err)
-		time.Sleep(10 * time.Second) // until members may join
+		<-time.After(10 * time.Second) // until members may join
 		must(t, ens.Snapshot(1))
 		place := ens.Join()
 		ens.Ready(place)
