@@ -3,7 +3,27 @@ package embed
 import (
 	"context"
 	"io"
+
+	"github.com/vivarium-go/vivarium/engine"
 )
+
+// AskBackup has a member make a backup, from a process that is none, and writes the backup to w. It
+// asks at the addresses in cfg.Join and cfg.Members, with cfg.TLS, a member that does not lead if
+// one answers there. The members must be of cfg.Ensemble. Nothing else of cfg counts. A member makes
+// one backup at a time for others. Only a nil error says that w has a backup.
+//
+// Whoever can join an ensemble can ask. So a member with Config.Admit, which decides that, refuses.
+// With TLS it takes a member's certificate, and without TLS the way to a member's port.
+//
+// Errors: ErrUnavailable if no member answers; an error that says why the member makes no backup;
+// ctx's error; those of w.
+func AskBackup(ctx context.Context, cfg Config, w io.Writer) error {
+	c, err := cfg.visit()
+	if err == nil {
+		err = engine.AskBackup(ctx, c, w)
+	}
+	return opError("ask backup", "", err)
+}
 
 // Backup writes a backup of the whole tree to w while the ensemble runs. Any member can do it; one
 // that does not lead is the best choice. docs/backup.md says how to keep, verify and restore it, and

@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -450,4 +451,95 @@ func TestBackup_OfAMemberThatLags(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A process that is no member gets a backup from a member that does not lead. A member makes one at
+// a time for others, and none for another ensemble.
+func TestAskBackup(t *testing.T) {
+	t.Parallel()
+	nodes := startTCP(t, "127.0.0.1", 3, func(c *embed.Config) { c.Dir, c.Ensemble = t.TempDir(), "orders" })
+	ready(t, nodes[1], nodes[2], nodes[3])
+	s, err := nodes[1].NewSession(bounded(t), embed.SessionOptions{})
+	must(t, err)
+	for i := range 8 {
+		_, err := s.Put(bounded(t), fmt.Sprintf("%s/%d", lastPlace(), i), bytes.Repeat([]byte("x"), 300<<10))
+		must(t, err)
+	}
+	asks := embed.Config{Ensemble: "orders", Members: make(map[embed.MemberID]string), Logger: quiet}
+	for _, m := range nodes[1].Members() {
+		asks.Members[m.ID] = m.Address
+	}
+	var file bytes.Buffer
+	must(t, embed.AskBackup(bounded(t), asks, &file))
+	znodes, info := read(t, file.Bytes())
+	if info.Ensemble != "orders" || len(znodes[lastPlace()+"/7"].Data) != 300<<10 || nodes[info.Member].Status().Shards[0].Leader == info.Member {
+		t.Errorf("%+v", info)
+	}
+
+	one := asks
+	one.Members = map[embed.MemberID]string{1: asks.Members[1]}
+	w := newStuck(600 << 10)
+	result := make(chan error, 1)
+	go func() { result <- embed.AskBackup(t.Context(), one, w) }()
+	<-w.hangs
+	if err := embed.AskBackup(bounded(t), one, io.Discard); err == nil || !strings.Contains(err.Error(), "somebody else has a backup made here") {
+		t.Errorf("a second one: %v", err)
+	}
+	close(w.on)
+	must(t, <-result)
+	must(t, embed.AskBackup(bounded(t), one, io.Discard))
+
+	if err := embed.AskBackup(bounded(t), one, &full{left: 2}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("on a full disk: %v", err)
+	}
+	one.Ensemble = "parcels"
+	if err := embed.AskBackup(bounded(t), one, io.Discard); err == nil || !strings.Contains(err.Error(), `is of the ensemble "orders", the config says "parcels"`) {
+		t.Errorf("of another ensemble: %v", err)
+	}
+	if err := embed.AskBackup(bounded(t), embed.Config{}, io.Discard); err == nil || !strings.Contains(err.Error(), "Join and Members are empty") {
+		t.Errorf("of nobody: %v", err)
+	}
+	closeAll(t, nodes)
+	if err := embed.AskBackup(bounded(t), asks, io.Discard); !errors.Is(err, embed.ErrUnavailable) {
+		t.Errorf("of members that do not run: %v", err)
+	}
+}
+
+// A stopped member's directory gives the same backup as the member did.
+func TestBackup_OfADirectory(t *testing.T) {
+	t.Parallel()
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Ensemble = "orders" }})
+	s := ens.Session(1, embed.SessionOptions{})
+	for i := range 100 {
+		for _, p := range places() {
+			_, err := s.Put(bounded(t), fmt.Sprintf("%s/%d", p, i%50), bytes.Repeat([]byte{byte(i)}, 10<<10))
+			must(t, err)
+		}
+	}
+	must(t, s.Close())
+	var running, stopped bytes.Buffer
+	_, err := ens.Node(1).Backup(bounded(t), &running)
+	must(t, err)
+	if _, err := engine.BackupDir(ens.Dir(1), io.Discard); err == nil {
+		t.Error("a backup of the directory of a member that runs")
+	}
+	ens.Kill(1)
+	info, err := engine.BackupDir(ens.Dir(1), &stopped)
+	must(t, err)
+	want, _ := read(t, running.Bytes())
+	got, again := read(t, stopped.Bytes())
+	if fmt.Sprint(again) != fmt.Sprint(info) || info.Ensemble != "orders" || info.Member != 1 {
+		t.Errorf("%+v\n%+v", info, again)
+	}
+	for path, z := range want {
+		if fmt.Sprint(got[path]) != fmt.Sprint(z) && path != tree.ConfigPath {
+			t.Errorf("%s: %v, want %v", path, got[path], z)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d znodes, want %d", len(got), len(want))
+	}
+	if _, err := engine.BackupDir(t.TempDir(), io.Discard); !errors.Is(err, engine.ErrNoMember) {
+		t.Error(err)
+	}
 }
