@@ -83,7 +83,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "embed", "embed/gateway", "engine", "internal/configfile"}, // engine for the check of a directory
+	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "embed", "embed/backup", "embed/gateway", "engine", "internal/configfile", "internal/wire"}, // engine for the check of a directory
 	"cmd/vivarium/internal/client": {"internal/wire"},
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "internal/wire", "golang.org/x/term"},
 }
