@@ -22,8 +22,8 @@ type (
 	BackupShard = backupfile.ShardInfo
 )
 
-// ErrSlowBackup says that a backup was given up, because its writer took the data so slowly that the
-// disk would have had to keep too much for it.
+// ErrSlowBackup says that a backup was given up, because its writer took the data so slowly that
+// the disk would have had to keep too much for it.
 var ErrSlowBackup = errors.New("the backup is written too slowly")
 
 const (

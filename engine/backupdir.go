@@ -20,8 +20,8 @@ import (
 )
 
 // BackupDir writes a backup of what a stopped member's directory knows to be committed. Other
-// members may know more. It changes nothing there, and needs as much memory as a running member. The
-// error says why it cannot: replication.ErrLocked, ErrNoMember, or damage.
+// members may know more. It changes nothing there, and needs as much memory as a running member.
+// The error says why it cannot: replication.ErrLocked, ErrNoMember, or damage.
 func BackupDir(dir string, w io.Writer) (BackupInfo, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

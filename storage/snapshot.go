@@ -56,9 +56,9 @@ func (s *Snapshot) Behind() int64 {
 	return i.mu.flow.committed - s.committed
 }
 
-// Scan calls fn with the records of a table whose keys are from or later, in order, until fn returns
-// false. Key and value are valid until fn returns. Close waits for Scan, so fn must not block. Scan
-// returns ErrClosed, or an error about a corrupt file.
+// Scan calls fn with the records of a table whose keys are from or later, in order, until fn
+// returns false. Key and value are valid until fn returns. Close waits for Scan, so fn must not
+// block. Scan returns ErrClosed, or an error about a corrupt file.
 func (s *Snapshot) Scan(t Table, from []byte, fn func(key, value []byte) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

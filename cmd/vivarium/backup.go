@@ -84,7 +84,8 @@ func said(err error, command string, success func(), stderr io.Writer) int {
 // saveBackup writes beside the file under another name. At no moment does the name belong to less
 // than a whole backup on the disk.
 func saveBackup(ctx context.Context, from *source, name string) (info embed.BackupInfo, err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*") // nobody else may read it
+	// Nobody else may read it.
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
 	if err != nil {
 		return info, err
 	}
@@ -130,7 +131,8 @@ func pipeBackup(ctx context.Context, from *source, w io.Writer) (embed.BackupInf
 	return info, err
 }
 
-// piped runs write and read on the two ends of a pipe. If one ends with an error, so does the other.
+// piped runs write and read on the two ends of a pipe. If one ends with an error, so does the
+// other.
 func piped(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	written := make(chan error, 1)

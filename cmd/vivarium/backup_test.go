@@ -62,8 +62,8 @@ func withoutStat(lines string) []string {
 	return list
 }
 
-// An operator backs up a running ensemble, verifies the file, looks into it, and creates what it has
-// on another server, as a whole and a part of it.
+// An operator backs up a running ensemble, verifies the file, looks into it, and creates what it
+// has on another server, as a whole and a part of it.
 func TestBackup(t *testing.T) {
 	addrs, err := child.FreeAddrs(3)
 	must(t, err)

@@ -117,7 +117,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A part of a tree comes back below another root, and what exists there is treated as was asked for.
+// A part of a tree comes back below another root, and what exists there is treated as was asked
+// for.
 func TestImport_Existing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens, s := several(t, 1)

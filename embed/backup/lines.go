@@ -93,8 +93,8 @@ func lineOf(z *Znode) line {
 	return l
 }
 
-// Lines yields the znodes of lines, in their order. Empty lines are passed over. The sequence can be
-// read once. It ends after an error: ErrLine, or the reader's.
+// Lines yields the znodes of lines, in their order. Empty lines are passed over. The sequence can
+// be read once. It ends after an error: ErrLine, or the reader's.
 func Lines(r io.Reader) iter.Seq2[Znode, error] {
 	return func(yield func(Znode, error) bool) {
 		in := bufio.NewScanner(r)

@@ -17,7 +17,8 @@ var (
 )
 
 // Verify reads a whole backup, and returns what it has. Nil says that each byte of it is as
-// embed.Node.Backup wrote it, and that nothing is missing. The memory it needs is that of one block.
+// embed.Node.Backup wrote it, and that nothing is missing. The memory it needs is that of one
+// block.
 //
 // Errors: ErrNotBackup, ErrCorrupt, ErrNewer, embed.ErrLevel, and those of r.
 func Verify(r io.Reader) (embed.BackupInfo, error) {

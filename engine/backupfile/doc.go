@@ -14,10 +14,10 @@
 // # What is in a file
 //
 // A header says whose backup it is and when it was made. For each shard it has the zxid up to which
-// every transaction is in the file, and none after it. Then come the znodes, shard by shard, in byte
-// order of their paths, so that a parent comes before its children. A znode has what the image keeps
-// of it: data, ACL, mode, TTL, times, zxids, versions and the create counter. The rest of its Stat
-// follows from the children.
+// every transaction is in the file, and none after it. Then come the znodes, shard by shard, in
+// byte order of their paths, so that a parent comes before its children. A znode has what the image
+// keeps of it: data, ACL, mode, TTL, times, zxids, versions and the create counter. The rest of its
+// Stat follows from the children.
 //
 // Ephemerals are in the file with their owner, to show who held what. Sessions, their passwords and
 // the members' addresses are not.

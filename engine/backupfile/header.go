@@ -21,8 +21,8 @@ type Header struct {
 	Shards   []Shard  `json:"shards"`   // all, in order
 }
 
-// A Shard is the state of one shard in a file. Each shard is whole by itself. No moment is common to
-// all shards.
+// A Shard is the state of one shard in a file. Each shard is whole by itself. No moment is common
+// to all shards.
 type Shard struct {
 	Shard   uint32    `json:"shard"` // from 1
 	Level   uint32    `json:"level"` // of its records

@@ -55,8 +55,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return br, nil
 }
 
-// Next returns the next record. The error is io.EOF if there is none, and the file is sound from its
-// first byte to its last. After an error, Next returns the same.
+// Next returns the next record. The error is io.EOF if there is none, and the file is sound from
+// its first byte to its last. After an error, Next returns the same.
 func (r *Reader) Next() (Record, error) {
 	if r.err == nil && len(r.left) == 0 {
 		r.err = r.nextBlock()

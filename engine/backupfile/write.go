@@ -63,8 +63,8 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// Close checks that nothing is missing, and writes the end. It returns the sum of the whole file. It
-// does not close the underlying writer.
+// Close checks that nothing is missing, and writes the end. It returns the sum of the whole file.
+// It does not close the underlying writer.
 func (w *Writer) Close() (Sum, error) {
 	if err := w.Flush(); err != nil {
 		return Sum{}, err

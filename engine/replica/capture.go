@@ -15,9 +15,9 @@ type Capture struct {
 }
 
 // Capture captures the shard as it is now, with everything that it has applied. Apply stops for one
-// save meanwhile, as it does after every thousand entries; nothing is flushed or synced. If somebody
-// else has the turn, Capture waits. It returns ctx's error if ctx ends first, and storage.ErrClosed
-// if done is closed first.
+// save meanwhile, as it does after every thousand entries; nothing is flushed or synced. If
+// somebody else has the turn, Capture waits. It returns ctx's error if ctx ends first, and
+// storage.ErrClosed if done is closed first.
 func (r *Replica) Capture(ctx context.Context, done <-chan struct{}) (Capture, error) {
 	select {
 	case r.turn <- struct{}{}:
