@@ -123,6 +123,9 @@ func (b *backup) watch(life context.Context, cancel context.CancelCauseFunc) {
 			cancel(b.engine.over())
 			return
 		case <-ticker.C:
+			if isDone(b.engine.done) {
+				continue // the images are being closed
+			}
 		}
 		for i, c := range b.shards {
 			if behind := c.Behind(); behind > b.engine.cfg.backupBehind() {

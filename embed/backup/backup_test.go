@@ -83,7 +83,8 @@ func znodes(t *testing.T, file []byte) map[string]string {
 }
 
 // What was backed up, and written as lines, comes back in an ensemble with any other number of
-// shards.
+// shards (zk_shell#117: nothing read what an export had written). Ephemerals do not come back
+// (exhibitor#304).
 func TestRoundTrip(t *testing.T) {
 	for _, shards := range [][2]int{{1, 4}, {4, 1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,8 +118,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A part of a tree comes back below another root, and what exists there is treated as was asked
-// for.
+// A part of a tree comes back below another root (etcd#13328: only a whole did), and what exists
+// there is treated as was asked for.
 func TestImport_Existing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens, s := several(t, 1)
@@ -166,7 +167,7 @@ func TestImport_Existing(t *testing.T) {
 	})
 }
 
-// An import that ended goes on from where it was.
+// An import that ended goes on from where it was (etcd-backup-restore#58).
 func TestImport_GoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens, s := several(t, 4)
