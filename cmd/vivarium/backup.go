@@ -33,7 +33,7 @@ func (s *source) write(ctx context.Context, w io.Writer) error {
 	case (s.config == "") == (s.dir == ""):
 		return errors.New("name either -config or -dir")
 	case s.dir != "":
-		_, err := engine.BackupDir(s.dir, w)
+		_, err := engine.BackupDir(s.dir, stoppable{ctx, w})
 		return err
 	}
 	c, err := parseConfig(s.config)
@@ -43,9 +43,25 @@ func (s *source) write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// untilStopped returns a context that ends at a signal to stop, so that nothing half done is left.
+// A stoppable takes nothing more once its ctx has ended.
+type stoppable struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (s stoppable) Write(b []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.to.Write(b)
+}
+
+// untilStopped returns a context that ends at a signal to stop, so that nothing half done is left. A
+// second signal ends the process.
 func untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // makeBackup writes a backup to a file, reads it again, and only then gives it its name.
@@ -84,7 +100,7 @@ func said(err error, command string, success func(), stderr io.Writer) int {
 // saveBackup writes beside the file under another name. At no moment does the name belong to less
 // than a whole backup on the disk.
 func saveBackup(ctx context.Context, from *source, name string) (info embed.BackupInfo, err error) {
-	// Nobody else may read it.
+	// CreateTemp lets nobody else read the file.
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
 	if err != nil {
 		return info, err

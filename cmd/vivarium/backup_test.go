@@ -208,3 +208,22 @@ func TestBackup_Fails(t *testing.T) {
 		t.Errorf("%v, %q, %v", entries, got, err)
 	}
 }
+
+// A signal ends the command, and leaves nothing behind.
+func TestBackup_Stopped(t *testing.T) {
+	dir, _, p := served(t)
+	p.Signal(syscall.SIGTERM)
+	if code := p.ExitCode(); code != exitOK {
+		t.Fatal(p.Log())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	file := filepath.Join(dir, "file")
+	if code := run(ctx, []string{"backup", "-dir", filepath.Join(dir, "data"), file}, strings.NewReader(""), &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "canceled") {
+		t.Errorf("%d, %s%s", code, &out, &errs)
+	}
+	if left, err := filepath.Glob(file + "*"); len(left) > 0 || err != nil {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
