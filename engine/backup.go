@@ -58,7 +58,7 @@ func (e *Engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 		err = ctx.Err()
 	case life.Err() != nil:
 		err = context.Cause(life) // and not that a snapshot is closed
-	case errors.Is(err, storage.ErrClosed):
+	case e.over() != nil && errors.Is(err, storage.ErrClosed):
 		err = e.over() // which watch has not noticed yet
 	}
 	return BackupInfo{}, err
