@@ -34,6 +34,7 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/certs", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
+	"engine/backupfile": {"engine/command", "replication", "tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
@@ -41,7 +42,7 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
@@ -67,6 +68,7 @@ var imports = map[string][]string{
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/backup":            {"embed", "engine/backupfile", "tree"},
 	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
@@ -82,13 +84,13 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "embed", "embed/gateway", "engine", "internal/configfile"}, // engine for the check of a directory
+	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "embed", "embed/backup", "embed/gateway", "engine", "internal/configfile", "internal/wire"}, // engine for the check of a directory
 	"cmd/vivarium/internal/client": {"internal/wire"},
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "engine/steer", "internal/wire"}
+var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/steer", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 

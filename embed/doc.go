@@ -23,7 +23,7 @@
 // in embed/barrier, members in embed/group, services in embed/discovery, jobs in embed/job, tasks in
 // embed/task, and parts of a set that members share in embed/partition. Package embed/embedtest runs
 // a whole ensemble inside a test. Package embed/claim is for authors of other recipes, and
-// embed/gateway serves ZooKeeper's own clients.
+// embed/gateway serves ZooKeeper's own clients. Package embed/backup reads what Node.Backup writes.
 //
 // # What a call that returns means
 //

@@ -95,6 +95,10 @@ var (
 	ErrFailed   = engine.ErrFailed // the node has failed, see Node.Err; the request was not applied
 )
 
+// ErrSlowBackup says that Node.Backup was given up, because its writer took the data so slowly that
+// the disk would have had to keep too much for it.
+var ErrSlowBackup = engine.ErrSlowBackup
+
 // Outcomes that do not come from the tree. They never mix.
 var (
 	// ErrUnavailable says that the ensemble could not be asked: no quorum accepted the request in

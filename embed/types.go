@@ -78,6 +78,25 @@ type (
 	//
 	//	Zxid Zxid // the watch may have missed changes up to here; reads of this node show them
 	GapError = watch.GapError
+	// BackupInfo says what a backup has.
+	//
+	//	Time     time.Time     // when it began, by the clock of Member, in UTC
+	//	Ensemble string        // Config.Ensemble
+	//	Lineage  string        // of the ensemble, in hex; empty if it has chosen none
+	//	Level    int           // the feature level that a reader needs
+	//	Member   MemberID      // who made it
+	//	Members  []MemberID    // of the ensemble
+	//	Shards   []BackupShard // all, in order
+	//	Znodes   int           // of all shards
+	//	Size     int64         // bytes of the file
+	//	Sum      string        // SHA-256 of the file in hex, as sha256sum prints it
+	BackupInfo = engine.BackupInfo
+	// BackupShard says what a backup has of one shard.
+	//
+	//	Shard  int  // from 1
+	//	Zxid   Zxid // everything up to this transaction is in the backup, and nothing after it
+	//	Znodes int
+	BackupShard = engine.BackupShard
 	// Candidate is what a node that wants to join says of itself; see Config.Admit.
 	//
 	//	Name     string // Config.Name

@@ -118,6 +118,7 @@ type Seams struct {
 	Lack    time.Duration                                       // instead of lackPatience
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
+	Behind  int64                                               // instead of backupBehindMax
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one
@@ -128,6 +129,9 @@ func LongestElection(tick time.Duration) time.Duration {
 
 // SessionTimeoutFloor is the smallest session timeout that survives the crash of a leader.
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
+
+// backupBehind returns how far the images may go ahead of a backup.
+func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backupBehindMax) }
 
 // levelMax returns the highest feature level that this node agrees to.
 func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, LevelMax) }

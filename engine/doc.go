@@ -103,6 +103,12 @@
 // id. A refusal by a peer fails the node only when Start has opened everything. See start.go. Check
 // looks at the directory of a stopped member in the same way, and reads more of it. See check.go.
 //
+// # Turns
+//
+// Raft calls Apply, Sync, Snapshot, Install and Close of a replica one at a time. A backup's Capture
+// takes a turn between them. The turn is no lock of the table below: it is a channel, so that a
+// Capture can give up, and nothing that has the turn waits for a backup.
+//
 // # Locks
 //
 // A goroutine that holds one of these locks may acquire those below it, never one above, and never
@@ -183,6 +189,7 @@
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's
 // goroutines. While a session is introduced to a shard, a goroutine of its own runs, which ends
-// with the session. Reattach runs one for each shard that the session uses. Close does not wait for
+// with the session. Reattach runs one for each shard that the session uses. A Backup runs one beside
+// its caller, and one more makes the backup that another process pulls. Close does not wait for
 // them.
 package engine

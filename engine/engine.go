@@ -80,6 +80,7 @@ type Engine struct {
 	leaders leaders
 	news    news
 	started time.Time
+	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
 	loops   sync.WaitGroup

@@ -24,6 +24,7 @@ type question struct {
 	Remove    MemberID // not zero: a member wants this one to be removed
 	Leave     MemberID // not zero: this member asks whether it may leave
 	Reconfig  *Reconfig
+	Backup    *backupAsk
 	Directory [16]byte // of the node
 	// Lineage is that of the ensemble that is meant, if the node knows it. Ids of members mean others
 	// in another one, and an address may have become that of another one's member.
@@ -65,7 +66,8 @@ type answer struct {
 	Members map[MemberID]string // where the members may be, itself included
 	Leader  MemberID            // of the home shard; zero: it knows of none
 
-	List []Member // of a question for the members
+	List   []Member    // of a question for the members
+	Backup *backupPart // of a question for a part of a backup
 
 	// Of a question to join.
 	Refused  string   // why not; also of a removal and a leave
@@ -167,6 +169,13 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	}
 	if q.List {
 		a.List = e.Members()
+	}
+	if q.Backup != nil {
+		part, err := e.give(ctx, q.Backup)
+		if a.Backup = part; err != nil {
+			a.refuse(err)
+		}
+		return
 	}
 	if a.Leader != a.Member {
 		return // only the leader admits and removes: it knows who answers

@@ -453,3 +453,47 @@ func TestCommitsSyncsSnapshotsAndLoadsRunSideBySide(t *testing.T) {
 	must(t, i.Close())
 	h.expect(t, n.open(t))
 }
+
+// A Scan goes on where the last one ended, whatever is committed or installed meanwhile.
+func TestScanIsAPointInTime(t *testing.T) {
+	i := manyRecords(t)
+	s, err := i.Snapshot()
+	must(t, err)
+	defer s.Close()
+	var stream bytes.Buffer
+	must(t, writeSnapshot(newNode(t).open(t), &stream))
+	var next []byte
+	found := 0
+	for more := true; more; {
+		more = false
+		must(t, s.Scan(Znodes, next, func(key, value []byte) bool {
+			if want := fmt.Sprintf("/%06d", found); string(key) != want || value[0] != byte(found) {
+				t.Fatalf("%s, want %s", key, want)
+			}
+			found++
+			next = append(append(next[:0], key...), 0)
+			more = true
+			return found%300 != 0
+		}))
+		if found == 600 {
+			b := i.NewBatch()
+			b.Delete(Znodes, []byte("/000900"))
+			b.Put(Znodes, []byte("/000901"), make([]byte, 1<<20))
+			must(t, b.Commit(2))
+			if behind := s.Behind(); behind < 1<<20 || behind > 2<<20 {
+				t.Errorf("behind by %d bytes", behind)
+			}
+		}
+		if found == 1200 {
+			must(t, i.Install(bytes.NewReader(stream.Bytes()), nil, nil))
+		}
+	}
+	if found != 2000 || s.Behind() > 1<<20 {
+		t.Errorf("%d records, behind by %d bytes", found, s.Behind())
+	}
+	must(t, s.Scan(Sessions, nil, func(_, _ []byte) bool { t.Error("a session"); return false }))
+	must(t, s.Close())
+	if err := s.Scan(Znodes, nil, nil); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}

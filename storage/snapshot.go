@@ -13,9 +13,10 @@ import (
 // open, the records it needs stay on disk.
 type Snapshot struct {
 	// Immutable after Image.Snapshot.
-	image   *Image
-	store   *store
-	applied uint64
+	image     *Image
+	store     *store
+	applied   uint64
+	committed int64 // bytes that the store had been given
 
 	mu struct {
 		rank.Mutex[rank.Snapshot]                  // held by WriteTo throughout
@@ -34,7 +35,7 @@ func (i *Image) Snapshot() (*Snapshot, error) {
 	if i.mu.closed {
 		return nil, ErrClosed
 	}
-	s := &Snapshot{image: i, store: i.mu.live.acquire(), applied: i.mu.applied}
+	s := &Snapshot{image: i, store: i.mu.live.acquire(), applied: i.mu.applied, committed: i.mu.flow.committed}
 	s.mu.records = s.store.db.NewSnapshot()
 	i.mu.snapshots[s] = struct{}{}
 	return s, nil
@@ -42,6 +43,45 @@ func (i *Image) Snapshot() (*Snapshot, error) {
 
 // Applied returns the snapshot's index.
 func (s *Snapshot) Applied() uint64 { return s.applied }
+
+// Behind returns about how many bytes were committed to the image since the snapshot. The disk may
+// have to keep as much for it.
+func (s *Snapshot) Behind() int64 {
+	i := s.image
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.mu.live != s.store {
+		return i.mu.flow.committed // an Install began to count anew
+	}
+	return i.mu.flow.committed - s.committed
+}
+
+// Scan calls fn with the records of a table whose keys are from or later, in order, until fn
+// returns false. Key and value are valid until fn returns. Close waits for Scan, so fn must not
+// block. Scan returns ErrClosed, or an error about a corrupt file.
+func (s *Snapshot) Scan(t Table, from []byte, fn func(key, value []byte) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.records == nil {
+		return ErrClosed
+	}
+	bounds := &pebble.IterOptions{LowerBound: append([]byte{byte(t)}, from...), UpperBound: []byte{byte(t) + 1}}
+	enough := false
+	err := each(s.mu.records, bounds, func(_ Table, key, value []byte) error {
+		if !fn(key, value) {
+			enough = true
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !enough {
+		return diagnose(s.store.disk, s.store.dir, err)
+	}
+	return nil
+}
+
+// errEnough ends a Scan.
+var errEnough = errors.New("enough")
 
 // stopCheck is how many records are written between two checks of the stop channel.
 const stopCheck = 64

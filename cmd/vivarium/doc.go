@@ -6,6 +6,12 @@
 //	vivarium shell -server host:port    talk to a server, Vivarium's or ZooKeeper's, like zkCli
 //	vivarium members -config node.yaml  show the members of an ensemble, or remove one
 //	vivarium check DIR                  verify the data directory of a stopped member
+//	vivarium backup -config node.yaml FILE
+//	                                    write a backup of the whole tree to a file
+//	vivarium verify FILE                read a backup, and say whether it is sound and what it has
+//	vivarium export FILE                print the znodes of a backup as lines of JSON
+//	vivarium import -server host:port FILE
+//	                                    create the znodes of a backup or of lines of JSON
 //	vivarium recover -look DIR...       show what the directories of lost members have
 //	vivarium recover -accept-data-loss -i-have-stopped 2,3 DIR
 //	                                    go on from one of them, without the others
@@ -140,6 +146,21 @@
 // snapshot matters from its arrival until the member makes its own next one. If it is damaged, a
 // start from it fails.
 //
+// # backup, verify, export, import
+//
+// backup asks a running member for a backup, at the addresses in join and members of the config,
+// and prefers one that does not lead. It needs what the command members needs. With -dir it reads
+// the directory of a stopped member instead. It writes beside FILE, syncs, reads everything again,
+// and only then gives the file its name. Only its owner may read the file.
+//
+// verify refuses every byte that is not as it was written. export prints a line for each znode, of
+// a file, or with -config or -dir of a member. import creates the znodes of a backup or of such
+// lines through the port for clients. It verifies a backup first. -existing says what to do with a
+// znode that exists: fail, skip or overwrite. -path limits both to a znode and what is below it.
+//
+// Instead of a FILE, backup writes to the standard output if it is named "-", and the others read
+// the standard input. docs/backup.md of the repository says what is in a backup, and what is not.
+//
 // # recover
 //
 // recover is for an ensemble whose majority is lost for good. It goes on from the directory of one
@@ -169,6 +190,9 @@
 //	     or config                   understood                   directory; or a member runs on it;
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
+//
+// backup, verify, export and import end with 0 when all was done, with 1 if it was not, and with 2
+// for a wrong command line or a file that cannot be opened.
 //
 // recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory
 // cannot be recovered; with 2 in the cases of check.

@@ -15,6 +15,8 @@ import (
 // Apply implements replication.StateMachine. An entry that cannot be applied fails the node: if the
 // replica went on without it, it would differ from all others.
 func (r *Replica) Apply(entries []replication.Entry) {
+	r.turn <- struct{}{}
+	defer r.endTurn()
 	for i := range entries {
 		c, err := r.decoder.Decode(entries[i].Cmd)
 		if err != nil {

@@ -24,6 +24,8 @@ func (r *Replica) accept(t storage.Table, _, value []byte) error {
 // has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
 // means for them before a reader can see the new state.
 func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
+	r.turn <- struct{}{}
+	defer r.endTurn()
 	if err := r.image.Install(from, stop, r.accept); err != nil {
 		return err
 	}

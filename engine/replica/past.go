@@ -69,8 +69,17 @@ func (p *Past) Apply(index uint64, cmd []byte) error {
 	return p.node.failed
 }
 
+// Index returns the index of the newest applied command.
+func (p *Past) Index() uint64 { return p.r.Index() }
+
 // Zxid returns the newest transaction.
 func (p *Past) Zxid() tree.Zxid { return p.r.mu.Zxid }
+
+// State returns the shard's state, and how many znodes it has.
+func (p *Past) State() (s command.State, znodes int) { return p.r.mu.State, p.r.tree.Load().Len() }
+
+// Walk calls fn for every znode in byte order of the paths, until fn returns an error.
+func (p *Past) Walk(fn func(path string, z tree.Znode) error) error { return p.r.tree.Load().Walk(fn) }
 
 // Members returns the table of members; empty if this is not the home shard.
 func (p *Past) Members() *session.MembersView { return p.r.Members() }

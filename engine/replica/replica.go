@@ -73,7 +73,11 @@ type Replica struct {
 	Sizes       Sizes                               // of the applied entries
 	lastFigures atomic.Pointer[Figures]             // set by Close, which drops the tree
 
-	// Owned by the apply goroutine.
+	// turn is full while somebody works on what follows: Raft's apply goroutine, or a Capture. It is
+	// a channel and no lock, because an Install may hold it for minutes.
+	turn chan struct{} // capacity 1
+
+	// Owned by whoever has the turn.
 	batch     *storage.Batch               // for the image
 	unsaved   struct{ entries, bytes int } // applied since the last save
 	decoder   command.Reader
@@ -120,7 +124,7 @@ type Options struct {
 // New returns an empty Replica. Load and NewPurger must follow before the shard starts.
 func New(o Options) *Replica {
 	r := &Replica{node: o.Node, schemes: o.Schemes, founders: o.Founders, Shard: o.Shard, Outbox: o.Outbox, Watches: watch.NewRegistry(), Portion: EndPortion,
-		quotas: softQuotas{log: o.Log}}
+		turn: make(chan struct{}, 1), quotas: softQuotas{log: o.Log}}
 	r.tree.Store(tree.New(nil))
 	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	r.setLevel(command.LevelMin)

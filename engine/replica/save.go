@@ -99,6 +99,8 @@ func (r *Replica) writeDirty() error {
 
 // Sync implements replication.StateMachine.
 func (r *Replica) Sync() error {
+	r.turn <- struct{}{}
+	defer r.endTurn()
 	if err := r.save(); err != nil {
 		return err
 	}
@@ -107,6 +109,8 @@ func (r *Replica) Sync() error {
 
 // Snapshot implements replication.StateMachine.
 func (r *Replica) Snapshot() (replication.Snapshot, error) {
+	r.turn <- struct{}{}
+	defer r.endTurn()
 	if err := r.save(); err != nil {
 		return nil, err
 	}
@@ -117,6 +121,8 @@ func (r *Replica) Snapshot() (replication.Snapshot, error) {
 // tree and the table, because dragonboat's metrics refer to the process's first node until the
 // process ends.
 func (r *Replica) Close() error {
+	r.turn <- struct{}{}
+	defer r.endTurn()
 	err := r.save()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,27 @@
+// Package backup reads what embed.Node.Backup has written: it verifies a backup, shows the znodes
+// in it, and creates them again in a living tree.
+//
+//	info, err := backup.Verify(file)
+//
+//	r, err := backup.NewReader(file)
+//	report, err := backup.Import(ctx, backup.Session(session), r.Znodes(), backup.Options{})
+//
+// # Lines
+//
+// WriteLines and Lines have the same znodes as text, a JSON object a line, in the order of a
+// backup. It is for looking into a backup, and for moving a part of a tree:
+//
+//	{"path":"/a","text":"data","mode":"persistent","acl":[…],…}
+//
+// Data is in text if it is valid UTF-8, and otherwise in data, as base64. A znode whose data is nil
+// has neither. A line also has what an import does not use: zxids, times, versions, the create
+// counter and the owner.
+//
+// # What an import does not bring back
+//
+// An import creates znodes as any session does. They get new zxids, times and versions. The counter
+// of a parent's sequence numbers counts what the import creates, so it may be lower than before,
+// and numbers may come again. It leaves out ephemerals, which belong to sessions that have ended,
+// and everything below /zookeeper, so quotas must be set anew. It is not atomic: if it ends with an
+// error, some of the znodes are there. Do it again with Skip, and it goes on.
+package backup

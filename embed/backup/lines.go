@@ -1,0 +1,156 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// LineMax bounds a line. The largest znode that an ensemble can be configured for fits.
+const LineMax = 128 << 20
+
+// ErrLine says that a line is none of WriteLines. The text says which line, and why.
+var ErrLine = errors.New("not a znode")
+
+// A line is a Znode as JSON.
+type line struct {
+	Path  string    `json:"path"`
+	Text  *string   `json:"text,omitempty"`
+	Data  []byte    `json:"data,omitempty"`
+	Mode  string    `json:"mode,omitempty"` // empty: persistent
+	TTL   int64     `json:"ttl,omitempty"`  // ms
+	ACL   []lineACL `json:"acl,omitempty"`  // empty: open
+	Stat  *lineStat `json:"stat,omitempty"`
+	Owner int64     `json:"owner,omitempty"`
+	Shard int       `json:"shard,omitempty"`
+}
+
+type lineACL struct {
+	Perms  uint32 `json:"perms"`
+	Scheme string `json:"scheme"`
+	ID     string `json:"id"`
+}
+
+// lineStat is what an import does not use.
+type lineStat struct {
+	Czxid    embed.Zxid `json:"czxid"`
+	Mzxid    embed.Zxid `json:"mzxid"`
+	Pzxid    embed.Zxid `json:"pzxid"`
+	Ctime    time.Time  `json:"ctime"`
+	Mtime    time.Time  `json:"mtime"`
+	Version  int32      `json:"version"`
+	Aversion int32      `json:"aversion"`
+	Created  int32      `json:"created"`
+}
+
+var modes = map[string]embed.CreateMode{"": embed.Persistent, "persistent": embed.Persistent, "ephemeral": embed.Ephemeral, "container": embed.Container, "ttl": embed.TTL}
+
+// WriteLines writes a line for each znode, and returns how many it has written. It returns the
+// sequence's error, or the writer's.
+func WriteLines(w io.Writer, znodes iter.Seq2[Znode, error]) (n int, err error) {
+	out := bufio.NewWriter(w)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for z, err := range znodes {
+		if err == nil {
+			err = enc.Encode(lineOf(&z))
+		}
+		if err != nil {
+			return n, errors.Join(err, out.Flush())
+		}
+		n++
+	}
+	return n, out.Flush()
+}
+
+func lineOf(z *Znode) line {
+	l := line{Path: z.Path, TTL: z.TTL.Milliseconds(), Owner: int64(z.Owner), Shard: z.Shard,
+		Stat: &lineStat{z.Czxid, z.Mzxid, z.Pzxid, z.Ctime, z.Mtime, z.Version, z.Aversion, z.Created}}
+	for name, mode := range modes {
+		if mode == z.Mode && name != "" {
+			l.Mode = name
+		}
+	}
+	for _, a := range z.ACL {
+		l.ACL = append(l.ACL, lineACL{uint32(a.Perms), a.Scheme, a.ID})
+	}
+	switch {
+	case utf8.Valid(z.Data) && z.Data != nil:
+		text := string(z.Data)
+		l.Text = &text
+	default:
+		l.Data = z.Data
+	}
+	return l
+}
+
+// Lines yields the znodes of lines, in their order. Empty lines are passed over. The sequence can
+// be read once. It ends after an error: ErrLine, or the reader's.
+func Lines(r io.Reader) iter.Seq2[Znode, error] {
+	return func(yield func(Znode, error) bool) {
+		in := bufio.NewScanner(r)
+		in.Buffer(nil, LineMax)
+		for n := 1; in.Scan(); n++ {
+			if len(bytes.TrimSpace(in.Bytes())) == 0 {
+				continue
+			}
+			z, err := parseLine(in.Bytes())
+			if err != nil {
+				err = fmt.Errorf("line %d: %w: %w", n, ErrLine, err)
+			}
+			if !yield(z, err) || err != nil {
+				return
+			}
+		}
+		if err := in.Err(); err != nil {
+			yield(Znode{}, err)
+		}
+	}
+}
+
+func parseLine(b []byte) (Znode, error) {
+	var l line
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&l); err != nil {
+		return Znode{}, err
+	}
+	mode, known := modes[l.Mode]
+	ttl := time.Duration(l.TTL) * time.Millisecond
+	switch {
+	case dec.More():
+		return Znode{}, errors.New("more follows it")
+	case tree.ValidatePath(l.Path) != nil:
+		return Znode{}, tree.ValidatePath(l.Path)
+	case l.Text != nil && l.Data != nil:
+		return Znode{}, fmt.Errorf("%s: it has both text and data", l.Path)
+	case !known:
+		return Znode{}, fmt.Errorf("%s: mode %q: it is persistent, container, ttl or ephemeral", l.Path, l.Mode)
+	case l.TTL < 0 || l.TTL > tree.MaxTTL || (l.TTL > 0) != (mode == embed.TTL) && mode != embed.Ephemeral:
+		return Znode{}, fmt.Errorf("%s: a ttl of %d in mode %q", l.Path, l.TTL, l.Mode)
+	}
+	z := Znode{Path: l.Path, Data: l.Data, Mode: mode, TTL: ttl, Owner: embed.SessionID(l.Owner), Shard: l.Shard}
+	if l.Text != nil {
+		z.Data = []byte(*l.Text)
+	}
+	for _, a := range l.ACL {
+		z.ACL = append(z.ACL, embed.ACL{Perms: embed.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID})
+	}
+	if z.ACL == nil {
+		z.ACL = embed.OpenACL()
+	}
+	if s := l.Stat; s != nil {
+		z.Czxid, z.Mzxid, z.Pzxid, z.Ctime, z.Mtime = s.Czxid, s.Mzxid, s.Pzxid, s.Ctime, s.Mtime
+		z.Version, z.Aversion, z.Created = s.Version, s.Aversion, s.Created
+	}
+	return z, nil
+}

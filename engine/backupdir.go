@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage"
+	"github.com/vivarium-go/vivarium/storage/disk"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// BackupDir writes a backup of what a stopped member's directory knows to be committed. Other
+// members may know more. It changes nothing there, and needs as much memory as a running member.
+// The error says why it cannot: replication.ErrLocked, ErrNoMember, or damage.
+func BackupDir(dir string, w io.Writer) (BackupInfo, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	lock, err := replication.LockShared(files.OS, dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	defer lock.Close()
+	d, err := disk.Open(files.OS, dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	report, id, err := examine(d, dir)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	if report.Damaged() {
+		errs := []error{report.Err}
+		for _, s := range report.Shards {
+			errs = append(errs, s.Err)
+		}
+		return BackupInfo{}, fmt.Errorf("%s: it is damaged, as vivarium check shows: choose another directory: %w", dir, errors.Join(errs...))
+	}
+	return backupDir(d, dir, id, w)
+}
+
+// backupDir does BackupDir in a directory that is locked and sound.
+func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (BackupInfo, error) {
+	h := backupfile.Header{Time: time.Now().UnixMilli(), Ensemble: id.Ensemble, Member: uint64(id.Member)}
+	if lineage := session.Lineage(id.Lineage); lineage != (session.Lineage{}) {
+		h.Lineage = hex.EncodeToString(lineage[:])
+	}
+	shards := make([]*replica.Past, id.Shards)
+	for i := range shards {
+		shard := ShardID(i + 1)
+		past, err := pastOf(d, dir, id, shard)
+		if err != nil {
+			return BackupInfo{}, fmt.Errorf("%s: shard %d: %w", dir, shard, err)
+		}
+		state, znodes := past.State()
+		shards[i] = past
+		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(shard), Level: state.Level, Index: past.Index(), Zxid: state.Zxid, Znodes: znodes, Schemes: state.Rules.Schemes})
+		for _, m := range past.Members().List { // only the home shard has any
+			if m.OutOf() == 0 {
+				h.Members = append(h.Members, uint64(m.ID))
+			}
+		}
+	}
+	out, err := backupfile.NewWriter(w, h)
+	if err != nil {
+		return BackupInfo{}, err
+	}
+	for i, past := range shards {
+		if err := writePast(out, uint32(i+1), past); err != nil {
+			return BackupInfo{}, err
+		}
+	}
+	sum, err := out.Close()
+	return h.Info(out.Size(), sum), err
+}
+
+// pastOf returns a shard as the directory knows it to be committed.
+func pastOf(d *disk.Disk, dir string, id replication.Identity, shard ShardID) (*replica.Past, error) {
+	past, err := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(dir, shard)}, shard)
+	if err != nil {
+		return nil, err
+	}
+	_, err = replication.ReadRemains(offline(d.View(), dir, id), shard, func(e replication.Entry, committed bool) error {
+		if !committed {
+			return nil
+		}
+		return past.Apply(e.Index, e.Cmd)
+	})
+	return past, err
+}
+
+func writePast(out *backupfile.Writer, shard uint32, past *replica.Past) error {
+	var record []byte
+	err := past.Walk(func(path string, z tree.Znode) error {
+		record = command.AppendZnode(record[:0], z)
+		full, err := out.Add(shard, path, record)
+		if err == nil && full {
+			err = out.Flush()
+		}
+		return err
+	})
+	return errors.Join(err, out.Flush())
+}
