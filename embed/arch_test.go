@@ -47,6 +47,7 @@ var imports = map[string][]string{
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
 	"internal/files":        {},
 	"internal/files/memory": {"internal/files"}, // for tests
+	"internal/meter":        {},
 	"internal/rank":         {},
 	"internal/timers":       {},
 
@@ -76,6 +77,8 @@ var imports = map[string][]string{
 	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/lock"},
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+
+	"embed/metrics": {}, // others make sources for it
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
