@@ -27,21 +27,21 @@ var imports = map[string][]string{
 	"session": {"tree"},
 	"watch":   {"tree", "internal/rank"},
 
-	"storage/disk": {"internal/files", "internal/rank"},
+	"storage/disk": {"internal/files", "internal/meter", "internal/rank"},
 	"storage":      {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
-	"replication":                         {"internal/files", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication":                         {"internal/files", "internal/meter", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication/transport":               {"internal/meter", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
-	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
+	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
-	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
-	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
+	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/rank"},
+	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/rank",
+	"engine": {"engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/files", "internal/meter", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
@@ -61,7 +61,8 @@ var imports = map[string][]string{
 
 	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
-		"internal/configfile"},
+		"embed/internal/sampling", "embed/metrics", "internal/meter", "internal/configfile"},
+	"embed/internal/sampling": {"embed/metrics", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim"},
 	"embed/internal/level":    {"embed"},
@@ -80,7 +81,7 @@ var imports = map[string][]string{
 
 	"embed/metrics": {}, // others make sources for it
 
-	"embed/gateway":          {"embed", "embed/internal/inside", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/meter", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 

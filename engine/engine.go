@@ -75,6 +75,8 @@ type Engine struct {
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
+	meters  meters
+	space   spaceLook
 	news    news
 	started time.Time
 	opened  chan struct{} // closed when Start has opened everything

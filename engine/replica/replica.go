@@ -71,7 +71,8 @@ type Replica struct {
 	level       atomic.Uint32                       // mu.Level, for those who do not hold mu
 	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
 	Sizes       Sizes                               // of the applied entries
-	lastFigures atomic.Pointer[Figures]             // set by Close, which drops the tree
+	Meters      Meters
+	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
 
 	// Owned by the apply goroutine.
 	batch     *storage.Batch               // for the image
