@@ -79,7 +79,8 @@ var imports = map[string][]string{
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
-	"embed/metrics": {}, // others make sources for it
+	"embed/metrics":      {},
+	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/meter", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
