@@ -182,6 +182,6 @@
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's
 // goroutines. While a session is introduced to a shard, a goroutine of its own runs, which ends
-// with the session. Reattach runs one for each shard that the session uses. Close does not wait for
-// them.
+// with the session. Reattach runs one for each shard that the session uses. Figures runs one that
+// asks the disk for its space, unless one is running. Close does not wait for them.
 package engine

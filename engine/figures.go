@@ -64,9 +64,11 @@ type Space struct{ Free, Size uint64 }
 func (e *Engine) Figures() Figures {
 	until := time.Now().Add(lookPatience)
 	over := e.silenced()
-	f := Figures{Over: over, Failed: e.disk.Err() != nil || e.Err() != nil, Level: e.Level(), LevelMax: e.cfg.levelMax(),
-		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(), LogLines: &e.news.lost}
-	f.Shards = make([]ShardFigures, len(e.shards))
+	f := Figures{
+		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
+		Level: e.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
+		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(), LogLines: &e.news.lost,
+	}
 	for i, r := range e.shards {
 		e.lookAtShard(&f.Shards[i], r)
 	}
@@ -90,8 +92,11 @@ func (e *Engine) Figures() Figures {
 // lookAtShard looks at what needs no lock that may be busy for long.
 func (e *Engine) lookAtShard(s *ShardFigures, r *replica.Replica) {
 	leader := e.Leader(r.Shard)
-	*s = ShardFigures{Shard: r.Shard, Leader: leader, Leads: leader.Member != 0 && leader.Member == e.self(), State: r.Figures(),
-		Outbox: &r.Outbox.Meters, Replica: &r.Meters, Leaders: &e.meters.leaders[r.Shard-1], Transfers: &e.meters.transfers[r.Shard-1]}
+	*s = ShardFigures{
+		Shard: r.Shard, Leader: leader, Leads: leader.Member != 0 && leader.Member == e.self(),
+		State: r.Figures(), Outbox: &r.Outbox.Meters, Replica: &r.Meters,
+		Leaders: &e.meters.leaders[r.Shard-1], Transfers: &e.meters.transfers[r.Shard-1],
+	}
 	host := e.host.Load()
 	if host == nil {
 		return

@@ -34,7 +34,8 @@ func (c TransferCause) String() string {
 // Whatever it does not get in that time is missing from it.
 const lookPatience = 50 * time.Millisecond
 
-// lookUntil calls each look until it reports success, or the time has come. A look tries a lock once.
+// lookUntil calls each look until it reports success, or the time has come. A look tries a lock
+// once.
 func lookUntil(until time.Time, looks []func() bool) {
 	for pause := 10 * time.Microsecond; ; pause *= 2 {
 		looks = slices.DeleteFunc(looks, func(look func() bool) bool { return look() })

@@ -48,7 +48,8 @@ func (r result) String() string {
 // classOf returns the class of an answered request.
 func classOf(a *answer) class {
 	switch a.reply.Op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpReconfig:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpReconfig:
 		return classWrite
 	}
 	if a.readOnly || a.reply.Op == wire.OpSync || a.reply.Op == wire.OpGetEphemerals {
@@ -76,19 +77,32 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 		g.mu.Unlock()
 		m := &g.meters
 		to.Gauge("gateway_connections", "Open connections of clients.", float64(connections))
-		to.Gauge("gateway_outstanding", "Requests of clients that were read and are not answered.", float64(g.outstanding.Load()))
-		to.Gauge("gateway_held_bytes", "What Config.Memory bounds: requests, answers, events and watches of all connections.", float64(g.held.Load()))
+		to.Gauge("gateway_outstanding",
+			"Requests of clients that were read and are not answered.",
+			float64(g.outstanding.Load()))
+		to.Gauge("gateway_held_bytes",
+			"What Config.Memory bounds: requests, answers, events and watches of all connections.",
+			float64(g.held.Load()))
 		const bytes = "Bytes that clients sent, and that were sent to them."
 		to.Counter("gateway_bytes_total", bytes, m.received.Read(), "direction", "received")
 		to.Counter("gateway_bytes_total", bytes, m.sent.Read(), "direction", "sent")
-		to.Counter("gateway_refused_total", "Connections that were closed at once, because there were too many.", uint64(g.refused.Load()))
-		to.Counter("gateway_auth_failures_total", "Credentials of clients that were refused.", uint64(g.authFailed.Load()))
+		to.Counter("gateway_refused_total",
+			"Connections that were closed at once, because there were too many.",
+			uint64(g.refused.Load()))
+		to.Counter("gateway_auth_failures_total",
+			"Credentials of clients that were refused.", uint64(g.authFailed.Load()))
 		for r := range results {
-			to.Counter("gateway_handshakes_total", "Handshakes of clients, by how they ended.", m.handshakes[r].Read(), "result", r.String())
+			to.Counter("gateway_handshakes_total",
+				"Handshakes of clients, by how they ended.",
+				m.handshakes[r].Read(), "result", r.String())
 		}
 		for c := range classes {
-			to.Histogram("gateway_request_seconds", "How long requests of clients took, from reading them until their answers were sent.", &m.seconds[c], "class", c.String())
-			to.Counter("gateway_errors_total", "Requests that were answered with an error code, such as that of a missing znode.", m.failed[c].Read(), "class", c.String())
+			to.Histogram("gateway_request_seconds",
+				"How long requests of clients took, from reading them until their answers were sent.",
+				&m.seconds[c], "class", c.String())
+			to.Counter("gateway_errors_total",
+				"Requests that were answered with an error code, such as that of a missing znode.",
+				m.failed[c].Read(), "class", c.String())
 		}
 		to.Expiry(g.tls, "gateway")
 	})

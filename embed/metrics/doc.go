@@ -2,9 +2,9 @@
 //
 //	http.Handle("/metrics", metrics.Handler(node, gateway))
 //
-// A [Source] yields its metrics as a list of samples. *embed.Node and *gateway.Gateway are sources,
-// and a service can write its own. [Write] and [Handler] show sources in the text format of
-// Prometheus. Module embed/metrics/prom registers sources with Prometheus's own library. For
+// A [Source] yields its metrics as a list of samples. Both *embed.Node and *gateway.Gateway are
+// sources, and a service can write its own. [Write] and [Handler] show sources in the text format
+// of Prometheus. Module embed/metrics/prom registers sources with Prometheus's own library. For
 // another backend, range over Samples:
 //
 //	for s := range node.Samples() {

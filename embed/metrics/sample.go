@@ -65,8 +65,8 @@ func (h *Histogram) Count() (n uint64) {
 // of what it returns reads anew. No two samples have the same name and the same labels.
 type Source interface{ Samples() iter.Seq[Sample] }
 
-// With returns a source that adds labels to all samples of another, so that two nodes of one process
-// can be shown on one page:
+// With returns a source that adds labels to all samples of another, so that two nodes of one
+// process can be shown on one page:
 //
 //	metrics.With(node, metrics.Label{Name: "member", Value: "1"})
 func With(source Source, labels ...Label) Source {

@@ -56,7 +56,9 @@ const (
 )
 
 // String returns the cause as the metrics name it.
-func (c LossCause) String() string { return [...]string{"suspended", "expired", "deleted", "node"}[c] }
+func (c LossCause) String() string {
+	return [...]string{"suspended", "expired", "deleted", "node"}[c]
+}
 
 // noteLoss counts the end of a tenure, unless its owner gave it up.
 func (m *Meters) noteLoss(why error) {
@@ -99,7 +101,10 @@ func (k *Keeper) TryFigures() (f Figures, ok bool) {
 		return f, false
 	}
 	defer k.mu.Unlock()
-	f = Figures{Sessions: len(k.mu.sessions), Remote: len(k.mu.remotes.byID), Suspended: len(k.mu.suspended), Held: k.mu.held}
+	f = Figures{
+		Sessions: len(k.mu.sessions), Remote: len(k.mu.remotes.byID),
+		Suspended: len(k.mu.suspended), Held: k.mu.held,
+	}
 	for _, c := range k.mu.remotes.classes {
 		if c.suspended {
 			f.Suspended += len(c.list)

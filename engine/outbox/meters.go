@@ -71,5 +71,8 @@ func (o *Outbox) Figures() Figures {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	q := &o.mu.queue
-	return Figures{Requests: q.len() + q.parkedTally.n, Bytes: q.sendable.bytes + q.parkedTally.bytes, Inflight: len(o.mu.inflight)}
+	return Figures{
+		Requests: q.len() + q.parkedTally.n, Bytes: q.sendable.bytes + q.parkedTally.bytes,
+		Inflight: len(o.mu.inflight),
+	}
 }

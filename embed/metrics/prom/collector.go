@@ -11,9 +11,9 @@ import (
 // Collector returns a collector of all samples of the sources. Each collection reads them anew; see
 // metrics.Source for what that costs.
 //
-// The collector is unchecked: it describes nothing beforehand, because what a node knows changes. So
-// a registry does not notice on registration that two collectors have the same samples. It reports
-// that when it collects. To register two nodes of one process, give each a label with
+// The collector is unchecked: it describes nothing beforehand, because what a node knows changes.
+// So a registry does not notice on registration that two collectors have the same samples. It
+// reports that when it collects. To register two nodes of one process, give each a label with
 // prometheus.WrapRegistererWith.
 func Collector(sources ...metrics.Source) prometheus.Collector { return collector(sources) }
 

@@ -136,7 +136,7 @@ func TestCollector_OfANode(t *testing.T) {
 	}
 }
 
-// Two nodes need a label. Without it the registry reports their equal samples, and shows no mixture.
+// Two nodes need a label. Without it the registry reports their equal samples.
 func TestCollector_TwoSources(t *testing.T) {
 	node := list{{Name: "a_total", Help: "A.", Value: 3}}
 	reg := prometheus.NewRegistry()

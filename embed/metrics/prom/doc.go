@@ -1,7 +1,6 @@
 // Package prom registers the metrics of Vivarium with Prometheus's own library.
 //
-//	reg := prometheus.WrapRegistererWith(prometheus.Labels{"member": "1"}, prometheus.DefaultRegisterer)
-//	reg.MustRegister(prom.Collector(node, gateway))
+//	prometheus.MustRegister(prom.Collector(node, gateway))
 //
 // It is a module of its own, so that client_golang and its dependencies come only to services that
 // use it. A service that shows no other metrics needs only metrics.Handler.
