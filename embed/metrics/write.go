@@ -19,8 +19,8 @@ const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 // of a name stand together, sorted by their labels, and the names are in order.
 //
 // Two samples with the same name and labels are an error: [With] tells two nodes of a process
-// apart. So are a name or a label that Prometheus would refuse, and a name with two kinds. After an error
-// nothing was written, unless it is an error of w.
+// apart. So are a name or a label that Prometheus would refuse, and a name with two kinds. After an
+// error nothing was written, unless it is an error of w.
 func Write(w io.Writer, sources ...Source) error {
 	list := collect(sources)
 	if err := check(list); err != nil {
