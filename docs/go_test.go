@@ -19,14 +19,14 @@ import (
 const module = "github.com/vivarium-go/vivarium/"
 
 // public are the packages for users. A page may leave them out of a name: Session.Get, Config.TLS.
-var public = []string{"embed", "embed/barrier", "embed/claim", "embed/discovery", "embed/election", "embed/embedtest", "embed/gateway", "embed/group", "embed/job", "embed/lock", "embed/partition", "embed/task", "embed/value", "embed/view"}
+var public = []string{"embed", "embed/barrier", "embed/claim", "embed/discovery", "embed/election", "embed/embedtest", "embed/gateway", "embed/group", "embed/job", "embed/lock", "embed/metrics", "embed/partition", "embed/task", "embed/value", "embed/view"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
 var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
 
 // exports maps the packages that pages may import to their compiled types.
 var exports = sync.OnceValues(func() (map[string]string, error) {
-	args := []string{"list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "net/http", "os/signal", "testing/synctest"}
+	args := []string{"list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}}={{.Export}}{{end}}", "expvar", "net/http", "os/signal", "testing/synctest"}
 	for _, p := range public {
 		args = append(args, module+p)
 	}
@@ -64,6 +64,7 @@ const fragmentHead = `package p
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
 	"net/http"
@@ -83,6 +84,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/group"
 	"github.com/vivarium-go/vivarium/embed/job"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/metrics"
 	"github.com/vivarium-go/vivarium/embed/partition"
 	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/embed/value"
@@ -94,6 +96,7 @@ var (
 	id         embed.MemberID
 	cfg        embed.Config
 	node       *embed.Node
+	gw         *gateway.Gateway
 	session    *embed.Session
 	mutex      *lock.Mutex
 	hold       *lock.Hold

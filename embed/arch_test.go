@@ -27,28 +27,29 @@ var imports = map[string][]string{
 	"session": {"tree"},
 	"watch":   {"tree", "internal/rank"},
 
-	"storage/disk": {"internal/files", "internal/rank"},
+	"storage/disk": {"internal/files", "internal/meter", "internal/rank"},
 	"storage":      {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
 
-	"replication":                         {"internal/files", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/certs", "internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication":                         {"internal/files", "internal/meter", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
+	"replication/transport":               {"internal/certs", "internal/meter", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/backupfile": {"engine/command", "replication", "tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
-	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/rank", "internal/timers"},
+	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication"}, // for tests
-	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/rank"},
-	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/rank", "internal/timers"},
+	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/rank"},
+	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/meter", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
 	"internal/files":        {},
 	"internal/files/memory": {"internal/files"}, // for tests
+	"internal/meter":        {},
 	"internal/rank":         {},
 	"internal/timers":       {},
 
@@ -62,7 +63,8 @@ var imports = map[string][]string{
 
 	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
-		"internal/certs", "internal/configfile"},
+		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/configfile"},
+	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim"},
 	"embed/internal/level":    {"embed"},
@@ -80,7 +82,10 @@ var imports = map[string][]string{
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
-	"embed/gateway":          {"embed", "embed/internal/inside", "internal/certs", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/metrics":      {},
+	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
+
+	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -21,6 +22,8 @@ type notifier struct {
 		closed bool
 	}
 	wake *sync.Cond
+
+	dropped meter.Counter // calls that were left out
 }
 
 // newNotifier starts the goroutine if there is an observer. close ends it.
@@ -61,6 +64,7 @@ func (n *notifier) queue(call func()) {
 	}
 	if len(n.mu.calls) >= eventsMax {
 		n.mu.calls = n.mu.calls[1:]
+		n.dropped.Inc()
 	}
 	n.mu.calls = append(n.mu.calls, call)
 	n.wake.Signal()

@@ -45,7 +45,7 @@ func Start(cfg Config) (*Node, error) {
 		c.Seams = engine.Seams(*cfg.Inside)
 	}
 	events := newNotifier(cfg.Events)
-	n := inside.NodeParts{Config: c, CloseEvents: events.close,
+	n := inside.NodeParts{Config: c, CloseEvents: events.close, EventsDropped: events.dropped.Read,
 		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	c.LeaderChanged = events.leaderChanged
 	c.SessionExpired = events.sessionExpired

@@ -63,7 +63,7 @@ func (c callbacks) Transfer(id replication.ShardID, nth int) {
 	if next == 0 {
 		return
 	}
-	err := c.engine.TransferLeadership(id, next)
+	err := c.engine.transfer(id, next, TransferLag)
 	c.engine.log.Warn("applying lags behind the log: transferring the leadership", "shard", id, "to", next, "cause", err)
 }
 

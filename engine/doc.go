@@ -190,6 +190,6 @@
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's
 // goroutines. While a session is introduced to a shard, a goroutine of its own runs, which ends
 // with the session. Reattach runs one for each shard that the session uses. A Backup runs one beside
-// its caller, and one more makes the backup that another process pulls. Close does not wait for
-// them.
+// its caller, and one more makes the backup that another process pulls. Figures runs one that asks
+// the disk for its space, unless one is running. Close does not wait for them.
 package engine

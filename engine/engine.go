@@ -78,6 +78,8 @@ type Engine struct {
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
+	meters  meters
+	space   spaceLook
 	news    news
 	started time.Time
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last

@@ -66,6 +66,7 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 	if l.Member != 0 {
 		e.news.tell(slog.LevelInfo, "leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
+		e.meters.leaders[id-1].Inc()
 	}
 	e.news.leaderChanged()
 	if id == command.HomeShard {
@@ -92,6 +93,10 @@ func (e *Engine) LeadsSince() (time.Time, bool) {
 
 // TransferLeadership asks a shard's leader to transfer its leadership to a member.
 func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
+	return e.transfer(id, to, TransferAsked)
+}
+
+func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 	if id < 1 || int(id) > len(e.shards) {
 		return fmt.Errorf("shard %d is not in 1..%d", id, len(e.shards))
 	}
@@ -112,6 +117,7 @@ func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 	}
+	e.meters.transfers[id-1][why].Inc()
 	return nil
 }
 

@@ -3,6 +3,8 @@ package engine
 import (
 	"log/slog"
 	"sync/atomic"
+
+	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // newsMax bounds the lines that wait for a slow log. Lines beyond it are only counted. A node must
@@ -12,8 +14,9 @@ const newsMax = 64
 // news has lines for reportLoop to log. It is for callers that must not wait for a log, because
 // they hold locks or apply entries.
 type news struct {
-	lines  chan line // capacity newsMax
-	left   atomic.Int64
+	lines  chan line     // capacity newsMax
+	left   atomic.Int64  // lines that were dropped and not reported yet
+	lost   meter.Counter // lines that were dropped
 	leader chan struct{} // capacity 1; a leader has changed
 }
 
@@ -34,6 +37,7 @@ func (n *news) tell(level slog.Level, message string, args ...any) {
 	case n.lines <- line{level, message, args}:
 	default:
 		n.left.Add(1)
+		n.lost.Inc()
 	}
 }
 

@@ -106,6 +106,6 @@ func (e *Engine) askFor(id ShardID) bool {
 	if e.host.Load().Barrier(ctx, id, 0) != nil {
 		return false
 	}
-	_ = e.TransferLeadership(id, e.self()) // if it fails, the loop asks again
+	_ = e.transfer(id, e.self(), TransferShare) // if it fails, the loop asks again
 	return true
 }

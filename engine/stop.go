@@ -174,7 +174,7 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 		if e.Leader(id).Member != e.self() {
 			return
 		}
-		if err := e.TransferLeadership(id, m); err != nil {
+		if err := e.transfer(id, m, TransferShutdown); err != nil {
 			continue
 		}
 		deadline := time.Now().Add(LongestElection(e.cfg.Tick))

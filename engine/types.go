@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -17,6 +18,16 @@ type (
 	Pending = keeper.Pending
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
+)
+
+// Types of Figures.
+type (
+	// An Outcome is how a request ended.
+	Outcome = outbox.Outcome
+	// An EndCause is why a session ended.
+	EndCause = keeper.EndCause
+	// A LossCause is why something that was held was lost.
+	LossCause = keeper.LossCause
 )
 
 // IsAddress reports whether an address can stand in tree.ConfigPath: a host name or IP address, and

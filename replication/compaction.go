@@ -152,6 +152,9 @@ func (h *Host) cutLog(s *shard) error {
 	}
 	return h.call(func() error {
 		_, err := h.nh.RequestSnapshot(uint64(s.id), opt, snapshotTimeout)
+		if err == nil {
+			s.meters.Cuts.Inc()
+		}
 		return translate(err)
 	})
 }

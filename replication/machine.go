@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/statemachine"
+
+	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // Entry is a committed command.
@@ -58,6 +60,7 @@ type machine struct {
 	m      StateMachine
 	disk   Disk
 	log    *slog.Logger
+	sent   *meter.Counter // states that were sent
 	opened func(stop <-chan struct{})
 	grown  func(entries, bytes int, index uint64) // called after entries were applied; must not block
 
@@ -140,6 +143,9 @@ func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) 
 		p.err = errors.Join(p.err, guard(p.snapshot.Close))
 	}
 	a.parking().afterWork(onlyBroken(p.err))
+	if p.err == nil {
+		a.sent.Inc()
+	}
 	switch {
 	case isClosed(stop):
 		return statemachine.ErrSnapshotStopped

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lni/dragonboat/v4/client"
 
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
@@ -23,6 +24,7 @@ type shard struct {
 
 	log     retention
 	barrier barrier
+	meters  Meters
 
 	mu struct {
 		rank.Mutex[rank.Leader]
@@ -61,6 +63,16 @@ func (s *shard) setLeader(l Leader) bool {
 	s.mu.changed = make(chan struct{})
 	return true
 }
+
+// Meters time and count what this member does for a shard.
+type Meters struct {
+	Barriers  meter.Histogram // calls of Host.Barrier that succeeded
+	Cuts      meter.Counter   // cuts of the log that were begun
+	Snapshots meter.Counter   // states that were sent to members that lag behind
+}
+
+// Meters returns the meters of a shard that exists.
+func (h *Host) Meters(id ShardID) *Meters { return &h.shards[id-1].meters }
 
 // closeError returns what is wrong with the shard after its NodeHost was closed.
 func (s *shard) closeError() error {

@@ -28,12 +28,16 @@ func (t *Table) own(id tree.SessionID, path string) {
 		set = make(map[string]struct{})
 		t.ephemerals[id] = set
 	}
+	t.owned -= len(set)
 	set[path] = struct{}{}
+	t.owned += len(set)
 }
 
 func (t *Table) disown(id tree.SessionID, path string) {
 	set := t.ephemerals[id]
+	t.owned -= len(set)
 	delete(set, path)
+	t.owned += len(set)
 	if len(set) == 0 {
 		delete(t.ephemerals, id)
 	}
@@ -50,14 +54,8 @@ func (t *Table) Owned(id tree.SessionID) []string {
 	return paths
 }
 
-// CountEphemerals returns how many ephemerals all sessions own together. It looks at every session
-// that owns one.
-func (t *Table) CountEphemerals() (n int) {
-	for _, set := range t.ephemerals {
-		n += len(set)
-	}
-	return n
-}
+// CountEphemerals returns how many ephemerals all sessions own together.
+func (t *Table) CountEphemerals() int { return t.owned }
 
 // Ephemerals returns the paths of the ephemerals that a session owns, sorted.
 func (t *Table) Ephemerals(id tree.SessionID) []string {

@@ -81,6 +81,7 @@ type Table struct {
 	ended    map[tree.SessionID]end
 	// ephemerals holds no empty set.
 	ephemerals map[tree.SessionID]map[string]struct{}
+	owned      int // paths in ephemerals
 	// leaving holds the paths that Leaving has put into a heap and not yet returned. It may be
 	// dropped at any time.
 	leaving map[tree.SessionID]*paths

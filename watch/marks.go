@@ -56,6 +56,7 @@ type tables struct {
 	both   int                          // paths in both dataTable and belowTable
 	// n is the number of marks, and peak the largest n since the maps were made.
 	n, peak int
+	events  uint64 // that were queued
 	// pass counts the events that were matched. All that one event matches is one pass, and a
 	// client gets at most one event in a pass.
 	pass uint64
@@ -105,6 +106,7 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	}
 	p.told = t.pass
 	if p.client.mayRead == nil || p.client.mayRead(acl) {
+		t.events++
 		p.client.tell(e)
 	}
 }

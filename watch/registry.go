@@ -20,6 +20,7 @@ type Registry struct {
 	depths    depths // of the paths in recursive
 	// n is the number of live streams, and peak the largest n since the lists were made.
 	n, peak int
+	counts  Figures // of streams, without their number
 	// clients holds the watches of remote clients, which are not streams.
 	clients tables
 	// closed is the reason why no watch can be added. It counts once isClosed is set.
@@ -236,8 +237,11 @@ func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
 	case !may:
 	case !s.tellLocked(e):
 		r.endLocked(s, ErrOverflow)
-	case s.mode == Once:
-		r.endLocked(s, nil)
+	default:
+		r.counts.Events++
+		if s.mode == Once {
+			r.endLocked(s, nil)
+		}
 	}
 }
 
@@ -266,6 +270,7 @@ func (r *Registry) endLocked(s *Stream, err error) {
 	if r.n == 0 && r.peak > peakKept {
 		r.exact, r.recursive, r.peak = make(lists), make(lists), 0
 	}
+	r.noteEndLocked(err)
 	s.finishLocked(err)
 }
 

@@ -127,7 +127,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	}
 	c := &conn{gate: g, sock: sock, raw: raw, arrived: time.Now()}
 	c.progress.L, c.nudgeFunc = &c.mu, c.nudge
-	c.in.sock, c.in.hold = sock, c.hold
+	c.in.sock, c.in.hold, c.in.bytes = sock, c.hold, &g.meters.received
 	return c
 }
 
@@ -199,7 +199,9 @@ func (c *conn) converse() error {
 	if err != nil {
 		return err
 	}
-	if err := c.handshake(frame); err != nil {
+	result, err := c.handshake(frame)
+	c.gate.meters.handshakes[result].Inc()
+	if err != nil {
 		return err
 	}
 	c.in.before = c.sendHere
@@ -229,7 +231,8 @@ func (c *conn) send(b []byte) error {
 	if err := c.sock.SetWriteDeadline(time.Now().Add(c.gate.cfg.WriteTimeout)); err != nil {
 		return err
 	}
-	_, err := c.sock.Write(b)
+	n, err := c.sock.Write(b)
+	c.gate.meters.sent.Add(uint64(n))
 	return err
 }
 
@@ -244,11 +247,11 @@ func (c *conn) linger() error {
 	return nil
 }
 
-// handshake answers the connect request.
-func (c *conn) handshake(frame []byte) error {
+// handshake answers the connect request. If it returns an error, the connection ends.
+func (c *conn) handshake(frame []byte) (result, error) {
 	var q wire.ConnectRequest
 	if err := q.Decode(frame); err != nil {
-		return err
+		return resultFailed, err
 	}
 	c.identities = ownIdentities(c.sock)
 	timeout := time.Duration(q.Timeout) * time.Millisecond
@@ -271,19 +274,22 @@ func (c *conn) handshake(frame []byte) error {
 	password := [16]byte{}
 	a := wire.ConnectResponse{Old: q.Old, Password: password[:]}
 	if errors.Is(err, engine.ErrSessionExpired) {
-		return errors.Join(c.say(a.AppendFrame(nil)), errEnded)
+		return resultExpired, errors.Join(c.say(a.AppendFrame(nil)), errEnded)
 	} else if err != nil {
-		return err
+		return resultFailed, err
 	}
 	password = s.Password()
 	a.SessionID, a.Timeout = int64(s.ID()), int32(s.Timeout().Milliseconds())
 	if err := c.send(a.AppendFrame(nil)); err != nil {
-		return err
+		return resultFailed, err
 	}
 	c.attach(s, q.SessionID == 0)
 	s.OnStateChange(c.onStateChange)
 	c.stateChanged.Store(true) // it may have changed before
-	return nil
+	if q.SessionID == 0 {
+		return resultNew, nil
+	}
+	return resultReattached, nil
 }
 
 // attach begins to serve a session.

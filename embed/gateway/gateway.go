@@ -242,6 +242,7 @@ type Gateway struct {
 	refused     atomic.Int64 // connections beyond a bound
 	held        atomic.Int64 // bytes that all connections hold
 	relieving   atomic.Bool  // a connection is being ended because held is beyond Config.Memory
+	meters      meters
 	figures     figures
 	reads       figures // of the requests that only read
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -19,6 +20,7 @@ type input struct {
 	// before runs before the socket is read, which may block. It is nil until there is a session.
 	before func() error
 
+	bytes    *meter.Counter  // counts what is read
 	hold     func(bytes int) // counts the memory of a long frame
 	received int             // bytes since the last frame
 	held     int             // how many of those were counted by hold
@@ -65,6 +67,7 @@ func (in *input) read(p []byte) (int, error) {
 		}
 	}
 	n, err := in.sock.Read(p)
+	in.bytes.Add(uint64(n))
 	if in.received += n; in.received-in.held >= frameKept {
 		in.hold(in.received - in.held)
 		in.held = in.received
@@ -123,6 +126,7 @@ func (in *input) awaitFirst() error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && in.silence > 0 {
 		_ = in.sock.SetReadDeadline(time.Now().Add(secondLook))
 		n, err = in.sock.Read(in.first[:])
+		in.bytes.Add(uint64(n))
 		in.limitSilence(in.silence)
 	}
 	in.ahead = in.first[:n]
@@ -157,6 +161,7 @@ func (in *input) head() ([]byte, error) {
 	n := 0
 	for n < 4 {
 		more, err := in.sock.Read(in.first[n:])
+		in.bytes.Add(uint64(more))
 		n += more
 		if n < 4 && err != nil {
 			return nil, err

@@ -95,6 +95,7 @@ func (c *conn) pop(a *answer) {
 	c.gate.outstanding.Add(-1)
 	c.figures.answered(after)
 	c.gate.figures.answered(after)
+	c.gate.meters.answered(a, after)
 	if a.readOnly {
 		c.gate.reads.answered(after)
 	}

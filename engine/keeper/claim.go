@@ -87,6 +87,12 @@ func (c *Claim) goToLocked(next claimState) {
 			return
 		}
 	}
+	if c.state == claimHeld {
+		c.session.keeper.mu.held--
+	}
+	if next == claimHeld {
+		c.session.keeper.mu.held++
+	}
 	c.state = next
 }
 

@@ -191,9 +191,11 @@ func (k *Keeper) suspendLocked(s *Session, now, offset time.Duration) (ends bool
 		return false
 	}
 	s.life.Extend(k.mu.provedAt)
-	if state, _ := s.life.Jump(now, offset-k.mu.offset); state == session.Connected {
+	jump := offset - k.mu.offset
+	if state, _ := s.life.Jump(now, jump); state == session.Connected {
 		return false
 	}
+	k.Meters.noteSuspension(beyond(jump, session.Margin(s.timeout)))
 	s.offset = offset
 	k.mu.suspended[s] = struct{}{}
 	s.stateChangedLocked()

@@ -44,6 +44,7 @@ type Keeper struct {
 	tick     time.Duration    // how often the silence of remote clients is counted
 
 	timers timers.Pool
+	Meters Meters
 
 	// mu guards the lives, claims and watches of all sessions of this node.
 	mu struct {
@@ -59,6 +60,7 @@ type Keeper struct {
 		losing    map[*Session][]*outbox.Call // calls that end lost claims, or inherit from them
 		unknown   []*Claim                    // without an outcome, until Reconcile has looked for their znodes
 		opening   map[*Session]*outbox.Call   // the calls that open them
+		held      int                         // claims that are held
 		closing   bool                        // new sessions are refused
 		closed    error
 		defect    bool // one was found
@@ -231,6 +233,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 		return
 	}
 	s.end = why
+	k.Meters.noteEnd(why)
 	if why == session.ErrExpired {
 		k.node.Tell(s.expiryLevel(), "session expired", "session", s.id, "timeout", s.timeout, "claims", len(s.claims)+s.lost, "watches", s.watches.n)
 	}

@@ -79,6 +79,7 @@ func (t *Tenure) endLocked(why error) {
 		return
 	}
 	t.err = why
+	t.claim.session.keeper.Meters.noteLoss(why)
 	t.over.Store(true)
 	t.claim.tenure = nil
 	if t.claim.state == claimHeld {

@@ -254,12 +254,13 @@ func (o *Outbox) Complete(b *Batch, i int, results []tree.Result, zxid tree.Zxid
 		return
 	}
 	c.Results, c.Zxid, c.Sent, c.Offset, c.Err = results, zxid, b.sent, b.offset, err
-	o.finish(c)
+	o.finish(c, true)
 }
 
 // finish undoes the terms of a failed call, runs its hooks and wakes its caller. The outcome is
-// set.
-func (o *Outbox) finish(c *Call) {
+// set. judged says that it came from the log.
+func (o *Outbox) finish(c *Call, judged bool) {
+	o.Meters.note(c, judged)
 	if c.Err != nil && c.Terms != nil {
 		c.Terms.Undo()
 	}
@@ -308,6 +309,7 @@ func (o *Outbox) retire(b *Batch) {
 	// Loop must also look again when a wait ends.
 	more := o.mu.queue.len() > 0 || b.seq == RegisterSeq || !o.mu.waitUntil.IsZero()
 	o.mu.Unlock()
+	o.Meters.Commits.Observe(took)
 	if more {
 		o.Signal()
 	}

@@ -32,6 +32,7 @@ type Call struct {
 	stage   stage
 	lane    lane // where in the queue it is, or was last
 	counted bool // it counts as pending for its session
+	givenUp bool // its caller was told that the outcome is unknown, and the meters count it so
 
 	// end says that the call goes ahead of other calls and has no limit: see QueueEnd. Immutable
 	// once the call is queued. It stands beside the other bytes because that saves 16 a call.
@@ -112,6 +113,7 @@ func (o *Outbox) Wait(ctx context.Context, c *Call, limit time.Duration) error {
 		return c.Err
 	default:
 	}
+	o.noteGivenUp(c)
 	if cause == nil {
 		return o.node.Explain(o.Shard, ErrUnknownOutcome)
 	}

@@ -82,6 +82,7 @@ type Outbox struct {
 	Ready  chan struct{} // closed when our Register has been applied
 
 	timers timers.Pool
+	Meters Meters
 
 	mu struct {
 		rank.Mutex[rank.Outbox]
@@ -192,7 +193,7 @@ func (o *Outbox) NotIntroduced(s *Owner, err error) {
 	o.mu.Unlock()
 	for _, c := range out {
 		c.Err = err
-		o.finish(c)
+		o.finish(c, false)
 	}
 }
 
@@ -241,7 +242,7 @@ func (o *Outbox) Abandon(c *Call, err error) {
 	o.mu.Unlock()
 	if was != stageDone {
 		c.Err = err
-		o.finish(c)
+		o.finish(c, false)
 	}
 }
 
@@ -267,7 +268,7 @@ func (o *Outbox) Refuse(c *Call, err error) {
 	c.stage = stageDone
 	o.mu.Unlock()
 	c.Err = err
-	o.finish(c)
+	o.finish(c, false)
 }
 
 // QueueEnd queues an end (a release or a session's close) for the next batch, ahead of all other
@@ -322,7 +323,7 @@ func (o *Outbox) Cancel(c *Call, err error) bool {
 	o.mu.queue.remove(c)
 	o.mu.Unlock()
 	c.Err = err
-	o.finish(c)
+	o.finish(c, false)
 	return true
 }
 
@@ -359,7 +360,7 @@ func (o *Outbox) AbandonSent(err error, owners ...*Owner) {
 	o.mu.Unlock()
 	for _, c := range out {
 		c.Err = err
-		o.finish(c)
+		o.finish(c, false)
 	}
 }
 
@@ -398,6 +399,6 @@ func (o *Outbox) Close(err error) {
 	close(o.stop)
 	for c, err := range ended {
 		c.Err = err
-		o.finish(c)
+		o.finish(c, false)
 	}
 }

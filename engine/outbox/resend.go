@@ -104,6 +104,7 @@ func (o *Outbox) resendLost() {
 		if err = o.send(b, false); err != nil {
 			break
 		}
+		o.Meters.Resends.Inc()
 	}
 	o.mu.Lock()
 	o.mu.sending = false

@@ -15,8 +15,13 @@ import (
 // Apply implements replication.StateMachine. An entry that cannot be applied fails the node: if the
 // replica went on without it, it would differ from all others.
 func (r *Replica) Apply(entries []replication.Entry) {
+	began, bytes := time.Now(), 0
 	r.turn <- struct{}{}
-	defer r.endTurn()
+	defer func() {
+		r.endTurn()
+		r.Meters.Applies.Observe(time.Since(began))
+		r.Meters.Bytes.Add(uint64(bytes))
+	}()
 	for i := range entries {
 		c, err := r.decoder.Decode(entries[i].Cmd)
 		if err != nil {
@@ -29,6 +34,7 @@ func (r *Replica) Apply(entries []replication.Entry) {
 		r.unsaved.entries++
 		r.unsaved.bytes += len(entries[i].Cmd)
 		r.Sizes.note(len(entries[i].Cmd))
+		bytes += len(entries[i].Cmd)
 		if (r.unsaved.entries >= SaveEntries || r.unsaved.bytes >= SaveBytes || records >= SaveRecords) && r.save() != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package replica
 import (
 	"sync/atomic"
 
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -23,6 +24,29 @@ func (r *Replica) Figures() Figures {
 		return *last
 	}
 	return now
+}
+
+// Meters time what a replica does.
+type Meters struct {
+	Applies  meter.Histogram // calls of Apply, of one entry or many
+	Bytes    meter.Counter   // of the applied entries
+	Installs meter.Histogram // states received and installed
+}
+
+// Counts are those of a shard's session table. Only the home shard has all sessions.
+type Counts struct{ Sessions, Ephemerals int }
+
+// TryCount counts what the table has. It returns false if an entry is applied at this moment, or if
+// the replica was closed.
+func (r *Replica) TryCount() (c Counts, ok bool) {
+	if !r.mu.TryLock() {
+		return c, false
+	}
+	defer r.mu.Unlock()
+	if r.lastFigures.Load() != nil {
+		return c, false
+	}
+	return Counts{Sessions: r.mu.table.Len(), Ephemerals: r.mu.table.CountEphemerals()}, true
 }
 
 // Sizes holds the last, the smallest and the largest of some sizes. All are zero until there is

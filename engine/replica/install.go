@@ -2,6 +2,7 @@ package replica
 
 import (
 	"io"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/storage"
@@ -24,6 +25,7 @@ func (r *Replica) accept(t storage.Table, _, value []byte) error {
 // has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
 // means for them before a reader can see the new state.
 func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
+	began := time.Now()
 	r.turn <- struct{}{}
 	defer r.endTurn()
 	if err := r.image.Install(from, stop, r.accept); err != nil {
@@ -52,6 +54,7 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	r.node.Reconcile(r.Shard, gap.old, gap.next, received.table, registered)
 	r.Watches.Install(received.state.Zxid, gap.touched, swap{r, gap.next})
 	prove() // last, so that it extends no session that has ended in the gap
+	r.Meters.Installs.Observe(time.Since(began))
 	return nil
 }
 

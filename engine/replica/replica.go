@@ -71,7 +71,8 @@ type Replica struct {
 	level       atomic.Uint32                       // mu.Level, for those who do not hold mu
 	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
 	Sizes       Sizes                               // of the applied entries
-	lastFigures atomic.Pointer[Figures]             // set by Close, which drops the tree
+	Meters      Meters
+	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
 
 	// turn is full while somebody works on what follows: Raft's apply goroutine, or a Capture. It is
 	// a channel and no lock, because an Install may hold it for minutes.

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// A System is a file system. Except for Resolve, its methods are the functions of package os that
+// A System is a file system. Except for Space and Resolve, its methods are the functions of package os that
 // have their names. Any number of goroutines may call them.
 type System interface {
 	OpenFile(name string, flag int, perm os.FileMode) (File, error)
@@ -15,6 +15,10 @@ type System interface {
 	Link(oldname, newname string) error
 	Stat(name string) (os.FileInfo, error)
 	Lstat(name string) (os.FileInfo, error)
+
+	// Space returns how many bytes of a directory's file system are free for this process, and how
+	// many it has. The error is ErrUnsupported on a system that cannot tell.
+	Space(dir string) (free, size uint64, err error)
 
 	// Resolve returns the absolute name without symbolic links of a file that exists.
 	Resolve(name string) (string, error)

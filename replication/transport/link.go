@@ -61,6 +61,7 @@ type link struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	unhook func() bool // detaches the link from dragonboat's context
+	meters *Meters
 
 	// Owned by the sending goroutine.
 	buf     []byte
@@ -125,19 +126,21 @@ var onDefect = func(what string) {}
 
 // A wire is one connection of a link.
 type wire struct {
-	conn net.Conn
-	r    *bufio.Reader
+	conn  net.Conn
+	r     *bufio.Reader
+	began time.Time
 
 	// Owned by the sending goroutine.
 	w       frameWriter
 	askedAt time.Time
 	unheard int // bytes sent since askedAt
 
-	waiting atomic.Bool // the newest ask is not answered
+	asked   atomic.Int64 // askedAt since began, for the goroutine that reads the answer
+	waiting atomic.Bool  // the newest ask is not answered
 }
 
 func newLink(ctx context.Context, t *Transport, member uint64) *link {
-	l := &link{t: t, member: member}
+	l := &link{t: t, member: member, meters: t.meters(member)}
 	l.ctx, l.cancel = context.WithCancel(t.ctx)
 	l.mu.changed = make(chan struct{})
 	l.unhook = context.AfterFunc(ctx, l.shut)
@@ -172,6 +175,7 @@ func (l *link) SendMessageBatch(b pb.MessageBatch) error {
 	}
 	w := l.current(time.Now())
 	if w == nil {
+		l.meters.Unsent.Add(uint64(len(b.Requests)))
 		return nil
 	}
 	if err := l.send(w, b); err != nil {
@@ -229,12 +233,20 @@ func (l *link) connectionLoop() {
 		l.failed(err)
 		return
 	}
-	w := &wire{conn: conn, r: r, w: frameWriter{conn: conn}}
+	w := &wire{conn: conn, r: r, began: time.Now(), w: frameWriter{conn: conn}}
 	if !l.connected(w) {
 		l.t.release(conn)
 		return
 	}
-	l.lost(w, readAnswers(r, func() { w.waiting.Store(false) }))
+	l.lost(w, readAnswers(r, func() { l.answered(w) }))
+}
+
+// answered records the answer to the newest ask.
+func (l *link) answered(w *wire) {
+	if w.waiting.Load() { // else nobody has asked
+		l.meters.RoundTrips.Observe(time.Since(w.began) - time.Duration(w.asked.Load()))
+	}
+	w.waiting.Store(false)
 }
 
 // readAnswers reads the answers of an accepting member until the connection ends.
@@ -346,10 +358,14 @@ func (l *link) send(w *wire, b pb.MessageBatch) error {
 	if !w.waiting.Load() && now.Sub(w.askedAt) >= askEvery {
 		l.buf = appendEmpty(l.buf, kindAsk)
 		w.askedAt, w.unheard = now, 0
+		w.asked.Store(int64(now.Sub(w.began)))
 		w.waiting.Store(true)
 	}
 	w.unheard += len(l.buf)
 	err := w.w.write(l.buf, now)
+	if err == nil {
+		l.meters.Sent.Add(uint64(len(l.buf)))
+	}
 	if cap(l.buf) > bufferKeep {
 		l.buf = nil
 	}

@@ -74,6 +74,9 @@ func (t *Transport) remembered() []uint64 {
 	for id := range t.mu.asked {
 		ids[id] = struct{}{}
 	}
+	for id := range t.mu.meters {
+		ids[id] = struct{}{}
+	}
 	return slices.Collect(maps.Keys(ids))
 }
 
@@ -109,6 +112,7 @@ func (t *Transport) forgetMember(id uint64) (open []net.Conn) {
 	t.mu.Lock()
 	delete(t.mu.peers, id)
 	delete(t.mu.asked, id)
+	delete(t.mu.meters, id)
 	if c := t.mu.served[id]; c != nil {
 		open = c.conns
 		delete(t.mu.served, id)
@@ -138,6 +142,7 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.metersLocked(peer).noteRefusal(err)
 	before := t.mu.peers[peer]
 	if p.Levels = before.Levels; p.Refused == nil {
 		p.Refused = before.Refused
@@ -170,6 +175,7 @@ func (t *Transport) recordVerdict(peer uint64, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.metersLocked(peer).noteRefusal(err)
 	p := t.mu.peers[peer]
 	if p.Refused = nil; no != nil {
 		p.Refused = no

@@ -282,6 +282,7 @@ func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err er
 	if h.purpose == forSnapshot {
 		f.keep = chunkMax // every frame is large, and the connection ends soon
 	}
+	meters := t.meters(h.Member)
 	chunks := chunkGate{g: &t.role.Load().gate, peer: h.Member}
 	answer := frameWriter{conn: conn}
 	for {
@@ -292,12 +293,13 @@ func (t *Transport) serveFrames(conn net.Conn, r *bufio.Reader, h hello) (err er
 		if err != nil {
 			return err
 		}
+		meters.Received.Add(uint64(headSize + len(payload)))
 		if t.shut.Load() {
 			return nil
 		}
 		switch k {
 		case kindBatch:
-			err = t.acceptBatch(&h.Identity, payload)
+			err = t.acceptBatch(&h.Identity, payload, meters)
 		case kindChunk:
 			err = t.acceptChunk(&chunks, payload)
 		case kindAsk:
@@ -336,7 +338,7 @@ func (t *Transport) frameMax(p purpose) func(kind) int {
 }
 
 // acceptBatch gives the messages that may pass to dragonboat.
-func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
+func (t *Transport) acceptBatch(peer *Identity, payload []byte, meters *Meters) error {
 	var b pb.MessageBatch
 	if err := b.Unmarshal(payload); err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
@@ -344,6 +346,7 @@ func (t *Transport) acceptBatch(peer *Identity, payload []byte) error {
 	r := t.role.Load()
 	dropped, why := r.gate.batch(peer.Member, &b)
 	if dropped > 0 {
+		meters.Invalid.Add(uint64(dropped))
 		t.notices.give(slog.LevelWarn, notice{event: "messages dropped", peer: peer.Member}, "count", dropped, "cause", why)
 	}
 	r.promises.note(peer, b.Requests, time.Now())

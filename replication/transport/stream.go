@@ -27,6 +27,7 @@ var (
 // less than 0.75 s.
 type stream struct {
 	t      *Transport
+	meters *Meters
 	conn   net.Conn
 	w      frameWriter
 	unhook func() bool
@@ -47,7 +48,7 @@ func newStream(ctx context.Context, t *Transport, member uint64) (*stream, error
 	if err != nil {
 		return nil, fmt.Errorf("snapshot connection to member %d: %w", member, err)
 	}
-	s := &stream{t: t, conn: conn, w: frameWriter{conn: conn}, confirmed: make(chan struct{}), broken: make(chan struct{})}
+	s := &stream{t: t, meters: t.meters(member), conn: conn, w: frameWriter{conn: conn}, confirmed: make(chan struct{}), broken: make(chan struct{})}
 	answered := func() {
 		select {
 		case <-s.confirmed:
@@ -90,6 +91,7 @@ func (s *stream) SendChunk(c pb.Chunk) error {
 	if err := s.w.write(s.buf, time.Now()); err != nil {
 		return err
 	}
+	s.meters.Sent.Add(uint64(len(s.buf)))
 	if !last {
 		return nil
 	}

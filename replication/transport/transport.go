@@ -45,6 +45,7 @@ type Transport struct {
 		served      map[uint64]*connQueue // accepted, by peer
 		peers       map[uint64]Peer       // without Member and Heard
 		asked       map[uint64]time.Time  // when askBack last asked each member
+		meters      map[uint64]*Meters    // of each member that something is known of
 	}
 }
 
@@ -79,6 +80,7 @@ func New(o Options) *Transport {
 	t.mu.served = make(map[uint64]*connQueue)
 	t.mu.peers = make(map[uint64]Peer)
 	t.mu.asked = make(map[uint64]time.Time)
+	t.mu.meters = make(map[uint64]*Meters)
 	return t
 }
 

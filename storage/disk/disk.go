@@ -52,6 +52,7 @@ type Disk struct {
 	frozen    atomic.Bool  // mutating calls take effect in memory only; never reset
 	busy      atomic.Int64 // mutating calls in progress on the real directory
 	syncs     atomic.Uint64
+	meters    Meters
 	dirSyncs  atomic.Uint64
 	fault     atomic.Pointer[func(Op, string) error]
 	readFault atomic.Pointer[func(Op, string) error] // as fault, for calls that only read

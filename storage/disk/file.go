@@ -198,8 +198,13 @@ func (f *file) Sync() error {
 	if err != nil {
 		return err
 	}
+	seen := &f.d.meters.Other
+	if f.log {
+		seen = &f.d.meters.Log
+	}
 	return f.d.do(change{
 		op:   OpSync,
+		seen: seen,
 		name: f.name,
 		real: func() error {
 			if err := real.SyncData(); err != nil {

@@ -5,6 +5,9 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // Fail throws the switch by hand. The first cause wins; a nil cause is replaced by a general one.
@@ -128,6 +131,7 @@ type change struct {
 	// landed reports whether real, which has just failed, took effect all the same. If so, nothing
 	// is left to do. It is nil if mem may repeat what real has done.
 	landed func() bool
+	seen   *meter.Histogram // of how long real takes, if it is a sync
 }
 
 // do makes a change, for real or in memory.
@@ -177,7 +181,11 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 	if c.op == OpSync || c.op == OpSyncDir {
 		// Never repeated: the kernel has forgotten what it could not write, and the next fsync
 		// succeeds.
-		return try(), refused
+		began := time.Now()
+		if err = try(); err == nil && c.seen != nil {
+			c.seen.Observe(time.Since(began))
+		}
+		return err, refused
 	}
 	err = d.patiently(true, try)
 	if err != nil && !refused {

@@ -20,6 +20,8 @@ type NodeParts struct {
 
 	// CloseEvents ends the calls of the observers in embed.Config.Events.
 	CloseEvents func()
+	// EventsDropped returns how many of these calls were left out.
+	EventsDropped func() uint64
 }
 
 // NewNode returns a node made of parts.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -293,6 +294,9 @@ func (s *System) stat(op, name string) (os.FileInfo, error) {
 	}
 	return p.n.describe(name), nil
 }
+
+// Space implements files.System: memory has no end.
+func (s *System) Space(string) (free, size uint64, err error) { return 0, 0, errors.ErrUnsupported }
 
 // Resolve returns the absolute name of a file that exists. As that of the operating system, it first
 // shortens the name, whatever is there.

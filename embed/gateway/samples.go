@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"iter"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/internal/sampling"
+	"github.com/vivarium-go/vivarium/embed/metrics"
+	"github.com/vivarium-go/vivarium/internal/meter"
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// meters count for the metrics. Unlike figures they are never reset.
+type meters struct {
+	received, sent meter.Counter // bytes, without those of TLS
+	seconds        [classes]meter.Histogram
+	failed         [classes]meter.Counter
+	handshakes     [results]meter.Counter
+}
+
+// A class of requests.
+type class int
+
+const (
+	classRead class = iota
+	classWrite
+	classOther // pings, watches, authentication, the end of a session
+	classes    // how many there are
+)
+
+func (c class) String() string { return [...]string{"read", "write", "other"}[c] }
+
+// A result of a handshake.
+type result int
+
+const (
+	resultNew        result = iota // a session was opened
+	resultReattached               // a session was attached to this member
+	resultExpired                  // the client was told that its session has expired
+	resultFailed                   // the connection was ended
+	results                        // how many there are
+)
+
+func (r result) String() string {
+	return [...]string{"new", "reattached", "expired", "failed"}[r]
+}
+
+// classOf returns the class of an answered request.
+func classOf(a *answer) class {
+	switch a.reply.Op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpReconfig:
+		return classWrite
+	}
+	if a.readOnly || a.reply.Op == wire.OpSync || a.reply.Op == wire.OpGetEphemerals {
+		return classRead
+	}
+	return classOther
+}
+
+// answered counts an answer that is about to be sent.
+func (m *meters) answered(a *answer, after time.Duration) {
+	c := classOf(a)
+	m.seconds[c].Observe(after)
+	if a.reply.Err != 0 {
+		m.failed[c].Inc()
+	}
+}
+
+// Samples returns the gateway's metrics, read anew at each use. It makes the gateway a
+// metrics.Source. docs/metrics.md says what each is for. Samples works at any time, also after
+// Close, and waits for nobody.
+func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
+	return sampling.Samples(func(to *sampling.To) {
+		g.mu.Lock()
+		connections := len(g.conns)
+		g.mu.Unlock()
+		m := &g.meters
+		to.Gauge("gateway_connections", "Open connections of clients.", float64(connections))
+		to.Gauge("gateway_outstanding",
+			"Requests of clients that were read and are not answered.",
+			float64(g.outstanding.Load()))
+		to.Gauge("gateway_held_bytes",
+			"What Config.Memory bounds: requests, answers, events and watches of all connections.",
+			float64(g.held.Load()))
+		const bytes = "Bytes that clients sent, and that were sent to them."
+		to.Counter("gateway_bytes_total", bytes, m.received.Read(), "direction", "received")
+		to.Counter("gateway_bytes_total", bytes, m.sent.Read(), "direction", "sent")
+		to.Counter("gateway_refused_total",
+			"Connections that were closed at once, because there were too many.",
+			uint64(g.refused.Load()))
+		to.Counter("gateway_auth_failures_total",
+			"Credentials of clients that were refused.", uint64(g.authFailed.Load()))
+		for r := range results {
+			to.Counter("gateway_handshakes_total",
+				"Handshakes of clients, by how they ended.",
+				m.handshakes[r].Read(), "result", r.String())
+		}
+		for c := range classes {
+			to.Histogram("gateway_request_seconds",
+				"How long requests of clients took, from reading them until their answers were sent.",
+				&m.seconds[c], "class", c.String())
+			to.Counter("gateway_errors_total",
+				"Requests that were answered with an error code, such as that of a missing znode.",
+				m.failed[c].Read(), "class", c.String())
+		}
+		to.Certificates(g.tls, "gateway")
+	})
+}

@@ -1,0 +1,69 @@
+package embed_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// lonely starts a member that is alone, for a benchmark, and opens a session.
+func lonely(b *testing.B) (*embed.Node, *embed.Session) {
+	b.Helper()
+	n, err := embed.Start(embed.Config{Dir: b.TempDir(), Logger: quiet})
+	must(b, err)
+	b.Cleanup(func() { _ = n.Close() })
+	must(b, n.Ready(b.Context()))
+	s, err := n.NewSession(b.Context(), embed.SessionOptions{})
+	must(b, err)
+	return n, s
+}
+
+// BenchmarkWrite is a write of one caller on a member that is alone, with all that is counted on its
+// way.
+func BenchmarkWrite(b *testing.B) {
+	_, s := lonely(b)
+	_, err := s.Create(b.Context(), "/a", nil, embed.Persistent)
+	must(b, err)
+	data := make([]byte, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Set(b.Context(), "/a", data, embed.AnyVersion); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSamples is a scrape of a member with many sessions and znodes. It is to take less than
+// 10 ms.
+func BenchmarkSamples(b *testing.B) {
+	const sessions, parents, children = 100_000, 1000, 1000
+	n, s := lonely(b)
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for range sessions / 64 {
+				if _, err := n.NewSession(b.Context(), embed.SessionOptions{}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for p := range parents {
+		ops := []embed.Op{embed.OpCreate(fmt.Sprintf("/%04d", p), nil, embed.Persistent)}
+		for c := range children {
+			ops = append(ops, embed.OpCreate(fmt.Sprintf("/%04d/%04d", p, c), nil, embed.Persistent))
+		}
+		if _, err := s.Multi(b.Context(), ops...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	all.Wait()
+	b.ReportAllocs()
+	for b.Loop() {
+		for range n.Samples() {
+		}
+	}
+}
