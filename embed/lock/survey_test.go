@@ -105,6 +105,7 @@ func TestSurvey(t *testing.T) {
 			"mutex /others/curator: 2 | 3", "read-write /others/kazoo: 0 | 1",
 		}},
 		{"/app/s", []string{"semaphore /app/s: s1 s1 | s2"}},
+		{"/app/s/leases", []string{"semaphore /app/s/leases: s1 s1 | "}},
 		{"/nothing/here", nil},
 	} {
 		got := show(all(t, lock.Survey(ctx, s, where.path)))
