@@ -254,3 +254,16 @@ func TestEvict(t *testing.T) {
 		}
 	}
 }
+
+// A leader's data is its value, which nobody replaces by a request that it would not look at.
+func TestRevoke_Leader(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	led, err := election.New(s, "/e").Campaign(bounded(t), []byte("address"))
+	must(t, err)
+	must(t, lock.Revoke(bounded(t), s, "/e"))
+	if leader, err := election.New(s, "/e").Leader(bounded(t)); err != nil || string(leader.Value) != "address" {
+		t.Errorf("%q, %v", leader.Value, err)
+	}
+	must(t, led.Resign())
+}
