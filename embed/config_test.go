@@ -203,7 +203,7 @@ func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 	}
 }
 
-// A program may run with a setting of Go under which package tls does not parse the own certificate.
+// A program may run with a setting of Go under which package tls does not parse its certificate.
 func TestValidate_CertificateNotParsed(t *testing.T) {
 	t.Setenv("GODEBUG", "x509keypairleaf=0")
 	ours := newAuthority(t, "ours")

@@ -137,8 +137,8 @@ func (g *waitGraph) own(path string, w *waiting) {
 	}
 }
 
-// waitsOf returns for whom each waiter of a queue waits: for those that must go right before it can,
-// because they wait for the others themselves.
+// waitsOf returns for whom each waiter of a queue waits: for those that must go right before it
+// can, because they wait for the others themselves.
 func waitsOf(q Queue) []wait {
 	waits := make([]wait, 0, len(q.Waiters))
 	var writer, readers []Contender // the last writer ahead, and the readers behind it
@@ -159,7 +159,7 @@ func waitsOf(q Queue) []wait {
 		}
 		switch {
 		case waiter && c.Session == 0: // it has gone: those behind it wait for those ahead of it
-		case q.Kind == KindSemaphore && !waiter: // it waits for nobody, and who waits for it says any
+		case q.Kind == KindSemaphore && !waiter: // the first waiter waits for any of them
 		case isReader(name):
 			readers = append(readers, c)
 		default:
