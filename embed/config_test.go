@@ -203,6 +203,21 @@ func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 	}
 }
 
+// A program may run with a setting of Go under which package tls does not parse its certificate.
+func TestValidate_CertificateNotParsed(t *testing.T) {
+	t.Setenv("GODEBUG", "x509keypairleaf=0")
+	ours := newAuthority(t, "ours")
+	cfg := embed.Config{Dir: "x", ID: 1, Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}}
+	cfg.TLS = ours.files(t, ours, func(*x509.Certificate) {})
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.TLS = ours.files(t, ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "expired at") {
+		t.Errorf("an expired certificate: %v", err)
+	}
+}
+
 func TestValidate_TLSFilesLeftOut(t *testing.T) {
 	cfg := embed.Config{Dir: "x", ID: 1, Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}, TLS: &embed.TLS{}}
 	want := "TLS.CertFile is missing\nTLS.KeyFile is missing\nTLS.CAFile is missing"

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -91,7 +90,7 @@ func (t *TLS) readPair(p *problems) (cert tls.Certificate) {
 	if t.CertFile == "" || t.KeyFile == "" {
 		return cert
 	}
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	cert, err := certs.Pair(t.CertFile, t.KeyFile)
 	if err != nil {
 		p.add("TLS.CertFile %q, TLS.KeyFile %q: %v", t.CertFile, t.KeyFile, err)
 	}
@@ -99,16 +98,13 @@ func (t *TLS) readPair(p *problems) (cert tls.Certificate) {
 }
 
 func (t *TLS) readAuthorities(p *problems) *x509.CertPool {
-	pool := x509.NewCertPool()
 	if t.CAFile == "" {
 		p.add("TLS.CAFile is missing")
-		return pool
+		return nil
 	}
-	pem, err := os.ReadFile(t.CAFile)
+	pool, err := certs.Pool(t.CAFile)
 	if err != nil {
-		p.add("TLS.CAFile: %v", err)
-	} else if !pool.AppendCertsFromPEM(pem) {
-		p.add("TLS.CAFile %q holds no PEM certificate", t.CAFile)
+		p.add("TLS.CAFile %q: %v", t.CAFile, err)
 	}
 	return pool
 }

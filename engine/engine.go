@@ -74,7 +74,7 @@ type Engine struct {
 	toGo atomic.Pointer[string]
 
 	serving  atomic.Pointer[serving]
-	diskLack atomic.Pointer[diskLack] // nil: the disk has room
+	diskLack atomic.Pointer[diskLack] // nil: the disk has always had room
 
 	host    atomic.Pointer[replication.Host]
 	leaders leaders

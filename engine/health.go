@@ -24,24 +24,26 @@ type serving struct {
 
 // Health returns what the node knows. It never waits.
 func (e *Engine) Health() Health {
-	s := e.serving.Load()
-	h := Health{Ready: s.ready, Since: s.since}
+	s, lack := e.serving.Load(), e.diskLack.Load()
+	lacking := lack != nil && lack.cause != nil
+	h := Health{Ready: s.ready && !lacking, Since: s.since}
+	if lack != nil && s.ready && (lacking || lack.since.After(s.since)) {
+		h.Since = lack.since
+	}
 	if over := e.over(); over != nil {
-		h.Ready, h.Since, h.Err = false, e.endedAt(), over
+		if h.Ready {
+			h.Ready, h.Since = false, e.endedAt()
+		}
+		h.Err = over
 		if cause := e.Err(); cause != nil {
 			h.Err = fmt.Errorf("%w: %w", over, cause)
 		}
 		h.Waiting = h.Err.Error()
 		return h
 	}
-	if lack := e.diskLack.Load(); lack != nil {
-		h.Ready, h.Waiting = false, "the disk: "+lack.cause.Error()
-		if s.ready {
-			h.Since = lack.since
-		}
-		return h
-	}
-	if !h.Ready {
+	if lacking {
+		h.Waiting = "the disk: " + lack.cause.Error()
+	} else if !h.Ready {
 		lacks, _ := e.lacks()
 		h.Waiting = strings.Join(lacks, "; ")
 	}
@@ -50,7 +52,7 @@ func (e *Engine) Health() Health {
 
 // A diskLack is what calls of the disk wait for.
 type diskLack struct {
-	cause error
+	cause error // nil: nothing any more
 	since time.Time
 }
 

@@ -337,11 +337,10 @@ const lackPatience = time.Minute
 
 // diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
 func (e *Engine) diskWaiting(lacking error) {
+	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
-		e.diskLack.Store(&diskLack{lacking, time.Now()})
 		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
-	e.diskLack.Store(nil)
 	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

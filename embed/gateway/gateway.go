@@ -3,14 +3,12 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	cryptox509 "crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -195,12 +193,12 @@ func (t *TLS) certificates() (*certs.Store, error) {
 
 // read reads the files.
 func (t *TLS) read() (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	cert, err := certs.Pair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("TLS.CertFile %q, TLS.KeyFile %q: %w", t.CertFile, t.KeyFile, err)
 	}
-	if leaf := cert.Leaf; leaf != nil && time.Now().After(leaf.NotAfter) {
-		return nil, fmt.Errorf("TLS.CertFile %q expired at %v", t.CertFile, leaf.NotAfter)
+	if end := cert.Leaf.NotAfter; time.Now().After(end) {
+		return nil, fmt.Errorf("TLS.CertFile %q expired at %v", t.CertFile, end)
 	}
 	out := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
 	if t.ClientCAFile == "" {
@@ -209,14 +207,10 @@ func (t *TLS) read() (*tls.Config, error) {
 		}
 		return out, nil
 	}
-	pem, err := os.ReadFile(t.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("TLS.ClientCAFile: %w", err)
+	if out.ClientCAs, err = certs.Pool(t.ClientCAFile); err != nil {
+		return nil, fmt.Errorf("TLS.ClientCAFile %q: %w", t.ClientCAFile, err)
 	}
-	out.ClientCAs, out.ClientAuth = cryptox509.NewCertPool(), tls.VerifyClientCertIfGiven
-	if !out.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("TLS.ClientCAFile %q holds no PEM certificate", t.ClientCAFile)
-	}
+	out.ClientAuth = tls.VerifyClientCertIfGiven
 	if t.ClientCertRequired {
 		out.ClientAuth = tls.RequireAndVerifyClientCert
 	}

@@ -85,7 +85,8 @@ func newWaitGraph(queues []Queue, guess bool) *waitGraph {
 	g := &waitGraph{owners: make(map[string][]*waiting)}
 	byKey, silent := make(map[waitingKey]*waiting), make(map[embed.SessionID][]*waiting)
 	for _, q := range queues {
-		for i, c := range q.Waiters {
+		for _, wait := range waitsOf(q) {
+			c := wait.contender
 			if c.Session == 0 {
 				continue // nobody waits any more
 			}
@@ -98,7 +99,7 @@ func newWaitGraph(queues []Queue, guess bool) *waitGraph {
 				}
 			}
 			w := byKey[key]
-			w.waits = append(w.waits, waitOf(q, i))
+			w.waits = append(w.waits, wait)
 			for _, path := range c.Holding {
 				g.own(path, w)
 			}
@@ -136,39 +137,44 @@ func (g *waitGraph) own(path string, w *waiting) {
 	}
 }
 
-// waitOf returns for whom the nth waiter of a queue waits: for those that must go right before it
+// waitsOf returns for whom each waiter of a queue waits: for those that must go right before it
 // can, because they wait for the others themselves.
-func waitOf(q Queue, n int) wait {
-	w := wait{contender: q.Waiters[n]}
-	if q.Kind == KindSemaphore {
-		if n > 0 {
-			w.each = q.Waiters[n-1 : n]
-		} else {
-			w.any = q.Holders
-		}
-		return w
-	}
-	_, name := queue.Split(w.contender.Path)
-	ahead := func(i int) Contender {
-		if i < len(q.Holders) {
-			return q.Holders[i]
-		}
-		return q.Waiters[i-len(q.Holders)]
-	}
-	for i := len(q.Holders) + n - 1; i >= 0; i-- {
-		c := ahead(i)
-		_, other := queue.Split(c.Path)
+func waitsOf(q Queue) []wait {
+	waits := make([]wait, 0, len(q.Waiters))
+	var writer, readers []Contender // the last writer ahead, and the readers behind it
+	for i, c := range slices.Concat(q.Holders, q.Waiters) {
+		_, name := queue.Split(c.Path)
+		w := wait{contender: c}
 		switch {
-		case isReader(name) && isReader(other): // readers do not wait for one another
-		case queue.IsUpgrading(name) && isReader(other) && c.Session == w.contender.Session: // its own
+		case q.Kind == KindSemaphore && writer == nil:
+			w.any = q.Holders
+		case q.Kind == KindSemaphore || isReader(name):
+			w.each = writer // readers do not wait for one another
 		default:
-			w.each = append(w.each, c)
+			w.each = slices.Concat(others(c, name, readers), writer)
 		}
-		if len(w.each) > 0 && !isReader(other) {
-			break // who waits for everybody ahead
+		waiter := i >= len(q.Holders)
+		if waiter {
+			waits = append(waits, w)
+		}
+		switch {
+		case waiter && c.Session == 0: // it has gone: those behind it wait for those ahead of it
+		case q.Kind == KindSemaphore && !waiter: // the first waiter waits for any of them
+		case isReader(name):
+			readers = append(readers, c)
+		default:
+			writer, readers = []Contender{c}, nil
 		}
 	}
-	return w
+	return waits
+}
+
+// others returns the readers for whom a writer waits: not for its own if it is upgrading.
+func others(c Contender, name string, readers []Contender) []Contender {
+	if !queue.IsUpgrading(name) {
+		return readers
+	}
+	return slices.DeleteFunc(slices.Clone(readers), func(r Contender) bool { return r.Session == c.Session })
 }
 
 // settle finds the callers that can never go on unless somebody gives up. All others can, if those

@@ -169,10 +169,37 @@ func TestCycles(t *testing.T) {
 			[]string{"/a/lock-1 1 1", "/b/lock-1 2 2", "/b/lock-2 0 3 /a/lock-1", "/a/lock-2 2 4 /b/lock-1"},
 			nil,
 		},
+		"behind a lost contender": {
+			[]string{"/a/lock-1 1 1", "/b/lock-1 2 2", "/b/lock-2 1 3 /a/lock-1", "/a/lock-2 0 4", "/a/lock-3 2 5 /b/lock-1"},
+			[]string{"true: /a3 behind /a1, /b2 behind /b1"},
+		},
+		"behind a lost caller of a semaphore": {
+			[]string{"/s/leases/lease-1 1 1", "/b/lock-1 2 2", "/b/lock-2 1 3 /s/leases/lease-1", "/s/locks/lock-1 0 4", "/s/locks/lock-2 2 5 /b/lock-1"},
+			[]string{"true: /b2 behind /b1, /s/locks2 behind /s/leases1"},
+		},
 	} {
 		if got := short(lock.Cycles(queuesOf(t, c.contenders...))); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
+	}
+}
+
+// Any number of readers may wait behind a writer: the time grows with their number, not its square.
+func TestCycles_ManyReaders(t *testing.T) {
+	znodes := []embed.Znode{{Path: "/l"}}
+	for i := range 50_000 {
+		word := "__READ__"
+		if i == 0 {
+			word = "__WRIT__"
+		}
+		znodes = append(znodes, embed.Znode{
+			Path: fmt.Sprintf("/l/_c_00000000-0000-4000-8000-%012d-%s%010d", i, word, i),
+			Stat: embed.Stat{EphemeralOwner: 1, Czxid: embed.Zxid(i)},
+		})
+	}
+	queues := all(t, lock.Queues("/", walked(znodes)))
+	if len(queues) != 1 || len(queues[0].Waiters) != 49_999 || lock.Cycles(queues) != nil {
+		t.Error("another queue")
 	}
 }
 

@@ -130,13 +130,17 @@ const revocation = "__REVOKE__"
 // Revoke asks the holders of the lock on a path to give it up. Hold.Revoked tells them, and so does
 // Curator's Revocable. They are free to go on. If a Mutex only keeps the lock (Options.Keep), its
 // next Hold is told. The request replaces the holders' notes. If one holder cannot be asked, the
-// others still are. Errors are those of Holders and embed.Session.Set.
+// others still are. The leader of an election is not asked. Errors are those of Holders and
+// embed.Session.Set.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	holders, err := Holders(ctx, s, path)
 	if err != nil {
 		return err
 	}
 	for _, h := range holders {
+		if _, name := queue.Split(h.Path); queue.Word(name) == queue.Latch.Word {
+			continue // its data is what it proclaims
+		}
 		if _, e := s.Set(ctx, h.Path, []byte(revocation), embed.AnyVersion); err == nil && !errors.Is(e, embed.ErrNoNode) {
 			err = wrap("revoke", path, e)
 		}

@@ -12,9 +12,10 @@ import (
 // Options say how a lock is acquired. The zero value is usable. A call that acquires the lock
 // refuses wrong options with embed.ErrInvalidArgument.
 type Options struct {
-	// Note is shown by Holders and Waiters. It is the data of the contender's znode, before what the
-	// caller holds already; see Contender.Holding. A note longer
-	// than Config.MaxDataSize is refused with embed.ErrTooLarge.
+	// Note is shown by Holders and Waiters. It is the data of the contender's znode, before at most
+	// 1 KiB of lines that say what the caller holds already; see Contender.Holding. A line of the
+	// note that begins with "holding: " is taken for one of these, unless it is the first. If all
+	// this is longer than Config.MaxDataSize, it is refused with embed.ErrTooLarge.
 	Note string
 
 	// Delay keeps a lost lock from everybody else for at least this long. A lock is lost if its

@@ -247,12 +247,16 @@ func contender(root, path string, data []byte, stat embed.Stat) Contender {
 	return c
 }
 
-// queueOf returns the queue of contenders that wait for one another.
+// queueOf returns the queue of contenders that wait for one another, or that have permits of a
+// semaphore, if a caller has asked for what is below its leases alone.
 func queueOf(path string, all []Contender) Queue {
 	q := Queue{Path: path, Kind: KindMutex}
 	for i, c := range all {
 		_, name := queue.Split(c.Path)
 		switch {
+		case queue.Word(name) == queue.Lease.Word:
+			q.Kind, q.Holders = KindSemaphore, all
+			return q
 		case queue.Word(name) == queue.Latch.Word:
 			q.Kind = KindElection
 			if i == 0 && queue.NeedsGrant(name) {

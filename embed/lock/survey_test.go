@@ -89,7 +89,7 @@ func TestSurvey(t *testing.T) {
 	for _, name := range []string{
 		"curator/_c_e8cb1f2e-5d2c-4d14-9b05-7a1d8e8a2f3b-lock-0000000003", "curator/_c_a8cb1f2e-5d2c-4d14-9b05-7a1d8e8a2f3b-lock-0000000002",
 		"kazoo/0f1e2d3c4b5a69788796a5b4c3d2e1f0__lock__0000000001", "kazoo/1f1e2d3c4b5a69788796a5b4c3d2e1f0__rlock__0000000000",
-		"none/task-0000000001", "none/lock-1", "none/latch",
+		"none/task-0000000001", "none/lock-1", "none/latch", "none/block-0000000001", "none/release-0000000001",
 	} {
 		_, _, err := s.CreateWith(ctx, "/others/"+name, []byte(name[len(name)-1:]), embed.CreateOptions{Parents: true})
 		must(t, err)
@@ -105,6 +105,7 @@ func TestSurvey(t *testing.T) {
 			"mutex /others/curator: 2 | 3", "read-write /others/kazoo: 0 | 1",
 		}},
 		{"/app/s", []string{"semaphore /app/s: s1 s1 | s2"}},
+		{"/app/s/leases", []string{"semaphore /app/s/leases: s1 s1 | "}},
 		{"/nothing/here", nil},
 	} {
 		got := show(all(t, lock.Survey(ctx, s, where.path)))
@@ -247,9 +248,22 @@ func TestEvict(t *testing.T) {
 	if err := lock.Evict(bounded(t), third, first.Path()); !errors.Is(err, embed.ErrNoNode) {
 		t.Errorf("it has gone: %v", err)
 	}
-	for _, p := range []string{"/evict", "/", "", "/evict/.", "/evict/lock-1"} {
+	for _, p := range []string{"/evict", "/", "", "/evict/.", "/evict/lock-1", "/evict/block-0000000001"} {
 		if err := lock.Evict(bounded(t), third, p); !errors.Is(err, embed.ErrInvalidPath) {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
+}
+
+// A leader's data is its value, which nobody replaces by a request that it would not look at.
+func TestRevoke_Leader(t *testing.T) {
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	s := ens.Session(1, embed.SessionOptions{})
+	led, err := election.New(s, "/e").Campaign(bounded(t), []byte("address"))
+	must(t, err)
+	must(t, lock.Revoke(bounded(t), s, "/e"))
+	if leader, err := election.New(s, "/e").Leader(bounded(t)); err != nil || string(leader.Value) != "address" {
+		t.Errorf("%q, %v", leader.Value, err)
+	}
+	must(t, led.Resign())
 }

@@ -215,3 +215,14 @@ func TestClaim_WithoutAQuorumWhileItBuries(t *testing.T) {
 		}
 	}
 }
+
+// Without a quorum a waiter cannot make the znodes of a queue, and sweeps where there is nothing
+// yet. It comes back to that a minute later, not at once for ever.
+func TestSweep_NothingThere(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		q := task.New(ens.Session(1, embed.SessionOptions{}), path, task.Options{})
+		if pause, err := q.Sweep(t.Context()); pause < 0 || err != nil {
+			t.Errorf("%v, %v", pause, err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -31,8 +32,8 @@ func (q *Queue) sweep(ctx context.Context) error {
 	s := &q.look.sweep
 	for !time.Now().Before(s.next) {
 		names, err := q.session.Page(ctx, q.tries, s.after, pageLen)
-		if err != nil {
-			return unless(err, embed.ErrNoNode)
+		if err != nil && !errors.Is(err, embed.ErrNoNode) { // nothing there: no names
+			return err
 		}
 		deleted := false
 		for _, name := range names {

@@ -85,7 +85,7 @@ func (s *Store) Failures() int64 { return s.failures.Load() }
 // connection.
 func (s *Store) Leaf() *x509.Certificate {
 	if c := s.Config(); len(c.Certificates) > 0 {
-		return c.Certificates[0].Leaf
+		return leaf(c.Certificates[0])
 	}
 	return nil
 }

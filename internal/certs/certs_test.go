@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +25,17 @@ func TestLoop(t *testing.T) {
 		issue := func(end time.Time) *tls.Config {
 			return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, func(c *x509.Certificate) { c.NotAfter = end })}, RootCAs: a.Pool}
 		}
-		now, broken := issue(time.Now().Add(16*day)), error(nil)
-		s, err := New(func() (*tls.Config, error) { return now, broken })
+		type files struct {
+			config *tls.Config
+			broken error
+		}
+		var now atomic.Pointer[files]
+		put := func(c *tls.Config, broken error) { now.Store(&files{c, broken}) }
+		first := issue(time.Now().Add(16 * day))
+		put(first, nil)
+		s, err := New(func() (*tls.Config, error) { f := now.Load(); return f.config, f.broken })
 		testkit.Must(t, err)
-		var text bytes.Buffer
+		var text book
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
 			s.Loop(slog.New(slog.NewTextHandler(&text, nil)), stop)
@@ -36,11 +45,10 @@ func TestLoop(t *testing.T) {
 			t.Helper()
 			<-time.After(after)
 			synctest.Wait()
-			for line := range strings.Lines(text.String()) {
+			for line := range strings.Lines(text.take()) {
 				_, line, _ = strings.Cut(line, "msg=")
 				list = append(list, line[:strings.Index(line, " cause")])
 			}
-			text.Reset()
 			return list
 		}
 		want := func(what string, got []string, want ...string) {
@@ -53,25 +61,46 @@ func TestLoop(t *testing.T) {
 		want("15 days and more", lines(2*day-5*time.Hour))
 		want("14 days", lines(day), soon)
 		want("the day after", lines(day), soon)
-		broken = errors.New("half written")
+		put(first, errors.New("half written"))
 		want("a broken file", lines(time.Hour), unused)
-		broken = errors.New("still broken")
+		put(first, errors.New("still broken"))
 		want("broken otherwise", lines(time.Hour), unused)
 		if n := s.Failures(); n != 120 {
 			t.Errorf("%d failures in two hours", n)
 		}
-		broken = nil
+		put(first, nil)
 		want("as before", lines(time.Hour))
-		now = issue(time.Now().Add(time.Hour))
+		put(issue(time.Now().Add(time.Hour)), nil)
 		want("a short one", lines(time.Hour), again, soon)
-		now = issue(time.Now().Add(90 * day))
+		last := issue(time.Now().Add(90 * day))
+		put(last, nil)
 		want("a long one", lines(day), again)
-		if !s.Leaf().Equal(now.Certificates[0].Leaf) {
+		if !s.Leaf().Equal(last.Certificates[0].Leaf) {
 			t.Error("the new certificate is not used")
 		}
 		close(stop)
 		<-stopped
 	})
+}
+
+// A book is a log that a test reads meanwhile.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+// take returns what was written since it was called last.
+func (b *book) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
 }
 
 // A config that a service gives is never read again.

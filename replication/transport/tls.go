@@ -97,6 +97,7 @@ type secureConn struct {
 	*tls.Conn
 	own     []tls.Certificate
 	ends    atomic.Pointer[time.Timer] // set by the handshake
+	over    atomic.Bool                // nobody looks any more
 	expired atomic.Bool
 }
 
@@ -114,18 +115,33 @@ func (c *secureConn) HandshakeContext(ctx context.Context) error {
 	if err := c.Conn.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	until := c.peer().NotAfter
-	next := func() time.Duration { return min(max(time.Until(until), time.Millisecond), certs.Look) }
-	c.ends.Store(time.AfterFunc(certs.Look, func() {
-		if time.Now().After(until) {
-			c.expired.Store(true)
-			c.NetConn().Close()
-			return
-		}
-		c.ends.Load().Reset(next())
-	}))
-	c.ends.Load().Reset(next())
+	c.lookOn()
 	return nil
+}
+
+// lookOn begins to look.
+func (c *secureConn) lookOn() {
+	c.ends.Store(time.AfterFunc(certs.Look, c.look))
+	c.lookLater()
+}
+
+// look ends the connection if the peer's certificate has expired.
+func (c *secureConn) look() {
+	if time.Now().After(c.peer().NotAfter) {
+		c.expired.Store(true)
+		c.NetConn().Close()
+		return
+	}
+	c.lookLater()
+}
+
+// lookLater looks again at the end of the certificate, or earlier.
+func (c *secureConn) lookLater() {
+	t := c.ends.Load()
+	t.Reset(min(max(time.Until(c.peer().NotAfter), time.Millisecond), certs.Look))
+	if c.over.Load() { // forget may have stopped the timer before Reset, or not have found it
+		t.Stop()
+	}
 }
 
 // Close says goodbye.
@@ -142,6 +158,7 @@ func (c *secureConn) cut() {
 
 // forget no longer looks at the peer's certificate.
 func (c *secureConn) forget() {
+	c.over.Store(true)
 	if t := c.ends.Load(); t != nil {
 		t.Stop()
 	}

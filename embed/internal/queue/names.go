@@ -194,7 +194,8 @@ func before(a, b string) int {
 // The words of kazoo's ReadLock. Its WriteLock and its Lock have the same.
 const kazooRead = "__rlock__"
 
-// Word returns the word of a contender's kind, or nothing for any other name.
+// Word returns the word of a contender's kind, or nothing for any other name. The contender may be
+// of Curator, of kazoo or of another client.
 func Word(name string) string {
 	if _, ok := sequence(name); !ok {
 		return ""
@@ -203,12 +204,24 @@ func Word(name string) string {
 	if key(name) != "" && len(head) > keyLen+digits {
 		head = head[:len(head)-keyLen-digits]
 	}
-	for _, word := range []string{Lock.Word, Read.Word, Write.Word, Lease.Word, Latch.Word, KazooLock.Word, kazooRead} {
+	for _, word := range []string{Read.Word, Write.Word, KazooLock.Word, kazooRead} {
 		if strings.HasSuffix(head, word) {
 			return word
 		}
 	}
+	for _, word := range []string{Lock.Word, Lease.Word, Latch.Word} {
+		if rest, ok := strings.CutSuffix(head, word); ok && (rest == "" || isProtected(rest)) {
+			return word // not "block-"
+		}
+	}
 	return ""
+}
+
+// isProtected reports whether a name begins with a uuid behind a prefix of ours and of Curator, and
+// ends with a hyphen. Some clients write the uuid without hyphens.
+func isProtected(name string) bool {
+	return (strings.HasPrefix(name, prefix) || strings.HasPrefix(name, prefixLast)) &&
+		strings.HasSuffix(name, "-") && len(name) > len(prefix)+uuidLen-strings.Count(grantUUID, "-")
 }
 
 // Child returns the path of a child.

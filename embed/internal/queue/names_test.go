@@ -30,3 +30,31 @@ func TestWord(t *testing.T) {
 		}
 	}
 }
+
+// Other sequential znodes, whose names happen to end as a kind's word does, are no contenders.
+func TestWord_OfKind(t *testing.T) {
+	const uuid = "d0112233-d455-d677-d899-daabbccddeef"
+	for name, want := range map[string]string{
+		"_c_" + uuid + "-lock-0000000007":                                                         "lock-",
+		"_c_d0112233d455d677d899daabbccddeef-lock-0000000007":                                     "lock-", // go-zookeeper
+		"_c_" + uuid + "-d20-up-lock-0000000007":                                                  "lock-",
+		"_c_" + uuid + "-lease-0000000007":                                                        "lease-",
+		"_c_" + uuid + "-__READ__0000000007":                                                      "__READ__",
+		"_c_" + uuid + "-d20-__WRIT__0000000007":                                                  "__WRIT__",
+		"~u_99000000-d003" + uuid[keyLen:] + "-p9-d20-z5-latch-000000000699000000-d0030000000006": "latch-",
+		"d0112233d455d677d899daabbccddeef__lock__0000000007":                                      "__lock__",
+		"d0112233d455d677d899daabbccddeef__rlock__0000000007":                                     "__rlock__",
+		"lock-0000000007":    "lock-", // of clients that do not protect their creations
+		"block-0000000007":   "",
+		"unlock-0000000007":  "",
+		"release-0000000007": "",
+		"my-lock-0000000007": "",
+		"_c_lock-0000000007": "",
+		"lock-1":             "",
+		"0000000007":         "",
+	} {
+		if got := Word(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
