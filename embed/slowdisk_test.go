@@ -1,48 +1,32 @@
 package embed_test
 
 import (
+	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// "A slow disk" of docs/runbook.md: the disk of the leader delays writes. As soon as another
-// member leads, no write waits for that disk, from whichever member it comes.
+// "A slow disk" of docs/runbook.md: the leader, whose disk is slow, hands its leadership over. From
+// then on no write waits for that disk, even if it hangs. It is in real time: the log is locked
+// while it waits for its disk, and the time of a bubble would stand still for others who want it.
 func TestRunbook_ASlowDiskCostsLittleWhereNobodyLeads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const delay = 100 * time.Millisecond
-		ens := embedtest.New(t, 3, embedtest.Options{})
-		ens.TransferLeadership(1)
-		s := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-		ctx := t.Context()
-		_, err := s.Create(ctx, "/a", nil, embed.Persistent)
+	t.Parallel()
+	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens.TransferLeadership(1)
+	s := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	ctx, cancel := context.WithTimeout(t.Context(), embedtest.Patience)
+	defer cancel()
+	_, err := s.Create(ctx, "/a", nil, embed.Persistent)
+	must(t, err)
+	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: 20 * time.Millisecond})
+	ens.TransferLeadership(2)
+	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Hour})
+	defer ens.Faults(1).SetDisk(embedtest.Disk{})
+	for range 10 {
+		_, err := s.Set(ctx, "/a", nil, embed.AnyVersion)
 		must(t, err)
-		write := func() time.Duration {
-			began := time.Now()
-			_, err := s.Set(ctx, "/a", nil, embed.AnyVersion)
-			must(t, err)
-			return time.Since(began)
-		}
-		ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: delay})
-		waited := 0 // a write need not wait if the others have stored it and the leader knows
-		for range 20 {
-			if write() >= delay {
-				waited++
-			}
-		}
-		if waited == 0 {
-			t.Errorf("no write waits for the leader's disk, leader %d", ens.Leader())
-		}
-		ens.TransferLeadership(2)
-		write() // may have begun before the new leader serves
-		for range 3 {
-			if took := write(); took >= delay {
-				t.Errorf("a write takes %v, and the disk of a member that does not lead %v", took, delay)
-			}
-		}
-		must(t, ens.Node(1).Err())
-	})
+	}
 }
