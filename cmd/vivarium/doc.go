@@ -90,13 +90,14 @@
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
 // node.yaml -advertise pod-2.pods:7400. docs/kubernetes.md of the repository has the manifests for
-// Kubernetes.
+// Kubernetes, and examples/deploy a unit for systemd, a Dockerfile and a file for Docker Compose.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //
 // serve logs to standard error, as text or (with -log json) as JSON. It never waits for a reader of
 // the log. If lines are lost because nobody reads, it logs how many. The port opens early. The line
-// "serving" appears when the ensemble has accepted the member and clients get answers.
+// "serving" appears when the ensemble has accepted the member and clients get answers. With
+// Type=notify in the unit, systemd hears of that, and of the stop.
 //
 // SIGHUP makes the member read the files in tls and gateway.tls again at once. It does so every minute
 // anyway. New connections use what it has read; what it cannot use, it logs.

@@ -86,12 +86,14 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	if err := ready(ctx, node, log.With("clients", door.Addr())); err == nil {
 		status := node.Status()
 		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
+		tell(log, "READY=1")
 	}
 	select {
 	case <-ctx.Done():
 	case <-node.Done():
 		return fmt.Errorf("the node failed: %w", node.Err())
 	}
+	tell(log, "STOPPING=1")
 	ctx, cancel := context.Background(), func() {} // Shutdown limits its time itself
 	if c.Ephemeral {
 		ctx, cancel = context.WithTimeout(ctx, leaveTime)

@@ -1,0 +1,230 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+)
+
+// These tests make situations of docs/runbook.md with real processes, look for what the page says
+// that one sees, and do what it says.
+
+// A night has the addresses and the directory of a few members.
+type night struct {
+	t       *testing.T
+	dir     string
+	addrs   []string // of the members, from 1
+	clients []string
+}
+
+func newNight(t *testing.T, n int) *night {
+	t.Helper()
+	addrs, err := child.FreeAddrs(2 * n)
+	must(t, err)
+	return &night{t: t, dir: t.TempDir(), addrs: addrs[:n], clients: addrs[n:]}
+}
+
+func (n *night) data(id int) string { return filepath.Join(n.dir, fmt.Sprintf("data-%d", id)) }
+
+// serve runs member id. Each line of more is one more of its config. own is its address in members.
+func (n *night) serve(id int, own string, more ...string) *child.Program {
+	n.t.Helper()
+	var members []string
+	for i, addr := range n.addrs {
+		if i+1 == id {
+			addr = own
+		}
+		members = append(members, fmt.Sprintf("%d: %q", i+1, addr))
+	}
+	return n.serveWith(id, members, more...)
+}
+
+func (n *night) serveWith(id int, members []string, more ...string) *child.Program {
+	n.t.Helper()
+	text := fmt.Sprintf("dir: %s\nid: %d\nmembers: {%s}\ngateway: {listen: %q, words: [mntr]}\n%s\n",
+		n.data(id), id, strings.Join(members, ", "), n.clients[id-1], strings.Join(more, "\n"))
+	file := filepath.Join(n.dir, fmt.Sprintf("%d.yaml", id))
+	must(n.t, os.WriteFile(file, []byte(text), 0o644))
+	return spawn(n.t, n.dir, "serve", "-config", file)
+}
+
+// end stops a member with a signal and waits.
+func end(t *testing.T, p *child.Program) {
+	t.Helper()
+	p.Signal(syscall.SIGTERM)
+	if code := p.ExitCode(); code != exitOK {
+		t.Errorf("SIGTERM: %d", code)
+	}
+}
+
+// mntr returns what a gateway answers to mntr, or what went wrong.
+func mntr(t *testing.T, addr string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	defer conn.Close()
+	if _, err := conn.Write([]byte("mntr")); err != nil {
+		return err.Error()
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(answer)
+}
+
+// "A wrong config": a member that was founded with another config than the others, and one whose
+// config was changed later.
+func TestRunbook_WrongConfig(t *testing.T) {
+	n := newNight(t, 3)
+	for id := 1; id <= 2; id++ {
+		n.serve(id, n.addrs[id-1]).Says("msg=founded")
+	}
+	third := n.serve(3, n.addrs[2], "ensemble: orders")
+	third.Says("msg=\"no connection to member\"")
+	third.Says("was founded as another ensemble than")
+	end(t, third)
+	if third.Line("msg=ready") != "" {
+		t.Error("a member of another ensemble was ready")
+	}
+
+	third = n.serve(3, n.addrs[2])
+	if code := third.ExitCode(); code != exitFailed || third.Line("belongs to the ensemble") == "" {
+		t.Errorf("the config is right, and the directory is not: %d\n%s", code, third.Log())
+	}
+	must(t, os.Rename(n.data(3), n.data(3)+"-aside"))
+	third = n.serve(3, n.addrs[2])
+	third.Says("msg=serving")
+	end(t, third)
+
+	third = n.serve(3, n.addrs[2], "shards: 4")
+	if code := third.ExitCode(); code != exitFailed || third.Line("was founded with Shards 1, the config says 4") == "" {
+		t.Errorf("other shards: %d\n%s", code, third.Log())
+	}
+	third = n.serve(3, n.addrs[2])
+	third.Says("msg=serving")
+}
+
+// "Members that reach each other one way only": all members have an address of the third at which
+// nobody listens. It is corrected on the third alone.
+func TestRunbook_OneWay(t *testing.T) {
+	n := newNight(t, 3)
+	wrong, err := child.FreeAddrs(1)
+	must(t, err)
+	right := n.addrs[2]
+	n.addrs[2] = wrong[0]
+	first := n.serve(1, n.addrs[0])
+	n.serve(2, n.addrs[1]).Says("msg=serving")
+	third := n.serve(3, wrong[0], fmt.Sprintf("listen: %q", right))
+	third.Says("msg=\"connected to member\"")
+	line := third.Says("msg=\"no quorum\"")
+	if !strings.Contains(line, "member 1 does not connect to this one") || !strings.Contains(line, "member 2 does not connect to this one") {
+		t.Errorf("the third says: %s", line)
+	}
+	first.Says("msg=\"no connection to member\" member=1 cause=\"dial tcp " + wrong[0])
+	first.Says("msg=serving")
+	end(t, third)
+
+	n.serve(3, right).Says("msg=serving")
+	first.Says("msg=\"connected to member\" member=1 peer=3")
+}
+
+// "The tree is too large": what fills it is found, a delete makes room, and a hard quota stops the
+// one that fills it before the others have no room.
+func TestRunbook_TreeIsTooLarge(t *testing.T) {
+	n := newNight(t, 1)
+	n.serve(1, n.addrs[0], "maxTreeSize: 100000").Says("msg=serving")
+	shell := func(words ...string) string {
+		t.Helper()
+		_, stdout, stderr := vivarium(append([]string{"shell", "-server", n.clients[0]}, words...)...)
+		return stdout + stderr
+	}
+	says := func(answer, want string) {
+		t.Helper()
+		if !strings.Contains(answer, want) {
+			t.Errorf("the shell says %q, want %q", answer, want)
+		}
+	}
+	job := strings.Repeat("x", 20_000)
+	for _, path := range []string{"/app", "/app/jobs", "/other"} {
+		says(shell("create", path), "Created "+path)
+	}
+	made, answer := 0, ""
+	for ; made < 10; made++ {
+		if answer = shell("create", "-s", "/app/jobs/job-", job); !strings.Contains(answer, "Created ") {
+			break
+		}
+	}
+	says(answer, "Quota has exceeded")
+	says(shell("set", "/other", job), "Quota has exceeded")
+	says(mntr(t, n.clients[0]), fmt.Sprintf("zk_approximate_data_size\t%d", made*len(job)/10_000)) // its first digits
+	says(shell("ls", "/"), "[app, other, zookeeper]")
+	says(shell("getAllChildrenNumber", "/app"), fmt.Sprint(made+1))
+
+	for _, words := range [][]string{{"delete", "/app/jobs/job-0000000000"}, {"set", "/other", job}} {
+		if answer := shell(words...); answer != "" {
+			t.Errorf("%s %s says %q", words[0], words[1], answer)
+		}
+	}
+	says(shell("get", "/other"), job)
+	shell("setquota", "-N", fmt.Sprint(made+1), "/app")
+	says(shell("listquota", "/app"), fmt.Sprintf("Output stat for /app count=%d", made+1))
+	says(shell("create", "-s", "/app/jobs/job-"), "Quota has exceeded")
+	says(shell("create", "/other/a"), "Created /other/a")
+}
+
+// "Many sessions end at once", clients that cannot come back: the gateway counts what it refuses,
+// and a higher limit lets them in.
+func TestRunbook_ConnectionsOfOneAddress(t *testing.T) {
+	dir := t.TempDir()
+	addrs, err := child.FreeAddrs(1)
+	must(t, err)
+	serve := func(most int) *child.Program {
+		must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), fmt.Appendf(nil,
+			"dir: data\ngateway: {listen: %q, words: [mntr], connectionsPerAddress: %d}\n", addrs[0], most), 0o644))
+		p := spawn(t, dir, "serve", "-config", "node.yaml")
+		p.Says("msg=serving")
+		return p
+	}
+	p := serve(2)
+	var held []net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", addrs[0])
+		must(t, err)
+		defer conn.Close()
+		held = append(held, conn)
+	}
+	refused, err := net.Dial("tcp", addrs[0])
+	must(t, err)
+	defer refused.Close()
+	if n, err := refused.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the third connection got %d bytes", n)
+	}
+	must(t, held[0].Close())
+	until(t, "the gateway says what it has refused", func() bool {
+		return strings.Contains(mntr(t, addrs[0]), "zk_connection_rejected\t")
+	})
+	if answer := mntr(t, addrs[0]); strings.Contains(answer, "zk_connection_rejected\t0\n") {
+		t.Error(answer)
+	}
+	end(t, p)
+
+	serve(60)
+	for range 3 {
+		conn, err := net.Dial("tcp", addrs[0])
+		must(t, err)
+		defer conn.Close()
+	}
+	if answer := mntr(t, addrs[0]); !strings.Contains(answer, "zk_connection_rejected\t0\n") {
+		t.Error(answer)
+	}
+}
