@@ -177,7 +177,10 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 	if c.op == OpSync || c.op == OpSyncDir {
 		// Never repeated: the kernel has forgotten what it could not write, and the next fsync
 		// succeeds.
-		return try(), refused
+		if err := try(); err != nil {
+			return unsynced{err}, refused
+		}
+		return nil, false
 	}
 	err = d.patiently(true, try)
 	if err != nil && !refused {
