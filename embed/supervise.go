@@ -24,22 +24,24 @@ import (
 // because Supervise waits for it. What fn has made of the node ends with the node: sessions, holds,
 // gateways. Supervise does not recover a panic of fn.
 //
-// When fn returns and its node has not failed, that is the end. Supervise calls Node.Shutdown, which
-// Config.RequestTimeout bounds, and returns the error of fn, joined with that of the Shutdown. If fn
-// has closed the node itself, perhaps with more time, only the error of fn counts.
+// When fn returns and its node has not failed, that is the end. Supervise calls Node.Shutdown,
+// which Config.RequestTimeout bounds, and returns the error of fn, joined with that of the
+// Shutdown. If fn has closed the node itself, perhaps with more time, only the error of fn counts.
 //
 // When fn returns and its node has failed, the error of fn does not count, and the cause decides:
 //
 //   - No room, no quota or no file descriptor is left, an I/O error, or a file system that has
 //     become read-only: Supervise waits, and calls Start again. A Start that fails for such a cause
 //     is followed by another wait, the first Start too.
-//   - Anything else is returned at once, matching ErrFailed and the cause: a member that was removed
-//     or superseded or is refused, files that somebody removed, and a failed fsync. After a failed
-//     fsync, the kernel may show data that are on no disk. Mount the volume again before a Start.
+//   - Anything else is returned at once, matching ErrFailed and the cause: a member that was
+//     removed or superseded or is refused, files that somebody removed, and a failed fsync. After
+//     a failed fsync, the kernel may show data that are on no disk. Mount the volume again before
+//     a Start.
 //
-// Likewise Supervise returns any other error of Start at once: an invalid Config, a port or directory
-// in use, a damaged directory. A file system that is read-only before any node has run is one of
-// them. If a node cannot be closed whole, because the disk hangs, Supervise returns that.
+// Likewise Supervise returns any other error of Start at once: an invalid Config, a port or
+// directory in use, a damaged directory. A file system that is read-only before any node has run
+// is one of them. If a node cannot be closed whole, because the disk hangs, Supervise returns
+// that.
 //
 // Once a node has run, Supervise starts only on the same directory. If Dir is empty, because its
 // volume is not mounted while it is mended, Supervise waits and founds nothing there. It returns if

@@ -6,9 +6,9 @@ import (
 )
 
 // Mendable reports whether a directory that failed with err may be used again as soon as somebody
-// has mended the disk: has made room, raised a limit, or replaced a cable. It is false for all other
-// errors, and for those of an fsync, whatever they are. After a failed fsync the kernel may show
-// bytes that are on no disk, until the machine starts again or the volume is mounted again.
+// has mended the disk: has made room, raised a limit, or replaced a cable. It is false for all
+// other errors, and for those of an fsync, whatever they are. After a failed fsync the kernel may
+// show bytes that are on no disk, until the machine starts again or the volume is mounted again.
 func Mendable(err error) bool {
 	var lost unsynced
 	if errors.As(err, &lost) {
