@@ -2,6 +2,7 @@ package embed
 
 import (
 	"sync"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/meter"
@@ -30,7 +31,7 @@ type notifier struct {
 func newNotifier(events Events) *notifier {
 	n := &notifier{events: events}
 	n.wake = sync.NewCond(&n.mu)
-	if events.LeaderChanged == nil && events.SessionExpired == nil && events.MembersChanged == nil {
+	if events.LeaderChanged == nil && events.SessionExpired == nil && events.MembersChanged == nil && events.Restarting == nil {
 		n.mu.closed = true
 		return n
 	}
@@ -94,5 +95,11 @@ func (n *notifier) sessionExpired(id SessionID) {
 func (n *notifier) membersChanged() {
 	if fn := n.events.MembersChanged; fn != nil {
 		n.queue(fn)
+	}
+}
+
+func (n *notifier) restarting(cause error, wait time.Duration) {
+	if fn := n.events.Restarting; fn != nil {
+		n.queue(func() { fn(cause, wait) })
 	}
 }

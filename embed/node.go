@@ -33,7 +33,10 @@ func (n *Node) in() *inside.NodeParts { return (*inside.Node)(n).Parts() }
 //   - the port or the directory is in use,
 //   - the directory belongs to another member or ensemble, or
 //   - the contents of the directory do not fit together.
-func Start(cfg Config) (*Node, error) {
+func Start(cfg Config) (*Node, error) { return start(cfg, nil) }
+
+// start is Start, also for Supervise.
+func start(cfg Config, by *supervisor) (*Node, error) {
 	c, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -44,14 +47,21 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Inside != nil {
 		c.Seams = engine.Seams(*cfg.Inside)
 	}
-	events := newNotifier(cfg.Events)
-	n := inside.NodeParts{Config: c, CloseEvents: events.close, EventsDropped: events.dropped.Read,
+	var events *notifier
+	closeEvents := func() {}
+	if by != nil {
+		events, c.Directory = by.events, by.directory
+	} else {
+		events = newNotifier(cfg.Events)
+		closeEvents = events.close
+	}
+	n := inside.NodeParts{Config: c, CloseEvents: closeEvents, EventsDropped: events.dropped.Read,
 		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	c.LeaderChanged = events.leaderChanged
 	c.SessionExpired = events.sessionExpired
 	c.MembersChanged = events.membersChanged
 	if n.Engine, err = engine.Start(c); err != nil {
-		events.close()
+		closeEvents()
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return (*Node)(inside.NewNode(n)), nil

@@ -93,6 +93,10 @@ type Config struct {
 	MembersChanged func()
 	SessionExpired func(tree.SessionID)
 
+	// Directory is the id that Dir must have, as Engine.Directory of an earlier node returned it.
+	// Then Start founds nothing if Dir is empty. Zero: any.
+	Directory [16]byte
+
 	Seams Seams
 }
 

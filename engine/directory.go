@@ -25,6 +25,10 @@ func (e *Engine) checkIdentity() error {
 	if found && id.Recovering != ([16]byte{}) {
 		return fmt.Errorf("%s: %w", e.cfg.Dir, errInterrupted(id))
 	}
+	again := e.cfg.Directory != [16]byte{}
+	if again && found && id.Directory != e.cfg.Directory {
+		return fmt.Errorf("%s is another directory (%x) than the one that the node had (%x)", e.cfg.Dir, id.Directory, e.cfg.Directory)
+	}
 	if found && id.Out != "" {
 		if id, err = e.comeBack(id); err != nil {
 			return err
@@ -42,6 +46,9 @@ func (e *Engine) checkIdentity() error {
 		if err := e.checkLog(id, ShardID(i+1), found); err != nil {
 			return err
 		}
+	}
+	if again && !found {
+		return fmt.Errorf("%s %w (%x): is its volume mounted?", e.cfg.Dir, errEmpty, e.cfg.Directory)
 	}
 	id.Start++
 	e.identity.now = id

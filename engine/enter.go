@@ -217,7 +217,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 	present := map[MemberID]bool{e.cfg.Member: true}
 	for _, a := range answers {
 		switch {
-		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.directory()):
+		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
 		case a.Member != 0:

@@ -6,6 +6,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // Errors of the engine.
@@ -34,3 +35,11 @@ var (
 	ErrNotMember      = session.ErrNotMember
 	ErrObserver       = session.ErrObserver
 )
+
+// errEmpty means that the directory is empty, and must be one that a node has used before.
+var errEmpty = errors.New("is empty instead of the directory that the node had")
+
+// Mendable reports whether a node that failed with err, or could not start for it, may be started
+// again as soon as somebody has mended the disk. Config.Directory is to be set then: a volume that
+// is being mended may not be mounted.
+func Mendable(err error) bool { return disk.Mendable(err) || errors.Is(err, errEmpty) }

@@ -142,7 +142,7 @@ const admitTime = 10 * time.Second
 // answer answers a question, at a member or at a node that has yet to join.
 func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	var q question
-	a := answer{Directory: e.directory(), Address: e.cfg.Advertise, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards}
+	a := answer{Directory: e.Directory(), Address: e.cfg.Advertise, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards}
 	if err := json.Unmarshal(asked, &q); err != nil {
 		a.Refused = fmt.Sprintf("the question cannot be read: %v", err)
 	} else if e.host.Load() == nil {
@@ -304,8 +304,8 @@ func (e *Engine) answers(m MemberID) bool {
 	return m == e.self() || time.Since(e.transport.Pulse(uint64(m), int(command.HomeShard)).Answered) < 2*LongestElection(e.cfg.Tick)
 }
 
-// directory returns the id of this node's directory.
-func (e *Engine) directory() [16]byte {
+// Directory returns the id of this node's directory.
+func (e *Engine) Directory() [16]byte {
 	e.identity.Lock()
 	defer e.identity.Unlock()
 	return e.identity.now.Directory

@@ -31,13 +31,13 @@ func (e *Engine) failureLoop() {
 // why. Err returns cause.
 func (e *Engine) finish(why, cause error) {
 	e.end.Do(func() {
+		e.end.Lock() // first: Err has the cause when a call returns ErrFailed
+		e.end.err, e.end.at = cause, time.Now()
+		e.end.Unlock()
 		for _, r := range e.shards {
 			r.Outbox.Close(why)
 		}
 		e.keeper.Close(why)
-		e.end.Lock()
-		e.end.err, e.end.at = cause, time.Now()
-		e.end.Unlock()
 		close(e.done)
 		e.forgetLeaders()
 	})

@@ -61,7 +61,8 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	return exitOK
 }
 
-// runMember runs a member and its gateway until a signal arrives, ctx ends, or the node fails.
+// runMember runs a member and its gateway until a signal arrives, ctx ends, or the node fails for
+// anything that a mended disk does not cure.
 func runMember(ctx context.Context, c config, file string, log *slog.Logger, endLog func()) error {
 	ctx, stop := untilSignal(ctx, log, endLog)
 	defer stop()
@@ -73,25 +74,36 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	if err := free(c.Gateway.Listen); err != nil {
 		return err
 	}
-	node, err := embed.Start(c.Config)
+	hangUps := make(chan os.Signal, 1)
+	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process
+	defer signal.Stop(hangUps)
+	err = embed.Supervise(ctx, c.Config, func(ctx context.Context, node *embed.Node) error {
+		return serveClients(ctx, node, c, hangUps, log)
+	})
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// serveClients runs the gateway of a node until ctx ends or the node fails. It closes both, unless
+// the node has failed: then its supervisor says what follows.
+func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-chan os.Signal, log *slog.Logger) error {
+	door, err := gateway.Start(node, c.Gateway)
 	if err != nil {
 		return err
 	}
-	defer node.Close()
-	door, err := gateway.Start(node, c.Gateway)
-	if err != nil {
-		return errors.Join(err, node.Shutdown(ctx))
-	}
-	defer onHangUp(node, door, log)()
+	defer onHangUp(hangUps, node, door, log)()
 	if err := ready(ctx, node, log.With("clients", door.Addr())); err == nil {
 		status := node.Status()
 		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
 		tell(log, "READY=1")
 	}
-	select {
-	case <-ctx.Done():
-	case <-node.Done():
-		return fmt.Errorf("the node failed: %w", node.Err())
+	<-ctx.Done()
+	closed := door.Close()
+	if node.Err() != nil {
+		return closed
 	}
 	tell(log, "STOPPING=1")
 	ctx, cancel := context.Background(), func() {} // Shutdown limits its time itself
@@ -99,11 +111,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		ctx, cancel = context.WithTimeout(ctx, leaveTime)
 	}
 	defer cancel()
-	if err := errors.Join(door.Close(), node.Shutdown(ctx)); err != nil {
-		return err
-	}
-	log.Info("stopped")
-	return nil
+	return errors.Join(closed, node.Shutdown(ctx))
 }
 
 // leaveTime bounds the stop of a member that leaves. A learner takes its place before, if there is
@@ -137,9 +145,8 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 }
 
 // onHangUp reads the files with certificates again at every SIGHUP, until stop is called.
-func onHangUp(node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop func()) {
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGHUP)
+func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop func()) {
+	done := make(chan struct{})
 	go func() {
 		for {
 			select {
@@ -156,10 +163,7 @@ func onHangUp(node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop f
 			log.Info("the certificates were read again at SIGHUP", "changed", members || clients)
 		}
 	}()
-	return func() {
-		signal.Stop(signals)
-		close(done)
-	}
+	return func() { close(done) }
 }
 
 // isEcho reports whether a signal only repeats the first one. timeout(1), and some tools that run

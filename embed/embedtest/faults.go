@@ -2,6 +2,7 @@ package embedtest
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"time"
 
@@ -47,6 +48,13 @@ func Start(cfg embed.Config, f *Faults) (*embed.Node, error) {
 	seams := f.seams(seamsOf(cfg))
 	cfg.Inside = &seams
 	return embed.Start(cfg)
+}
+
+// Supervise is embed.Supervise on what f can break.
+func Supervise(ctx context.Context, cfg embed.Config, f *Faults, fn func(context.Context, *embed.Node) error) error {
+	seams := f.seams(seamsOf(cfg))
+	cfg.Inside = &seams
+	return embed.Supervise(ctx, cfg, fn)
 }
 
 // seamsOf returns the seams that cfg has already, or none.

@@ -381,7 +381,7 @@ func (f *file) Close() error {
 	if err == nil || f.flags&writable == 0 {
 		return err
 	}
-	f.d.Fail(err)
+	f.d.Fail(unsynced{err})
 	f.d.awaitFailed()
 	return nil
 }

@@ -182,10 +182,13 @@ func (d *Disk) attempt(c change) (err error, refused bool) {
 		// Never repeated: the kernel has forgotten what it could not write, and the next fsync
 		// succeeds.
 		began := time.Now()
-		if err = try(); err == nil && c.seen != nil {
+		if err := try(); err != nil {
+			return unsynced{err}, refused
+		}
+		if c.seen != nil {
 			c.seen.Observe(time.Since(began))
 		}
-		return err, refused
+		return nil, false
 	}
 	err = d.patiently(true, try)
 	if err != nil && !refused {
