@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"runtime"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/metrics"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -366,8 +368,12 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			fn := func(context.Context, lock.Token) error { return errors.New("it ran") }
 			answers{t, n}.are(map[string]answer{
 				"Close":              {n.Close, nil},
+				"Backup":             {func() error { _, err := n.Backup(ctx, io.Discard); return err }, node},
 				"Done":               {closed(n.Done()), nil},
 				"Err":                {func() error { n.Err(); return nil }, nil}, // the cause, if it failed
+				"Health":             {func() error { return n.Health().Err }, node},
+				"ReloadTLS":          {func() error { _, err := n.ReloadTLS(); return err }, nil},
+				"Samples":            {func() error { return metrics.Write(io.Discard, n) }, nil},
 				"Leave":              {func() error { return n.Leave(ctx) }, node},
 				"Members":            {func() error { n.Members(); return nil }, nil},
 				"RemoveMember":       {func() error { return n.RemoveMember(ctx, 1) }, node},
@@ -418,6 +424,12 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Await":  {func() error { return s.Await(ctx, "/lock", 1<<40) }, session},
 				"Page":   {func() error { _, err := s.Page(ctx, "/", "", 1); return err }, session},
 				"Walk":   {func() error { _, err := walk(ctx, s, "/lock"); return err }, session},
+				"WalkWith": {func() error {
+					for _, err := range s.WalkWith(ctx, "/lock", embed.WalkOptions{Depth: 1}) {
+						return err
+					}
+					return errors.New("nothing")
+				}, session},
 				"WatchWith": {func() error {
 					_, err := s.WatchWith(ctx, "/", embed.WatchOnce, embed.WatchOptions{Values: true})
 					return err

@@ -3,6 +3,7 @@ package embed_test
 import (
 	"context"
 	"errors"
+	"io"
 	"reflect"
 	"slices"
 	"sync"
@@ -135,6 +136,34 @@ func (o *over) checkNode(t *testing.T, want error) {
 			_, err := n.NewSession(ctx, embed.SessionOptions{})
 			testkit.WantErr(t, err, want)
 		},
+		"Backup": func(t *testing.T) {
+			_, err := n.Backup(ctx, io.Discard)
+			testkit.WantErr(t, err, want)
+		},
+		"Health": func(t *testing.T) {
+			if h := n.Health(); h.Ready || !errors.Is(h.Err, want) {
+				t.Errorf("%+v", h)
+			}
+		},
+		"ReloadTLS": func(t *testing.T) {
+			if changed, err := n.ReloadTLS(); changed || err != nil {
+				t.Errorf("without files: %v, %v", changed, err)
+			}
+		},
+		"Samples": func(t *testing.T) {
+			for s := range n.Samples() {
+				switch s.Name {
+				case "vivarium_ready", "vivarium_shard_has_leader", "vivarium_shard_leads":
+					if s.Value != 0 {
+						t.Errorf("%s is %v", s.Name, s.Value)
+					}
+				case "vivarium_failed":
+					if failed := want == embed.ErrFailed; (s.Value == 1) != failed {
+						t.Errorf("%s is %v", s.Name, s.Value)
+					}
+				}
+			}
+		},
 		"Leave":        func(t *testing.T) { testkit.WantErr(t, n.Leave(ctx), want) },
 		"RemoveMember": func(t *testing.T) { testkit.WantErr(t, n.RemoveMember(ctx, 2), want) },
 		"Members": func(t *testing.T) {
@@ -193,6 +222,9 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, page := s.Page(ctx, "/", "", 1)
 	_, put := s.Put(ctx, "/a", nil)
 	_, walked := walk(ctx, s, "/a")
+	var walkedWith error
+	for _, walkedWith = range s.WalkWith(ctx, "/a", embed.WalkOptions{Depth: 1}) {
+	}
 	_, watchWith := s.WatchWith(ctx, "/a", embed.WatchOnce, embed.WatchOptions{})
 	_, _, createWith := s.CreateWith(ctx, "/b", nil, embed.CreateOptions{})
 	_, ephemerals := s.Ephemerals(ctx, "/")
@@ -207,7 +239,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	_, syncOne := s.Sync(ctx, "/a")
 	_, watch := s.Watch(ctx, "/a", embed.WatchOnce)
 	everyMethod(t, s, map[string]func(t *testing.T){
-		"Await": fails(await), "Page": fails(page), "Put": fails(put), "Walk": fails(walked), "WatchWith": fails(watchWith),
+		"Await": fails(await), "Page": fails(page), "Put": fails(put), "Walk": fails(walked), "WalkWith": fails(walkedWith), "WatchWith": fails(watchWith),
 		"ACL": fails(acl), "Children": fails(children),
 		"CountDescendants": fails(count), "Create": fails(create), "CreateWith": fails(createWith),
 		"Delete": fails(s.Delete(ctx, "/a", embed.AnyVersion)), "Ephemerals": fails(ephemerals), "Err": fails(s.Err()),

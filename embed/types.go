@@ -95,7 +95,7 @@ type (
 	//
 	//	Shard  int  // from 1
 	//	Zxid   Zxid // everything up to this transaction is in the backup, and nothing after it
-	//	Znodes int
+	//	Znodes int  // that the backup has of the shard
 	BackupShard = engine.BackupShard
 	// Candidate is what a node that wants to join says of itself; see Config.Admit.
 	//

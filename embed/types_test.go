@@ -15,7 +15,7 @@ var aliased = map[string]any{
 	"MemberID": embed.MemberID(0), "Zxid": embed.Zxid(0), "Stat": embed.Stat{}, "SessionID": embed.SessionID(0), "CreateMode": embed.CreateMode(0),
 	"ACL": embed.ACL{}, "Perms": embed.Perms(0), "Result": embed.Result{}, "MultiError": embed.MultiError{}, "State": embed.State(0),
 	"WatchMode": embed.WatchMode(0), "EventType": embed.EventType(0), "Event": embed.Event{}, "GapError": embed.GapError{},
-	"Candidate": embed.Candidate{}, "Width": embed.Width(0),
+	"BackupInfo": embed.BackupInfo{}, "BackupShard": embed.BackupShard{}, "Candidate": embed.Candidate{}, "Width": embed.Width(0),
 }
 
 // go doc shows no fields for an alias. So its comment lists all fields, in order, each with its
@@ -71,6 +71,8 @@ func fields(typ reflect.Type, names map[reflect.Type]string) string {
 		name := f.Type.String()
 		if alias, ok := names[f.Type]; ok {
 			name = alias
+		} else if f.Type.Kind() == reflect.Slice && names[f.Type.Elem()] != "" {
+			name = "[]" + names[f.Type.Elem()]
 		}
 		b.WriteString(f.Name + " " + name + "\n")
 	}
