@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,10 @@ import (
 func TestSpaceLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l spaceLook
-		var asked int
+		var asked atomic.Int32
 		free := make(chan struct{})
 		ask := func() (uint64, uint64, error) {
-			asked++
+			asked.Add(1)
 			<-free
 			return 3, 4, nil
 		}
@@ -25,13 +26,13 @@ func TestSpaceLook(t *testing.T) {
 				t.Errorf("a file system that hangs has %v", s)
 			}
 		}
-		if took := time.Since(began); took > 3*lookPatience || asked != 1 {
-			t.Errorf("three looks took %v and asked %d times", took, asked)
+		if took := time.Since(began); took > 3*lookPatience || asked.Load() != 1 {
+			t.Errorf("three looks took %v and asked %d times", took, asked.Load())
 		}
 		close(free)
 		synctest.Wait()
-		if s := l.look(time.Now().Add(lookPatience), ask); s == nil || *s != (Space{3, 4}) || asked != 2 {
-			t.Errorf("%v after %d questions", s, asked)
+		if s := l.look(time.Now().Add(lookPatience), ask); s == nil || *s != (Space{3, 4}) || asked.Load() != 2 {
+			t.Errorf("%v after %d questions", s, asked.Load())
 		}
 		if s := l.look(time.Now().Add(lookPatience), func() (uint64, uint64, error) { return 1, 1, errors.ErrUnsupported }); s != nil {
 			t.Errorf("a file system that cannot tell has %v", s)
