@@ -204,8 +204,8 @@ type Events struct {
 	// MembersChanged is called when this node has seen the list of members change: who is there, what
 	// they are, and where. Node.Members has the list. Several changes may make one call.
 	MembersChanged func()
-	// Restarting is called by Supervise alone, each time that it waits before it starts a node: after
-	// the node has failed, and after each Start that failed because the disk was not mended yet. No
+	// Restarting is called by Supervise alone, each time that it waits before it starts a node. It
+	// waits after the node has failed, and after each Start that finds the disk not mended yet. No
 	// function of the service runs during that time, so nothing else would tell. When the node is
 	// back, Supervise calls its function.
 	Restarting func(cause error, wait time.Duration)

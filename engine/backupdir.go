@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -23,19 +21,11 @@ import (
 // members may know more. It changes nothing there, and needs as much memory as a running member.
 // The error says why it cannot: replication.ErrLocked, ErrNoMember, or damage.
 func BackupDir(dir string, w io.Writer) (BackupInfo, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return BackupInfo{}, err
-	}
-	lock, err := replication.LockShared(files.OS, dir)
+	d, dir, lock, err := openStopped(dir)
 	if err != nil {
 		return BackupInfo{}, err
 	}
 	defer lock.Close()
-	d, err := disk.Open(files.OS, dir)
-	if err != nil {
-		return BackupInfo{}, err
-	}
 	report, id, err := examine(d, dir)
 	if err != nil {
 		return BackupInfo{}, err

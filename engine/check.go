@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -55,21 +56,28 @@ func (r Report) Damaged() bool {
 // The error says why Check could not look: replication.ErrLocked, ErrNoMember, a directory that
 // does not exist or may not be read, or data that a newer build wrote.
 func Check(dir string) (Report, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return Report{}, err
-	}
-	lock, err := replication.LockShared(files.OS, dir)
+	d, dir, lock, err := openStopped(dir)
 	if err != nil {
 		return Report{}, err
 	}
 	defer lock.Close()
-	d, err := disk.Open(files.OS, dir)
-	if err != nil {
-		return Report{}, err
-	}
 	r, _, err := examine(d, dir)
 	return r, err
+}
+
+// openStopped opens the directory of a stopped member, to read. It also returns the absolute path.
+// Until lock is closed, no node can be started there.
+func openStopped(dir string) (d *disk.Disk, path string, lock io.Closer, err error) {
+	if path, err = filepath.Abs(dir); err != nil {
+		return nil, "", nil, err
+	}
+	if lock, err = replication.LockShared(files.OS, path); err != nil {
+		return nil, "", nil, err
+	}
+	if d, err = disk.Open(files.OS, path); err != nil {
+		return nil, "", nil, errors.Join(err, lock.Close())
+	}
+	return d, path, lock, nil
 }
 
 // examine does Check in a directory that is locked. It also returns the identity.

@@ -99,8 +99,8 @@
 // "serving" appears when the ensemble has accepted the member and clients get answers. With
 // Type=notify in the unit, systemd hears of that, and of the stop.
 //
-// SIGHUP makes the member read the files in tls and gateway.tls again at once. It does so every minute
-// anyway. New connections use what it has read; what it cannot use, it logs.
+// SIGHUP makes the member read the files in tls and gateway.tls again at once. It does so every
+// minute anyway. New connections use what it has read; what it cannot use, it logs.
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
