@@ -51,9 +51,9 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 	}
 }
 
-// A member that leaves may be out before Leave expects it. That is logged as no failure; any other
-// removal is.
-func TestFailure_IsLoggedUnlessTheMemberLeaves(t *testing.T) {
+// A member that leaves may be out before Leave expects it. That is no failure; any other removal
+// is.
+func TestFailure_UnlessTheMemberLeaves(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		n := newNode(t)
 		var log bytes.Buffer
@@ -61,8 +61,11 @@ func TestFailure_IsLoggedUnlessTheMemberLeaves(t *testing.T) {
 		n.leaves.Store(leaves)
 		n.fail(fmt.Errorf("%w: by its own removal", ErrRemoved))
 		n.failureLoop()
-		if !errors.Is(n.Err(), ErrRemoved) {
+		if errors.Is(n.Err(), ErrRemoved) == leaves || leaves && n.Err() != nil {
 			t.Errorf("leaves is %v: the node says %v", leaves, n.Err())
+		}
+		if want := map[bool]error{false: ErrFailed, true: outbox.ErrClosed}[leaves]; !errors.Is(n.over(), want) {
+			t.Errorf("leaves is %v: calls are told %v", leaves, n.over())
 		}
 		if logged := strings.Contains(log.String(), "node failed"); logged == leaves {
 			t.Errorf("leaves is %v, and the log is %q", leaves, log.String())

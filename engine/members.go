@@ -228,7 +228,7 @@ func (e *Engine) Leave(ctx context.Context) error {
 		return err
 	}
 	e.leaves.Store(true)
-	if err := e.sayLeave(ctx); err != nil {
+	if err := e.sayLeave(ctx); err != nil && !e.isOut() {
 		e.leaves.Store(false)
 		return err
 	}
@@ -239,7 +239,7 @@ func (e *Engine) Leave(ctx context.Context) error {
 	case <-e.departed:
 		e.recordOut(e.reasonOut(session.Left.String()))
 	case <-e.done:
-		if errors.Is(e.Err(), ErrRemoved) {
+		if e.isOut() {
 			err = nil // all that it held has ended with it
 		} else {
 			err = errors.Join(err, e.over())
@@ -249,6 +249,9 @@ func (e *Engine) Leave(ctx context.Context) error {
 	}
 	return errors.Join(err, e.Close())
 }
+
+// isOut reports whether this node ended because its member is out of the ensemble.
+func (e *Engine) isOut() bool { return errors.Is(e.disk.Err(), ErrRemoved) }
 
 // mayChange returns why the members of this node's ensemble cannot change, or nil.
 func (e *Engine) mayChange() error {

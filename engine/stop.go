@@ -17,14 +17,22 @@ import (
 func (e *Engine) failureLoop() {
 	select {
 	case <-e.disk.Failed():
-		cause := e.disk.Err()
-		e.finish(ErrFailed, cause) // before the log call, which may block
-		if e.leaves.Load() && errors.Is(cause, ErrRemoved) {
-			return // Leave was a little slower than the ensemble, and ends well
+		why, cause := e.switched()
+		e.finish(why, cause) // before the log call, which may block
+		if cause != nil {
+			e.log.Error("node failed", "cause", cause)
 		}
-		e.log.Error("node failed", "cause", cause)
 	case <-e.stop:
 	}
+}
+
+// switched returns what ends a node whose disk's switch is thrown, as finish wants it. A member that
+// leaves may be out before Leave expects it: that is no failure.
+func (e *Engine) switched() (why, cause error) {
+	if e.leaves.Load() && e.isOut() {
+		return outbox.ErrClosed, nil
+	}
+	return ErrFailed, e.disk.Err()
 }
 
 // finish ends all sessions and calls, and marks the node as over. Sessions and calls get the error
@@ -66,8 +74,8 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // worst. The error says what it left behind.
 func (e *Engine) Close() error {
 	if e.closing.CompareAndSwap(false, true) { // not a Once: in virtual time, who waits for one stops the clock
-		if cause := e.disk.Err(); cause != nil {
-			e.finish(ErrFailed, cause) // failureLoop may not have noticed yet
+		if e.disk.Err() != nil {
+			e.finish(e.switched()) // failureLoop may not have noticed yet
 		}
 		e.finish(outbox.ErrClosed, nil)
 		close(e.stop)

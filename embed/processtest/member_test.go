@@ -30,6 +30,7 @@ type member struct {
 	sessions map[string]*embed.Session
 	holds    map[string]*lock.Hold
 	armed    atomic.Int32
+	ahead    atomic.Int32
 	ticks    atomic.Int64
 }
 
@@ -86,7 +87,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		return node.Ready(ctx)
 	case callStatus:
 		r.Status, r.Members = node.Status(), node.Members()
-		r.Armed, r.Ticks = int(m.armed.Load()), m.ticks.Load()
+		r.Armed, r.Ahead, r.Ticks = int(m.armed.Load()), int(m.ahead.Load()), m.ticks.Load()
 		return nil
 	case callFailed:
 		select {
@@ -382,6 +383,7 @@ func (m *member) writeOn(ctx context.Context, s *embed.Session, q *request, r *r
 			note(1)
 		}
 		pending = append(pending, s.Submit(ctx, lock.Guard(h), embed.OpSet(q.Path, []byte(q.Data), embed.AnyVersion)))
+		m.ahead.Store(int32(len(pending)))
 	}
 	note(len(pending))
 	r.Lost = text(h.Err())

@@ -100,6 +100,7 @@ type reply struct {
 	Token   *lock.Token     `json:",omitempty"`
 	Ticks   int64           `json:",omitempty"` // status: how often a goroutine outside the node has run
 	Armed   int             `json:",omitempty"` // status: how many calls wait for a stop, or ask a hold
+	Ahead   int             `json:",omitempty"` // status: how many sets of "write on" have no answer yet
 	At      time.Duration   `json:",omitempty"` // when it happened, on the shared clock
 	Until   time.Duration   `json:",omitempty"` // when the last question answered "still held" was asked
 	Pause   time.Duration   `json:",omitempty"` // how long the process had been stopped
