@@ -262,6 +262,7 @@ func (c Config) complete() (engine.Config, error) {
 	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {
 		e.TLS = c.TLS.certificates(e.Advertise, p)
+		e.PlainToo = c.TLS.Migrate
 	}
 	return e, errors.Join(p.list...)
 }

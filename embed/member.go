@@ -98,6 +98,7 @@ func (c Config) visit() (engine.Config, error) {
 	}
 	if c.TLS != nil {
 		e.TLS = c.TLS.certificates("", p)
+		e.PlainToo = c.TLS.Migrate
 	}
 	return e, errors.Join(p.list...)
 }

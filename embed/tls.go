@@ -26,6 +26,11 @@ type TLS struct {
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	CAFile   string `yaml:"caFile"`
+	// Migrate lets this member also talk in plain text, with members that have no TLS. It is for the
+	// change from plain text to TLS, or back, by rolling restarts: first all members with Migrate,
+	// then all without. While it is set, anybody who reaches the port can speak as a member, and
+	// who controls the network can keep members from using TLS. The log warns of each such peer.
+	Migrate bool `yaml:"migrate"`
 }
 
 // ReloadTLS reads the files of Config.TLS again, as the node does once a minute. It reports whether

@@ -65,6 +65,7 @@ type Config struct {
 	Ensemble string
 	Shards   int
 	TLS      *certs.Store // between members; nil means plain text
+	PlainToo bool         // with TLS: in plain text with members that have none
 
 	Tick                   time.Duration
 	RequestTimeout         time.Duration

@@ -183,7 +183,7 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 		o.Files = files.OS
 	}
 	if o.Network == nil {
-		o.Network = transport.TCP("", certs.Fixed(o.TLS))
+		o.Network = transport.TCP("", certs.Fixed(o.TLS), true) // whoever still runs is to be noticed
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return r, err

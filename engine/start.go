@@ -120,7 +120,7 @@ func (e *Engine) listen() (net.Listener, error) {
 	if e.cfg.Alone {
 		return nil, nil
 	}
-	e.network = transport.TCP(e.cfg.Listen, e.cfg.TLS)
+	e.network = transport.TCP(e.cfg.Listen, e.cfg.TLS, e.cfg.PlainToo)
 	if instead := e.cfg.Seams.Network; instead != nil {
 		e.network = instead(e.network)
 	}
@@ -302,6 +302,9 @@ func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	if e.cfg.TLS != nil && !e.cfg.Alone {
 		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
+		if e.cfg.PlainToo {
+			e.log.Warn("plain text is allowed between members")
+		}
 	}
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	e.loops.Go(e.reportLoop)

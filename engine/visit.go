@@ -23,7 +23,7 @@ type visitor struct {
 }
 
 func newVisitor(cfg Config) *visitor {
-	v := &visitor{seeds: append(slices.Clone(cfg.Join), slices.Sorted(maps.Values(cfg.Members))...), network: transport.TCP("", cfg.TLS)}
+	v := &visitor{seeds: append(slices.Clone(cfg.Join), slices.Sorted(maps.Values(cfg.Members))...), network: transport.TCP("", cfg.TLS, cfg.PlainToo)}
 	v.transport = transport.New(transport.Options{
 		Self:    transport.Identity{Run: runID(), Tick: cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: LevelMax}},
 		Network: v.network, Logger: cfg.Logger,

@@ -58,7 +58,7 @@ func eachLine(prefix string, err error) error {
 var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"Dir", "ID", "Members", "Join", "Advertise", "Name", "Zone", "Observer", "Ephemeral", "Voters", "DeadAfter", "Listen", "Ensemble", "Shards", "Tick", "RequestTimeout", "SessionTimeout", "MinSessionTimeout", "MaxSessionTimeout",
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel",
-	`TLS(\.(CertFile|KeyFile|CAFile|ClientCAFile|ClientCertRequired))?`,
+	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
 }, "|") + `)\b`)
 

@@ -76,7 +76,7 @@ members: {1: "a:1", 2: "b:2"}
 listen: ":2"
 ensemble: orders
 shards: 3
-tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem}
+tls: {certFile: cert.pem, keyFile: key.pem, caFile: ca.pem, migrate: true}
 tick: 20ms
 requestTimeout: 3s
 sessionTimeout: 5s
@@ -122,7 +122,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		Config: embed.Config{
 			Dir: "/data", ID: 2, Members: map[embed.MemberID]string{1: "a:1", 2: "b:2"}, Listen: ":2", Ensemble: "orders", Shards: 3,
 			Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
-			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem"},
+			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem", Migrate: true},
 			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, SessionTimeout: 5 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
 			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
 		},

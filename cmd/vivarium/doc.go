@@ -58,6 +58,7 @@
 //	  certFile: member.crt
 //	  keyFile: member.key
 //	  caFile: members-ca.crt
+//	  migrate: false           # also plain text, with members that have no TLS yet
 //	tick: 50ms                 # of heartbeats and elections, the same on every member
 //	requestTimeout: 5s         # how long to wait for a quorum. A stop takes up to three times that
 //	sessionTimeout: 10s        # of sessions that ask for none. Clients of the gateway always ask

@@ -252,6 +252,67 @@ func TestBubble_AnotherAuthority(t *testing.T) {
 	})
 }
 
+// The members change from plain text to TLS, and back, one restart after another. Somebody holds a
+// lock meanwhile and writes after each restart. At the end nobody without a certificate gets in.
+func TestBubble_Migrate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		certs := newCertificates(t)
+		for id := range embed.MemberID(3) {
+			certs.issue(id+1, time.Now().Add(60*day))
+		}
+		const off, migrate, on = "off", "migrate", "on"
+		var mu sync.Mutex
+		modes := map[embed.MemberID]string{1: off, 2: off, 3: off}
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Tick = time.Second; modes[c.ID] != off {
+				c.TLS = certs.tls(c.ID)
+				c.TLS.Migrate = modes[c.ID] == migrate
+			}
+		}})
+		set := func(id embed.MemberID, mode string) {
+			mu.Lock()
+			defer mu.Unlock()
+			modes[id] = mode
+		}
+		roll := func(mode string) {
+			t.Helper()
+			for id := range embed.MemberID(3) {
+				s := ens.Session((id+1)%3+1, embed.SessionOptions{Timeout: time.Minute})
+				hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+				must(t, err)
+				ens.Stop(id + 1)
+				set(id+1, mode)
+				ens.Start(id + 1)
+				for id := range embed.MemberID(3) {
+					ens.Ready(id + 1)
+				}
+				if _, err := s.Create(bounded(t), "/z", nil, embed.Sequential); err != nil || hold.Err() != nil {
+					t.Errorf("%s: member %d: %v, the lock: %v", mode, id+1, err, hold.Err())
+				}
+				must(t, errors.Join(hold.Release(), s.Close()))
+			}
+		}
+		roll(migrate)
+		roll(on)
+		ens.Stop(3)
+		set(3, off)
+		ens.Start(3)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := ens.Node(3).Ready(ctx); err == nil {
+			t.Error("a member without TLS got in")
+		}
+		ens.Stop(3)
+		set(3, on)
+		ens.Start(3)
+		ens.Ready(3)
+		roll(migrate)
+		roll(off)
+	})
+}
+
 // A gateway's certificate expires: no client can come until the files have a new one. A gateway
 // does not start with an expired one.
 func TestBubble_ACertificateOfAGatewayExpires(t *testing.T) {

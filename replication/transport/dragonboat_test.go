@@ -213,7 +213,7 @@ func TestDragonboat(t *testing.T) {
 				if carrier == "mesh" {
 					return mesh.Network(id)
 				}
-				return &noting{Network: TCP("127.0.0.1:0", nil), at: &at, id: id}
+				return &noting{Network: TCP("127.0.0.1:0", nil, false), at: &at, id: id}
 			}
 			dirs := map[uint64]string{1: t.TempDir(), 2: t.TempDir(), 3: t.TempDir()}
 			members := map[uint64]*member{}

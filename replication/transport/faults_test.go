@@ -299,9 +299,9 @@ func TestFaultsOverTCP(t *testing.T) {
 		var at addresses
 		f := transporttest.NewFaults()
 		start := func(m uint64) *peer {
-			n := TCP("127.0.0.1:0", nil)
+			n := TCP("127.0.0.1:0", nil, false)
 			if secured {
-				n = TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, authority)))
+				n = TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, authority)), false)
 			}
 			l, err := n.Listen()
 			if err != nil {

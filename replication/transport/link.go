@@ -281,6 +281,7 @@ func (l *link) connected(w *wire) bool {
 	l.mu.Unlock()
 	if ok {
 		l.t.notices.give(slog.LevelInfo, notice{event: "connected to member", peer: l.member})
+		l.t.warnPlain(w.conn, l.member)
 	}
 	return ok
 }

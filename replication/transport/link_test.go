@@ -484,7 +484,7 @@ func BenchmarkSend(b *testing.B) {
 			for m := uint64(1); m <= 2; m++ {
 				n[m] = mesh.Network(m)
 				if network == "tcp" {
-					n[m] = TCP("127.0.0.1:0", nil)
+					n[m] = TCP("127.0.0.1:0", nil, false)
 				}
 			}
 			got := make(chan struct{}, 1<<16)

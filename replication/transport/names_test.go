@@ -75,7 +75,7 @@ func TestTCP_NameThatDoesNotResolveYet(t *testing.T) {
 	}
 	at.m.Store(uint64(2), net.JoinHostPort("member-2.service.invalid", port))
 	var dns names
-	n := TCP("127.0.0.1:0", nil)
+	n := TCP("127.0.0.1:0", nil, false)
 	n.(*tcpNetwork).resolver = dns.resolver()
 	l, err := n.Listen()
 	if err != nil {

@@ -426,14 +426,14 @@ func TestAsk_TCP(t *testing.T) {
 		if !secured {
 			config = nil
 		}
-		n := TCP("127.0.0.1:0", certs.Fixed(config))
+		n := TCP("127.0.0.1:0", certs.Fixed(config), false)
 		l, err := n.Listen()
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr := New(Options{Self: nobody(), Network: n, Listener: l, Answer: echo, Logger: slog.New(&logbook{})})
 		tr.Open()
-		from := asker(t, TCP("127.0.0.1:0", certs.Fixed(config)))
+		from := asker(t, TCP("127.0.0.1:0", certs.Fixed(config), false))
 		for range 20 {
 			got, err := from.Ask(t.Context(), Target{Address: l.Addr().String()}, bytes.Repeat([]byte("?"), questionMax))
 			if err != nil || len(got) != questionMax+4 {
@@ -441,7 +441,7 @@ func TestAsk_TCP(t *testing.T) {
 			}
 		}
 		if secured {
-			foreign := asker(t, TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, testkit.NewAuthority(t, "another")))))
+			foreign := asker(t, TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, testkit.NewAuthority(t, "another"))), false))
 			if _, err := foreign.Ask(t.Context(), Target{Address: l.Addr().String()}, nil); err == nil {
 				t.Error("a foreign certificate may ask")
 			}
@@ -458,7 +458,7 @@ func TestAsk_TCP(t *testing.T) {
 // A name stands for all its addresses, each with the name that its certificate must carry.
 func TestTCP_Resolve(t *testing.T) {
 	var dns names
-	n := TCP("127.0.0.1:0", nil).(*tcpNetwork)
+	n := TCP("127.0.0.1:0", nil, false).(*tcpNetwork)
 	n.resolver = dns.resolver()
 	if list, err := n.Resolve(t.Context(), "members.invalid:7"); err == nil {
 		t.Errorf("an unknown name is %v", list)
@@ -476,7 +476,7 @@ func TestTCP_Resolve(t *testing.T) {
 	if list, err := n.Resolve(t.Context(), "without-a-port"); err == nil {
 		t.Errorf("without a port: %v", list)
 	}
-	secure := Over(TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, testkit.NewAuthority(t, "authority")))), n)
+	secure := Over(TCP("127.0.0.1:0", certs.Fixed(memberTLS(t, testkit.NewAuthority(t, "authority"))), false), n)
 	if list, err := secure.Resolve(t.Context(), "192.0.2.1:7"); err != nil || len(list) != 1 {
 		t.Errorf("over TLS: %v, %v", list, err)
 	}

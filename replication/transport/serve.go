@@ -161,6 +161,7 @@ func (t *Transport) serveLoop(conn net.Conn) {
 		t.logQuestion(conn, t.serveQuestion(conn, r))
 	default:
 		t.handshakeDone(conn, h.Member)
+		t.warnPlain(conn, h.Member)
 		t.logEnd(h.Member, t.serveFrames(conn, r, h))
 	}
 }

@@ -13,8 +13,9 @@ var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Int
 
 // TCP returns the network of members that reach each other over TCP, IPv4 or IPv6.
 //
-// listen is the host:port to bind. No certificates mean plain text. A name is looked up at every
-// dial. So it may come to stand for another address.
+// listen is the host:port to bind. No certificates mean plain text. With plainToo, a member that has
+// certificates talks in plain text with peers that have none. A name is looked up at every dial. So
+// it may come to stand for another address.
 //
 // With certificates, both sides of every connection show one. Each verifies the other's certificate
 // against the authorities in RootCAs and ClientCAs; if one of these is nil, the other is used for
@@ -22,12 +23,12 @@ var tcpKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Int
 // Target.Address, or the config's ServerName. Each connection begins with the config of that
 // moment, and ends when the peer's certificate does. Listen and Dial return ErrNoAuthority or
 // ErrNoVerification if the config verifies no certificates.
-func TCP(listen string, certificates *certs.Store) Network {
+func TCP(listen string, certificates *certs.Store, plainToo bool) Network {
 	n := &tcpNetwork{listen: listen}
 	if certificates == nil {
 		return n
 	}
-	return tlsNetwork{below: n, certificates: certificates}
+	return tlsNetwork{below: n, certificates: certificates, plainToo: plainToo}
 }
 
 // tcpNetwork is immutable.

@@ -32,7 +32,12 @@ func (a *addresses) of(m uint64) string {
 // onTCP starts a member on a free port of a loopback address.
 func (a *addresses) onTCP(t *testing.T, m uint64, host string, config *tls.Config) *peer {
 	t.Helper()
-	n := TCP(net.JoinHostPort(host, "0"), certs.Fixed(config))
+	return a.on(t, m, TCP(net.JoinHostPort(host, "0"), certs.Fixed(config), false))
+}
+
+// on starts a member on a network.
+func (a *addresses) on(t *testing.T, m uint64, n Network) *peer {
+	t.Helper()
 	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +111,7 @@ func TestTCP_OlderPeer(t *testing.T) {
 	for _, config := range []*tls.Config{nil, memberTLS(t, testkit.NewAuthority(t, "authority"))} {
 		var at addresses
 		member := func(m uint64, highest uint16) *peer {
-			n := TCP("127.0.0.1:0", certs.Fixed(config))
+			n := TCP("127.0.0.1:0", certs.Fixed(config), false)
 			l, err := n.Listen()
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +136,7 @@ func TestTCP_OlderPeer(t *testing.T) {
 func TestPortInUse(t *testing.T) {
 	var at addresses
 	at.onTCP(t, 1, "127.0.0.1", nil)
-	if l, err := TCP(at.of(1), nil).Listen(); err == nil {
+	if l, err := TCP(at.of(1), nil, false).Listen(); err == nil {
 		l.Close()
 		t.Fatal("bound twice")
 	}
@@ -169,7 +174,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var at addresses
 			a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
-			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(foreign))})
+			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(foreign), false)})
 			exchange(t, a, b)
 			link := c.link(t, 1)
 			link.SendMessageBatch(beat(3, 1, 1))
@@ -249,7 +254,7 @@ func TestTLSConfig(t *testing.T) {
 		{&tls.Config{Certificates: config.Certificates}, ErrNoAuthority},
 		{&tls.Config{Certificates: config.Certificates, RootCAs: ca.Pool, InsecureSkipVerify: true}, ErrNoVerification},
 	} {
-		n := TCP("127.0.0.1:0", certs.Fixed(c.config))
+		n := TCP("127.0.0.1:0", certs.Fixed(c.config), false)
 		if _, err := n.Listen(); !errors.Is(err, c.err) {
 			t.Errorf("listen: %v", err)
 		}
@@ -268,7 +273,7 @@ func TestTLSConfig(t *testing.T) {
 	var at addresses
 	a, b := at.onTCP(t, 1, "127.0.0.1", renewing), at.onTCP(t, 2, "127.0.0.1", renewing)
 	exchange(t, a, b)
-	c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(&tls.Config{RootCAs: ca.Pool}))})
+	c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(&tls.Config{RootCAs: ca.Pool}), false)})
 	c.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "refusal", func() bool { return strings.Contains(a.log.String(), "tls: client didn't provide a certificate") })
 	if len(a.batches) != 0 {
@@ -279,7 +284,7 @@ func TestTLSConfig(t *testing.T) {
 	picky.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return nil, errors.New(h.Conn.RemoteAddr().String())
 	}
-	d := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(picky))})
+	d := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(picky), false)})
 	d.link(t, 1).SendMessageBatch(beat(3, 1, 1))
 	until(t, "reason", func() bool { return strings.Contains(d.log.String(), "set GetClientCertificate too") })
 }

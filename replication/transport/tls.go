@@ -24,6 +24,7 @@ var (
 type tlsNetwork struct {
 	below        Network
 	certificates *certs.Store
+	plainToo     bool // for peers without TLS
 }
 
 // Over returns the network below, secured as tcp is, which TCP has returned. So a test's network is
@@ -46,12 +47,12 @@ func (n tlsNetwork) Listen() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tlsListener{l, n.certificates}, nil
+	return tlsListener{l, n}, nil
 }
 
 type tlsListener struct {
 	net.Listener
-	certificates *certs.Store
+	network tlsNetwork
 }
 
 // Accept returns a connection whose handshake has not begun.
@@ -60,16 +61,28 @@ func (l tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, client, err := mutual(l.certificates.Config())
+	server, client, err := mutual(l.network.certificates.Config())
 	if err != nil { // rare: Listen and each reload have checked it
 		conn.Close()
 		return nil, err
 	}
+	if l.network.plainToo {
+		return newEitherConn(conn, server, client), nil
+	}
 	return &secureConn{Conn: tls.Server(conn, server), own: client.Certificates}, nil
 }
 
-// Dial connects to a target. It has verified the certificate there when it returns.
+// Dial connects to a target. It has verified the certificate there when it returns, unless the peer
+// has no TLS and that is allowed.
 func (n tlsNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
+	conn, err := n.dialSecure(ctx, to)
+	if n.plainToo && errors.Is(err, errNoTLS) {
+		return n.dialPlain(ctx, to)
+	}
+	return conn, err
+}
+
+func (n tlsNetwork) dialSecure(ctx context.Context, to Target) (net.Conn, error) {
 	_, client, err := mutual(n.certificates.Config())
 	if err != nil {
 		return nil, err
@@ -81,6 +94,9 @@ func (n tlsNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	secure := &secureConn{Conn: tls.Client(conn, clientConfig(client, to)), own: client.Certificates}
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
+		if ctx.Err() == nil && endedWithoutTLS(err) {
+			err = fmt.Errorf("%w: %w", errNoTLS, err)
+		}
 		return nil, fmt.Errorf("tls with %s: %w", to.Address, named(err))
 	}
 	return secure, nil

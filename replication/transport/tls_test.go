@@ -12,7 +12,7 @@ import (
 // its handshake ends, or while it looks. It would stay in memory until the certificate's end.
 func TestSecureConn_ClosedWhileItLooks(t *testing.T) {
 	config := memberTLS(t, testkit.NewAuthority(t, "authority"))
-	l, err := TCP("127.0.0.1:0", certs.Fixed(config)).Listen()
+	l, err := TCP("127.0.0.1:0", certs.Fixed(config), false).Listen()
 	testkit.Must(t, err)
 	defer l.Close()
 	served := make(chan net.Conn, 1)
@@ -26,7 +26,7 @@ func TestSecureConn_ClosedWhileItLooks(t *testing.T) {
 		}
 		served <- conn
 	}()
-	dialled, err := TCP("", certs.Fixed(config)).Dial(t.Context(), Target{Address: l.Addr().String()})
+	dialled, err := TCP("", certs.Fixed(config), false).Dial(t.Context(), Target{Address: l.Addr().String()})
 	testkit.Must(t, err)
 	for what, conn := range map[string]net.Conn{"dialled": dialled, "served": <-served} {
 		c := conn.(*secureConn)
