@@ -107,6 +107,12 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 		return (*inside.Node)(node).Parts().Engine.RequestSnapshot()
 	case callShutdown:
 		return node.Shutdown(ctx)
+	case callReload:
+		changed, err := node.ReloadTLS()
+		if err == nil && !changed {
+			err = errors.New("the certificates are as they were")
+		}
+		return err
 	case callOpen:
 		return m.open(ctx, node, q, r)
 	case callHold, callPaused, callInsist, callRelease:
@@ -120,7 +126,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 
 func (m *member) start(c *config) error {
 	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick,
-		Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ephemeral: c.Ephemeral, Voters: c.Voters}
+		Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ephemeral: c.Ephemeral, Voters: c.Voters, TLS: c.TLS}
 	m.mu.Lock()
 	before := m.node
 	m.mu.Unlock()

@@ -45,6 +45,8 @@ type config struct {
 	Advertise, Name string
 	Ephemeral       bool
 	Voters          int
+
+	TLS *embed.TLS // its files
 }
 
 type call string
@@ -57,6 +59,7 @@ const (
 	callStatus   call = "status"   // who leads, and who is a member
 	callSnapshot call = "snapshot" // ask for a snapshot of the shard
 	callShutdown call = "shutdown" // shut the node down
+	callReload   call = "reload"   // read the files of certificates again
 	callStacks   call = "stacks"   // write the stacks of all goroutines to the log
 	callOpen     call = "open"     // open a session
 	callClose    call = "close"    // close a session

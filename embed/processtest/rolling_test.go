@@ -27,8 +27,8 @@ func TestRollingReplacement(t *testing.T) {
 	if *roundsFlag > 0 {
 		size, rounds = 5, *roundsFlag
 	}
-	f := newFleet(t, size)
-	w := startWriters(f)
+	f := newFleet(t, size, nil)
+	w := startWriters(f, false)
 	var gaps []time.Duration
 	for n := range rounds {
 		began := time.Now()
@@ -49,21 +49,22 @@ type fleet struct {
 	t     *testing.T
 	dir   string
 	size  int
-	addrs []string // twice as many as there are replicas: the old and the new ones use them in turn
-	made  int      // replicas so far
+	addrs []string      // twice as many as there are replicas: the old and the new ones use them in turn
+	made  int           // replicas so far
+	certs *certificates // nil: plain text
 
 	mu   sync.Mutex
 	runs []*process // the replicas that serve, the oldest first
 }
 
 // newFleet founds an ensemble and waits until all replicas are ready.
-func newFleet(t *testing.T, size int) *fleet {
+func newFleet(t *testing.T, size int, certs *certificates) *fleet {
 	t.Helper()
 	addrs, err := child.FreeAddrs(2 * size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: workDir(t), size: size, addrs: addrs}
+	f := &fleet{t: t, dir: workDir(t), size: size, addrs: addrs, certs: certs}
 	founders := make(map[embed.MemberID]string)
 	for i := range size {
 		founders[embed.MemberID(i+1)] = addrs[i]
@@ -88,8 +89,13 @@ func newFleet(t *testing.T, size int) *fleet {
 func (f *fleet) next() *config {
 	n := f.made
 	f.made++
-	return &config{Dir: filepath.Join(f.dir, fmt.Sprintf("replica-%d", n)), Shards: shardsflag.N, Tick: quickTick,
+	c := &config{Dir: filepath.Join(f.dir, fmt.Sprintf("replica-%d", n)), Shards: shardsflag.N, Tick: quickTick,
 		Join: f.addrs, Advertise: f.addrs[n%len(f.addrs)], Name: fmt.Sprintf("replica-%d", n), Ephemeral: true, Voters: f.size}
+	if f.certs != nil {
+		f.certs.issue(n, shortLife)
+		c.TLS = f.certs.files(n)
+	}
+	return c
 }
 
 func (f *fleet) start(c *config) *process {
@@ -153,6 +159,7 @@ func (f *fleet) until(what string, cond func() bool) {
 // writers create znodes through all replicas, and know what must be there.
 type writers struct {
 	f     *fleet
+	stay  bool
 	stop  chan struct{}
 	ended sync.WaitGroup
 
@@ -168,8 +175,9 @@ const (
 	writerPause = 20 * time.Millisecond
 )
 
-func startWriters(f *fleet) *writers {
-	w := &writers{f: f, stop: make(chan struct{}), outcomes: make(map[string]outcome), at: time.Now()}
+// startWriters starts writers that use one replica after the other, or stay with theirs.
+func startWriters(f *fleet, stay bool) *writers {
+	w := &writers{f: f, stay: stay, stop: make(chan struct{}), outcomes: make(map[string]outcome), at: time.Now()}
 	for i := range writersN {
 		w.ended.Go(func() { w.loop(i) })
 	}
@@ -177,7 +185,6 @@ func startWriters(f *fleet) *writers {
 	return w
 }
 
-// loop writes through one replica after the other.
 func (w *writers) loop(i int) {
 	tick := time.NewTicker(writerPause)
 	defer tick.Stop()
@@ -189,6 +196,9 @@ func (w *writers) loop(i int) {
 		}
 		runs := w.f.all()
 		p := runs[(n+i)%len(runs)]
+		if w.stay {
+			p = runs[i%len(runs)]
+		}
 		session := fmt.Sprintf("writer-%d", i)
 		name := fmt.Sprintf("w%d-%d", i, n)
 		r, _ := p.call(request{Call: callCreate, Session: session, Path: "/" + name})
