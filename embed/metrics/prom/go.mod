@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.73.1
-	github.com/vivarium-go/vivarium v0.0.0
+	github.com/vivarium-go/vivarium v0.1.0
 )
 
 require (
