@@ -89,8 +89,9 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "embed", "embed/backup", "embed/gateway", "engine", "internal/configfile", "internal/wire"}, // engine for the check of a directory
+	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/zkdir", "embed", "embed/backup", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client": {"internal/wire"},
+	"cmd/vivarium/internal/zkdir":  {"tree", "github.com/golang/snappy"},
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }
 

@@ -80,10 +80,10 @@ func makeBackup(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	defer stop()
 	name := flags.Arg(0)
 	if name == "-" {
-		info, err := pipeBackup(ctx, &from, stdout)
+		info, err := pipeBackup(ctx, from.write, stdout)
 		return said(err, "backup", func() { sayBackup(stderr, info) }, stderr)
 	}
-	info, err := saveBackup(ctx, &from, name)
+	info, err := saveBackup(ctx, from.write, name)
 	return said(err, "backup", func() { fmt.Fprintf(stdout, "%s: ", name); sayBackup(stdout, info) }, stderr)
 }
 
@@ -97,9 +97,12 @@ func said(err error, command string, success func(), stderr io.Writer) int {
 	return exitOK
 }
 
+// A writing writes a backup. Without an error it is whole.
+type writing func(context.Context, io.Writer) error
+
 // saveBackup writes beside the file under another name. At no moment does the name belong to less
 // than a whole backup on the disk.
-func saveBackup(ctx context.Context, from *source, name string) (info embed.BackupInfo, err error) {
+func saveBackup(ctx context.Context, write writing, name string) (info embed.BackupInfo, err error) {
 	// CreateTemp lets nobody else read the file.
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
 	if err != nil {
@@ -110,7 +113,7 @@ func saveBackup(ctx context.Context, from *source, name string) (info embed.Back
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
-	if err := from.write(ctx, f); err != nil {
+	if err := write(ctx, f); err != nil {
 		return info, err
 	}
 	if err := f.Sync(); err != nil {
@@ -138,9 +141,9 @@ func syncDir(dir string) error {
 }
 
 // pipeBackup writes a backup to w, and verifies it on the way.
-func pipeBackup(ctx context.Context, from *source, w io.Writer) (embed.BackupInfo, error) {
+func pipeBackup(ctx context.Context, write writing, w io.Writer) (embed.BackupInfo, error) {
 	var info embed.BackupInfo
-	err := piped(func(to io.Writer) error { return from.write(ctx, io.MultiWriter(w, to)) }, func(r io.Reader) (err error) {
+	err := piped(func(to io.Writer) error { return write(ctx, io.MultiWriter(w, to)) }, func(r io.Reader) (err error) {
 		info, err = backup.Verify(r)
 		return err
 	})
@@ -170,7 +173,11 @@ func sayBackup(w io.Writer, info embed.BackupInfo) {
 	if info.Ensemble != "" {
 		of = fmt.Sprintf("the ensemble %q", info.Ensemble)
 	}
-	fmt.Fprintf(w, "sound: %d znodes of %s, by member %d at %s\n", info.Znodes, of, info.Member, info.Time.Format(time.RFC3339))
+	by := fmt.Sprintf("by member %d", info.Member)
+	if info.Member == 0 {
+		of, by = "ZooKeeper", "converted"
+	}
+	fmt.Fprintf(w, "sound: %d znodes of %s, %s at %s\n", info.Znodes, of, by, info.Time.Format(time.RFC3339))
 	fmt.Fprintf(w, "%d bytes, sha256 %s, level %d, lineage %s\n", info.Size, info.Sum, info.Level, orDash(info.Lineage))
 	for _, s := range info.Shards {
 		fmt.Fprintf(w, "shard %d: %d znodes to zxid %#x\n", s.Shard, s.Znodes, uint64(s.Zxid))

@@ -35,6 +35,7 @@ var commands = []command{
 	{"verify", "read a backup, and say whether it is sound and what it has", verify},
 	{"export", "print the znodes of a backup or a member as lines of JSON", export},
 	{"import", "create the znodes of a backup or of lines of JSON", importLines},
+	{"convert", "make a backup of the data directory of a stopped ZooKeeper server", convert},
 	{"recover", "go on from one member's directory when the majority is lost for good", recoverMember},
 	{"version", "print the version", printVersion},
 }

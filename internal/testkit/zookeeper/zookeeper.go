@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +82,32 @@ func StartAnnounced(t testing.TB, n, observers int, config string) (addrs []stri
 	})
 }
 
+// StartIn starts a server that is alone, with its data in a directory, where an earlier one may have
+// left some. kill ends it with a signal that it cannot see; the end of the test does the same.
+// options are Java's.
+func StartIn(t testing.TB, dir, config string, options ...string) (addr string, kill func()) {
+	t.Helper()
+	addrs, err := child.FreeAddrs(1)
+	testkit.Must(t, err)
+	_, port, err := net.SplitHostPort(addrs[0])
+	testkit.Must(t, err)
+	file := filepath.Join(dir, "zoo.cfg")
+	config += fmt.Sprintf("%sdataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n", common, dir, port)
+	testkit.Must(t, os.WriteFile(file, []byte(config), 0o644))
+	cmd := Java(nil, append(options, "-Dznode.container.checkIntervalMs=3600000", Server, file)...)
+	testkit.Must(t, cmd.Start())
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(kill)
+	testkit.Until(t, "ZooKeeper to serve", func() bool { return strings.Contains(Ask(addrs[0], "srvr"), "Mode: ") })
+	return addrs[0], kill
+}
+
+// common turns on what Vivarium always has, and what tests ask.
+const common = "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+
 // start starts an ensemble. end returns the end of a server's line in the config.
 func start(t testing.TB, n int, config string, end func(i int, port string) string) (addrs []string) {
 	t.Helper()
@@ -91,8 +118,7 @@ func start(t testing.TB, n int, config string, end func(i int, port string) stri
 		_, ports[i], err = net.SplitHostPort(addr)
 		testkit.Must(t, err)
 	}
-	config += "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\n" +
-		"maxClientCnxns=0\nadmin.enableServer=false\n"
+	config += common
 	for i := range n {
 		if n > 1 {
 			config += fmt.Sprintf("server.%d=127.0.0.1:%s:%s%s\n", i+1, ports[n+i], ports[2*n+i], end(i, ports[i]))
