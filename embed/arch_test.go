@@ -89,10 +89,11 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/zkdir", "embed", "embed/backup", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
-	"cmd/vivarium/internal/client": {"internal/wire"},
-	"cmd/vivarium/internal/zkdir":  {"tree", "github.com/golang/snappy"},
-	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/backup", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium/internal/client":   {"internal/wire"},
+	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
+	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},
+	"cmd/vivarium/internal/shell":    {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
@@ -313,9 +314,9 @@ func TestTestsDoNotSleep(t *testing.T) {
 }
 
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
-// They are what only tests use, the ranks themselves, and the client, which runs in a process
-// without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
+// They are what only tests use, the ranks themselves, and the client with what uses it, which
+// run in a process without a node.
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

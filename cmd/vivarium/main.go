@@ -36,6 +36,7 @@ var commands = []command{
 	{"export", "print the znodes of a backup or a member as lines of JSON", export},
 	{"import", "create the znodes of a backup or of lines of JSON", importLines},
 	{"convert", "make a backup of the data directory of a stopped ZooKeeper server", convert},
+	{"copy", "copy a subtree from a living ZooKeeper, follow it, and compare", copyLiving},
 	{"recover", "go on from one member's directory when the majority is lost for good", recoverMember},
 	{"version", "print the version", printVersion},
 }

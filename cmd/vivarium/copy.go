@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/transfer"
+	"github.com/vivarium-go/vivarium/internal/wire"
+)
+
+// copyLiving copies a subtree of a living tree into another one, and compares both.
+func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	flags := newFlags("copy", "-from zk1:2181[/root] [-path /a] [-as /b] -server host:port[/root] [-follow]", stderr)
+	o := copyFlags(flags)
+	if code, ok := parse(flags, args, 0); !ok {
+		return code
+	}
+	cfg, err := o.config()
+	if err != nil {
+		fmt.Fprintf(stderr, "vivarium copy: %v\n", err)
+		flags.Usage()
+		return exitUsage
+	}
+	ctx, cut, stop := untilCutOver(ctx, *o.follow)
+	defer stop()
+	if *o.follow {
+		cfg.CutOver = cut
+	}
+	cfg.Log = func(line string) { fmt.Fprintln(stderr, line) }
+	result, err := transfer.Run(ctx, cfg)
+	fmt.Fprintf(stdout, "%d created, %d changed, %d deleted\n", result.Created, result.Changed, result.Deleted)
+	if err != nil {
+		fmt.Fprintf(stderr, "vivarium copy: %v\n", err)
+		return exitFailed
+	}
+	return sayCopy(stdout, &result)
+}
+
+// copyOptions are the flags of copy.
+type copyOptions struct {
+	from, to, path, as, existing *string
+	prune, follow                *bool
+	fromAuth, auth               []wire.Auth
+}
+
+func copyFlags(flags *flag.FlagSet) *copyOptions {
+	o := &copyOptions{
+		from:     flags.String("from", "", "where the source's clients connect, with a `root` for all paths if there is one"),
+		to:       flags.String("server", "", "where the target's clients connect, likewise"),
+		path:     flags.String("path", "/", "only this znode of the source and what is below it"),
+		as:       flags.String("as", "", "its `path` at the target. Default: the same"),
+		existing: flags.String("existing", "fail", "if the target has it already: fail, or overwrite"),
+		prune:    flags.Bool("prune", false, "with -existing overwrite: delete what the source has not"),
+		follow:   flags.Bool("follow", false, "follow changes until SIGINT or SIGTERM, then cut over"),
+	}
+	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password. May be repeated", credentials(&o.fromAuth))
+	flags.Func("auth", "a `credential` for the target. May be repeated", credentials(&o.auth))
+	return o
+}
+
+// credentials returns a flag that adds to a list.
+func credentials(list *[]wire.Auth) func(string) error {
+	return func(text string) error {
+		scheme, proof, ok := strings.Cut(text, ":")
+		if !ok || scheme == "" {
+			return fmt.Errorf("want scheme:credential")
+		}
+		*list = append(*list, wire.Auth{Scheme: scheme, Proof: []byte(proof)})
+		return nil
+	}
+}
+
+func (o *copyOptions) config() (cfg transfer.Config, err error) {
+	if *o.as == "" {
+		*o.as = *o.path
+	}
+	cfg = transfer.Config{Prune: *o.prune, RootStays: *o.as == "/"}
+	switch *o.existing {
+	case "overwrite":
+		cfg.Overwrite = true
+	case "fail":
+	default:
+		return cfg, fmt.Errorf("-existing %s: want fail or overwrite", *o.existing)
+	}
+	if cfg.Prune && !cfg.Overwrite {
+		return cfg, fmt.Errorf("-prune needs -existing overwrite")
+	}
+	if cfg.From, err = sideOf("from", *o.from, *o.path, o.fromAuth); err != nil {
+		return cfg, err
+	}
+	if cfg.To, err = sideOf("server", *o.to, *o.as, o.auth); err != nil {
+		return cfg, err
+	}
+	for _, s := range cfg.From.Servers {
+		if slices.Contains(cfg.To.Servers, s) && (within(cfg.From.Path, cfg.To.Path) || within(cfg.To.Path, cfg.From.Path)) {
+			return cfg, fmt.Errorf("%s and %s are in one tree, one within the other", cfg.From.Path, cfg.To.Path)
+		}
+	}
+	return cfg, nil
+}
+
+// sideOf returns a side. Its path is the one in the whole tree.
+func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error) {
+	list, root, err := client.ParseServers(servers)
+	if err != nil {
+		return transfer.Side{}, fmt.Errorf("-%s: %w", name, err)
+	}
+	if err := client.CheckPath(path); err != nil {
+		return transfer.Side{}, fmt.Errorf("%s: %w", path, err)
+	}
+	switch {
+	case root != "" && path == "/":
+		path = root
+	default:
+		path = root + path
+	}
+	if within(path, "/zookeeper") {
+		return transfer.Side{}, fmt.Errorf("%s belongs to the ensemble itself", path)
+	}
+	return transfer.Side{Servers: list, Path: path, Auth: auth}, nil
+}
+
+// within reports whether a path is at or below another one.
+func within(path, at string) bool {
+	return at == "/" || path == at || strings.HasPrefix(path, at+"/")
+}
+
+// untilCutOver returns a context that a signal ends. If follow is set, the first signal closes cut
+// instead, and only the second one ends the context.
+func untilCutOver(parent context.Context, follow bool) (ctx context.Context, cut <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals, told := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var waiter sync.WaitGroup
+	waiter.Go(func() {
+		for first := follow; ; first = false {
+			select {
+			case <-signals:
+			case <-ctx.Done():
+				return
+			}
+			if !first {
+				cancel()
+				return
+			}
+			close(told)
+		}
+	})
+	return ctx, told, func() {
+		signal.Stop(signals)
+		cancel()
+		waiter.Wait()
+	}
+}
+
+// sayCopy prints how both sides compare, and returns the exit code.
+func sayCopy(w io.Writer, r *transfer.Result) int {
+	fmt.Fprintf(w, "source: %d znodes, sha256 %x, %d ephemerals left out\n", r.Source.Znodes, r.Source.Digest, r.Source.Ephemerals)
+	fmt.Fprintf(w, "target: %d znodes, sha256 %x, %d ephemerals left out\n", r.Target.Znodes, r.Target.Digest, r.Target.Ephemerals)
+	if len(r.Again) > 0 {
+		fmt.Fprintf(w, "%d parents will give sequence numbers again that children have, such as %s\n", len(r.Again), r.Again[0])
+	}
+	if r.Equal() {
+		fmt.Fprintln(w, "equal")
+		return exitOK
+	}
+	for _, d := range r.Differences {
+		fmt.Fprintf(w, "%s: %s\n", d.Path, d.Why)
+	}
+	if more := r.Different - len(r.Differences); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+	fmt.Fprintln(w, "different")
+	return exitFailed
+}

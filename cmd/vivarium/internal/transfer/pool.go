@@ -1,0 +1,70 @@
+package transfer
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// workers bounds the znodes that are handled at the same time, and with them the data in memory.
+const workers = 32
+
+// each calls visit for the names in first, and for those that visit returns, until there are none
+// left. Each call comes after the one that has returned its name. The first error ends it.
+func each(ctx context.Context, first []string, visit func(ctx context.Context, name string) ([]string, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := pool{stack: slices.Clone(first)}
+	p.changed.L = &p.mu
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for name, ok := p.next(); ok; name, ok = p.next() {
+				more, err := visit(ctx, name)
+				if p.done(more, err) {
+					cancel()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return p.err
+}
+
+// A pool has the names that wait. The newest is next, which keeps the stack short.
+type pool struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	stack   []string
+	busy    int
+	err     error
+}
+
+// next returns a name. ok is false when there will be no more.
+func (p *pool) next() (name string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.stack) == 0 && p.busy > 0 && p.err == nil {
+		p.changed.Wait()
+	}
+	if len(p.stack) == 0 || p.err != nil {
+		return "", false
+	}
+	last := len(p.stack) - 1
+	name, p.stack = p.stack[last], p.stack[:last]
+	p.busy++
+	return name, true
+}
+
+// done ends a visit. It reports whether an error has ended everything.
+func (p *pool) done(more []string, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	p.stack = append(p.stack, more...)
+	if p.err == nil {
+		p.err = err
+	}
+	p.changed.Broadcast()
+	return p.err != nil
+}
