@@ -17,9 +17,12 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
+const copyUsage = "-from zk1:2181[/root] [-path /a] [-as /b] -server host:port[/root] [-follow]\n" +
+	"       [-existing fail|overwrite] [-prune] [-from-auth scheme:credential] [-auth scheme:credential]"
+
 // copyLiving copies a subtree of a living tree into another one, and compares both.
 func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("copy", "-from zk1:2181[/root] [-path /a] [-as /b] -server host:port[/root] [-follow]", stderr)
+	flags := newFlags("copy", copyUsage, stderr)
 	o := copyFlags(flags)
 	if code, ok := parse(flags, args, 0); !ok {
 		return code
@@ -37,7 +40,7 @@ func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	}
 	cfg.Log = func(line string) { fmt.Fprintln(stderr, line) }
 	result, err := transfer.Run(ctx, cfg)
-	fmt.Fprintf(stdout, "%d created, %d changed, %d deleted\n", result.Created, result.Changed, result.Deleted)
+	fmt.Fprintln(stdout, result.Counts)
 	if err != nil {
 		fmt.Fprintf(stderr, "vivarium copy: %v\n", err)
 		return exitFailed
@@ -54,16 +57,17 @@ type copyOptions struct {
 
 func copyFlags(flags *flag.FlagSet) *copyOptions {
 	o := &copyOptions{
-		from:     flags.String("from", "", "where the source's clients connect, with a `root` for all paths if there is one"),
-		to:       flags.String("server", "", "where the target's clients connect, likewise"),
+		from:     flags.String("from", "", "the source: `host:port`,..., with a root for all paths if there is one"),
+		to:       flags.String("server", "", "the target: `host:port`,..., likewise"),
 		path:     flags.String("path", "/", "only this znode of the source and what is below it"),
 		as:       flags.String("as", "", "its `path` at the target. Default: the same"),
 		existing: flags.String("existing", "fail", "if the target has it already: fail, or overwrite"),
 		prune:    flags.Bool("prune", false, "with -existing overwrite: delete what the source has not"),
 		follow:   flags.Bool("follow", false, "follow changes until SIGINT or SIGTERM, then cut over"),
 	}
-	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password. May be repeated", credentials(&o.fromAuth))
-	flags.Func("auth", "a `credential` for the target. May be repeated", credentials(&o.auth))
+	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password; may be repeated",
+		credentials(&o.fromAuth))
+	flags.Func("auth", "a `credential` for the target; may be repeated", credentials(&o.auth))
 	return o
 }
 
@@ -101,8 +105,9 @@ func (o *copyOptions) config() (cfg transfer.Config, err error) {
 		return cfg, err
 	}
 	for _, s := range cfg.From.Servers {
-		if slices.Contains(cfg.To.Servers, s) && (within(cfg.From.Path, cfg.To.Path) || within(cfg.To.Path, cfg.From.Path)) {
-			return cfg, fmt.Errorf("%s and %s are in one tree, one within the other", cfg.From.Path, cfg.To.Path)
+		a, b := cfg.From.Path, cfg.To.Path
+		if slices.Contains(cfg.To.Servers, s) && (within(a, b) || within(b, a)) {
+			return cfg, fmt.Errorf("%s and %s are in one tree, one within the other", a, b)
 		}
 	}
 	return cfg, nil
@@ -117,10 +122,9 @@ func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error)
 	if err := client.CheckPath(path); err != nil {
 		return transfer.Side{}, fmt.Errorf("%s: %w", path, err)
 	}
-	switch {
-	case root != "" && path == "/":
+	if root != "" && path == "/" {
 		path = root
-	default:
+	} else {
 		path = root + path
 	}
 	if within(path, "/zookeeper") {
@@ -164,10 +168,13 @@ func untilCutOver(parent context.Context, follow bool) (ctx context.Context, cut
 
 // sayCopy prints how both sides compare, and returns the exit code.
 func sayCopy(w io.Writer, r *transfer.Result) int {
-	fmt.Fprintf(w, "source: %d znodes, sha256 %x, %d ephemerals left out\n", r.Source.Znodes, r.Source.Digest, r.Source.Ephemerals)
-	fmt.Fprintf(w, "target: %d znodes, sha256 %x, %d ephemerals left out\n", r.Target.Znodes, r.Target.Digest, r.Target.Ephemerals)
-	if len(r.Again) > 0 {
-		fmt.Fprintf(w, "%d parents will give sequence numbers again that children have, such as %s\n", len(r.Again), r.Again[0])
+	fmt.Fprintf(w, "source: %v\ntarget: %v\n", r.Source, r.Target)
+	if n := len(r.Again); n > 0 {
+		fmt.Fprintf(w, "%d parents will give sequence numbers again that children have: %s", n, r.Again[0])
+		if n > 1 {
+			fmt.Fprint(w, " and others")
+		}
+		fmt.Fprintln(w)
 	}
 	if r.Equal() {
 		fmt.Fprintln(w, "equal")

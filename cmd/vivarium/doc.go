@@ -12,6 +12,8 @@
 //	vivarium export FILE                print the znodes of a backup as lines of JSON
 //	vivarium import -server host:port FILE
 //	                                    create the znodes of a backup or of lines of JSON
+//	vivarium copy -from zk1:2181 -server host:port
+//	                                    copy a subtree from a living ZooKeeper, and compare
 //	vivarium recover -look DIR...       show what the directories of lost members have
 //	vivarium recover -accept-data-loss -i-have-stopped 2,3 DIR
 //	                                    go on from one of them, without the others
@@ -163,6 +165,18 @@
 // Instead of a FILE, backup writes to the standard output if it is named "-", and the others read
 // the standard input. docs/backup.md of the repository says what is in a backup, and what is not.
 //
+// # copy
+//
+// copy reads a subtree of a living ensemble of ZooKeeper or Vivarium as a client, and creates it
+// through another server's port for clients. With -follow it goes on with the changes until the
+// first SIGINT or SIGTERM; a second one ends it at once. Then it compares the paths, data and ACLs
+// of both sides, and prints a digest of each. It never changes the source.
+//
+// It refuses to begin if the target has the subtree, unless -existing overwrite is given; -prune
+// then deletes what the source has not. Containers and TTL znodes become persistent, because the
+// protocol shows no difference, and ephemerals are left out. docs/migrating.md of the repository
+// says more.
+//
 // # recover
 //
 // recover is for an ensemble whose majority is lost for good. It goes on from the directory of one
@@ -195,6 +209,9 @@
 //
 // backup, verify, export and import end with 0 when all was done, with 1 if it was not, and with 2
 // for a wrong command line or a file that cannot be opened.
+//
+// copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with 1
+// if they differ, or if it could not compare them.
 //
 // recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory
 // cannot be recovered; with 2 in the cases of check.

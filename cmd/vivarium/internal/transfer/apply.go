@@ -15,6 +15,8 @@ import (
 // ErrExists says that the target has znodes which this copy has not created.
 var ErrExists = errors.New("it exists at the target already")
 
+var errOthers = errors.New("deleted at the source, but the target has other children below it")
+
 // vanishedMax is how often a znode is tried again whose parent vanishes from the target.
 const vanishedMax = 3
 
@@ -44,7 +46,8 @@ func (c *copier) apply(ctx context.Context, name string) (present bool, err erro
 			return false, err
 		}
 	}
-	return false, c.settled(name, &blockedError{errors.New("its parent vanishes from the target again and again")})
+	vanishes := errors.New("its parent vanishes from the target again and again")
+	return false, c.settled(name, &blockedError{vanishes})
 }
 
 // applyOnce applies a znode whose parent is at the target. Otherwise the error is errAbsent.
@@ -96,7 +99,8 @@ func (c *copier) write(ctx context.Context, name string, z *znode) error {
 }
 
 func (c *copier) create(ctx context.Context, name string, z *znode) error {
-	_, again, err := c.to.do(ctx, wire.Operation{Op: wire.OpCreate, Path: c.to.at(name), Data: z.data, ACL: z.acl})
+	o := wire.Operation{Op: wire.OpCreate, Path: c.to.at(name), Data: z.data, ACL: z.acl}
+	_, again, err := c.to.do(ctx, o)
 	if client.CodeOf(err) == wire.NodeExists {
 		return c.adoptOwn(ctx, name, z, again)
 	}
@@ -127,7 +131,8 @@ func (c *copier) adoptOwn(ctx context.Context, name string, z *znode, again bool
 }
 
 func same(a, b *znode) bool {
-	return bytes.Equal(a.data, b.data) && (a.data == nil) == (b.data == nil) && slices.Equal(a.acl, b.acl)
+	return bytes.Equal(a.data, b.data) && (a.data == nil) == (b.data == nil) &&
+		slices.Equal(a.acl, b.acl)
 }
 
 // adopt gives a znode that the target has already the data and ACL of the source's.
@@ -149,11 +154,13 @@ func (c *copier) adopt(ctx context.Context, name string, z *znode) error {
 // data is never under an old ACL that lets more clients read it.
 func (c *copier) change(ctx context.Context, name string, have stamp, z *znode) error {
 	var err error
+	acl := wire.Operation{Op: wire.OpSetACL, Path: c.to.at(name), ACL: z.acl, Version: -1}
+	data := wire.Operation{Op: wire.OpSetData, Path: c.to.at(name), Data: z.data, Version: -1}
 	if have.czxid != z.czxid || have.aversion != z.aversion {
-		_, _, err = c.to.do(ctx, wire.Operation{Op: wire.OpSetACL, Path: c.to.at(name), ACL: z.acl, Version: -1})
+		_, _, err = c.to.do(ctx, acl)
 	}
 	if err == nil && (have.czxid != z.czxid || have.mzxid != z.mzxid) {
-		_, _, err = c.to.do(ctx, wire.Operation{Op: wire.OpSetData, Path: c.to.at(name), Data: z.data, Version: -1})
+		_, _, err = c.to.do(ctx, data)
 	}
 	if err != nil {
 		return blocked(err)
@@ -194,7 +201,7 @@ func (c *copier) delete(ctx context.Context, name string) error {
 		if _, ok := c.known.get(name); ok {
 			c.known.put(name, stamp{}) // still ours: its data and ACL are written when it comes back
 		}
-		return &blockedError{errors.New("deleted at the source, but the target has other children below it")}
+		return &blockedError{errOthers}
 	default:
 		if err != nil {
 			return blocked(err)

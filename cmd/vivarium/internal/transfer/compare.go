@@ -25,6 +25,11 @@ type Summary struct {
 	Digest     [sha256.Size]byte // of paths, data and ACLs, without ephemerals
 }
 
+// String returns the summary in words.
+func (s Summary) String() string {
+	return fmt.Sprintf("%d znodes, sha256 %x, %d ephemerals left out", s.Znodes, s.Digest, s.Ephemerals)
+}
+
 // A Difference is a znode that is not the same on both sides.
 type Difference struct {
 	Path string // at the source, or at the target if only the target has it
@@ -177,8 +182,8 @@ func (s *side) look(ctx context.Context, name string) (sight, error) {
 	case z.ephemeral:
 		return sight{state: ephemeral}, nil
 	}
-	// A Stat counts creates and deletes, as 2 × creates - children.
-	return sight{sum: sumOf(&z), state: seen, names: names, made: (stat.Cversion + stat.NumChildren) / 2}, nil
+	made := (stat.Cversion + stat.NumChildren) / 2 // Cversion counts creates and deletes
+	return sight{sum: sumOf(&z), state: seen, names: names, made: made}, nil
 }
 
 func sumOf(z *znode) sum {

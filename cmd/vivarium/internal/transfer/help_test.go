@@ -113,7 +113,8 @@ func (h *hand) dump(root string) (lines []string) {
 				continue
 			}
 			acl := h.must(wire.Operation{Op: wire.OpGetACL, Path: child}).ACL
-			lines = append(lines, fmt.Sprintf("%s %q %t %v", strings.TrimPrefix(child, strings.TrimSuffix(root, "/")), d.Data, d.Data == nil, acl))
+			below := strings.TrimPrefix(child, strings.TrimSuffix(root, "/"))
+			lines = append(lines, fmt.Sprintf("%s %q %t %v", below, d.Data, d.Data == nil, acl))
 			walk(child)
 		}
 	}
@@ -127,7 +128,8 @@ func sameTrees(t testing.TB, a *hand, at string, b *hand, bt string) {
 	t.Helper()
 	was, is := a.dump(at), b.dump(bt)
 	if !slices.Equal(was, is) {
-		t.Errorf("the source has %d znodes\n%.2000s\nthe target %d\n%.2000s", len(was), strings.Join(was, "\n"), len(is), strings.Join(is, "\n"))
+		t.Errorf("the source has %d znodes\n%.2000s\nthe target %d\n%.2000s",
+			len(was), strings.Join(was, "\n"), len(is), strings.Join(is, "\n"))
 	}
 }
 
@@ -215,7 +217,6 @@ type relay struct {
 	socks   []net.Conn
 	ops     map[wire.Op]int
 	session wire.ConnectResponse // the newest
-	expired int64                // the session that expire has ended last
 }
 
 func newRelay(t testing.TB, to string) *relay {
@@ -315,38 +316,43 @@ func (p *relay) cut() {
 	p.socks = nil
 }
 
-// expire ends the newest session, as if its time had run out: another client takes it over, and
-// closes it.
+// expire ends the newest session, as if its time had run out, and waits for the next one. For that
+// it takes the session over, and closes it.
 func (p *relay) expire(t testing.TB) {
 	t.Helper()
-	var s wire.ConnectResponse
-	testkit.Until(t, "a new session", func() bool {
+	now := func() wire.ConnectResponse {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s = p.session
-		return s.SessionID != p.expired
+		return p.session
+	}
+	was := now()
+	testkit.Until(t, "another session", func() bool {
+		if now().SessionID != was.SessionID {
+			return true
+		}
+		p.end(was)
+		return false
 	})
+}
+
+// end closes a session, unless its owner takes it back first.
+func (p *relay) end(s wire.ConnectResponse) {
 	c, err := net.Dial("tcp", p.to)
-	must(t, err)
+	if err != nil {
+		return
+	}
 	defer c.Close()
 	hello := wire.ConnectRequest{Timeout: s.Timeout, SessionID: s.SessionID, Password: s.Password}
-	_, err = c.Write(hello.AppendFrame(nil))
-	must(t, err)
-	in := bufio.NewReader(c)
-	frame, err := wire.ReadFrame(in, nil, relayMax)
-	must(t, err)
-	var got wire.ConnectResponse
-	must(t, got.Decode(frame))
-	if got.SessionID != s.SessionID {
-		t.Fatalf("session %x, want %x", got.SessionID, s.SessionID)
-	}
 	bye := wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpCloseSession}}
-	_, err = c.Write(bye.AppendFrame(nil))
-	must(t, err)
-	_, _ = wire.ReadFrame(in, nil, relayMax)
-	p.mu.Lock()
-	p.expired = s.SessionID
-	p.mu.Unlock()
+	in := bufio.NewReader(c)
+	for _, frame := range [][]byte{hello.AppendFrame(nil), bye.AppendFrame(nil)} {
+		if _, err := c.Write(frame); err != nil {
+			return
+		}
+		if _, err := wire.ReadFrame(in, nil, relayMax); err != nil {
+			return
+		}
+	}
 }
 
 // sent returns the ops that clients have asked for, sorted.

@@ -9,9 +9,12 @@ import (
 // workers bounds the znodes that are handled at the same time, and with them the data in memory.
 const workers = 32
 
+// A visitor handles a name, and returns further ones.
+type visitor func(ctx context.Context, name string) ([]string, error)
+
 // each calls visit for the names in first, and for those that visit returns, until there are none
 // left. Each call comes after the one that has returned its name. The first error ends it.
-func each(ctx context.Context, first []string, visit func(ctx context.Context, name string) ([]string, error)) error {
+func each(ctx context.Context, first []string, visit visitor) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := pool{stack: slices.Clone(first)}

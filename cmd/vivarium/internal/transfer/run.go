@@ -36,20 +36,29 @@ type Config struct {
 
 // A Result is what was copied, and how both sides compare at the end.
 type Result struct {
-	Created, Changed, Deleted int64 // znodes at the target
-	Source, Target            Summary
-	Different                 int          // how many znodes differ
-	Differences               []Difference // the first of them
+	Counts
+	Source, Target Summary
+	Different      int          // how many znodes differ
+	Differences    []Difference // the first of them
 	// Again has the parents at the target that will give sequence numbers again which children have
 	// already: their counters count only the children that were copied.
 	Again []string
+}
+
+// Counts are of znodes at the target.
+type Counts struct{ Created, Changed, Deleted int64 }
+
+// String returns the counts in words.
+func (c Counts) String() string {
+	return fmt.Sprintf("%d created, %d changed, %d deleted", c.Created, c.Changed, c.Deleted)
 }
 
 // Equal reports whether both sides have the same znodes, with the same data and ACLs.
 func (r *Result) Equal() bool { return r.Different == 0 && r.Source.Digest == r.Target.Digest }
 
 // readOnly are the ops that a source is asked for.
-var readOnly = map[wire.Op]bool{wire.OpExists: true, wire.OpGetData: true, wire.OpGetACL: true, wire.OpGetChildren2: true, wire.OpSync: true}
+var readOnly = map[wire.Op]bool{wire.OpExists: true, wire.OpGetData: true, wire.OpGetACL: true,
+	wire.OpGetChildren2: true, wire.OpSync: true}
 
 const (
 	everyDefault = 10 * time.Second
@@ -87,8 +96,10 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Every <= 0 {
 		cfg.Every = everyDefault
 	}
-	c := &copier{cfg: cfg, seed: maphash.MakeSeed(), known: newKnown(), news: newNews(), problems: make(map[string]error)}
-	c.from = &side{Side: cfg.From, name: "source", log: c.say, events: c.heard, opened: c.arm, permit: readOnly}
+	c := &copier{cfg: cfg, seed: maphash.MakeSeed(), known: newKnown(), news: newNews()}
+	c.problems = make(map[string]error)
+	c.from = &side{Side: cfg.From, name: "source", log: c.say, permit: readOnly}
+	c.from.events, c.from.opened = c.heard, c.arm
 	c.to = &side{Side: cfg.To, name: "target", log: c.say}
 	defer c.to.close()
 	defer c.from.close()
@@ -96,7 +107,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err == nil {
 		err = c.run(ctx)
 	}
-	r := Result{Created: c.counts.created.Load(), Changed: c.counts.changed.Load(), Deleted: c.counts.deleted.Load()}
+	r := Result{Counts: c.counted()}
 	if err == nil {
 		err = c.compare(ctx, &r)
 	}
@@ -132,14 +143,16 @@ func (c *copier) start(ctx context.Context) error {
 // arm sets the recursive watch in a new session with the source.
 func (c *copier) arm(ctx context.Context, zk *client.Client) error {
 	var err error
+	o := wire.Operation{Op: wire.OpAddWatch, Path: c.from.Path, Mode: wire.WatchRecursive}
 	for range lostMax {
-		_, err = zk.Call(ctx, wire.Request{Operation: wire.Operation{Op: wire.OpAddWatch, Path: c.from.Path, Mode: wire.WatchRecursive}})
+		_, err = zk.Call(ctx, wire.Request{Operation: o})
 		if client.CodeOf(err) != wire.ConnectionLoss {
 			break
 		}
 	}
 	switch client.CodeOf(err) {
-	case wire.Unimplemented, wire.MarshallingError, wire.ConnectionLoss: // the last from a server that only closes the connection
+	case wire.Unimplemented, wire.MarshallingError, wire.ConnectionLoss:
+		// With the last, the server only closes the connection.
 		if zk.Ready(ctx) != nil {
 			return err
 		}
@@ -244,8 +257,12 @@ func (c *copier) sayLoop(stop <-chan struct{}) {
 }
 
 func (c *copier) progress(doing string) string {
-	return fmt.Sprintf("%s: %d looked at, %d created, %d changed, %d deleted", doing,
-		c.counts.walked.Load(), c.counts.created.Load(), c.counts.changed.Load(), c.counts.deleted.Load())
+	return fmt.Sprintf("%s: %d looked at, %v", doing, c.counts.walked.Load(), c.counted())
+}
+
+func (c *copier) counted() Counts {
+	n := &c.counts
+	return Counts{n.created.Load(), n.changed.Load(), n.deleted.Load()}
 }
 
 // say writes a line to the log.

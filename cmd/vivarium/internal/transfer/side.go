@@ -41,11 +41,14 @@ type side struct {
 	Side
 	name   string // source or target
 	log    func(format string, args ...any)
-	events func(client.Event)                                 // may be nil
-	opened func(ctx context.Context, zk *client.Client) error // runs before anybody uses a new session; may be nil
-	permit map[wire.Op]bool                                   // the ops that do may send; nil permits all
-	alone  sync.RWMutex                                       // held by requests in flight; to write by one that was lost before
-	mu     struct {
+	permit map[wire.Op]bool   // the ops that do may send; nil permits all
+	events func(client.Event) // may be nil
+	// opened runs before anybody uses a new session. It may be nil.
+	opened func(ctx context.Context, zk *client.Client) error
+
+	alone sync.RWMutex // held by requests in flight, and to write by one that was lost before
+
+	mu struct {
 		sync.Mutex
 		zk *client.Client // nil before the first session
 	}

@@ -52,7 +52,7 @@ type znode struct {
 // These say what a read has found instead of a znode.
 var (
 	errAbsent = errors.New("there is no such znode")
-	errHidden = errors.New("its ACL shows no digests to this client: it needs the permission Admin, or the superuser's credential")
+	errHidden = errors.New("its ACL shows no digests without the permission Admin or the superuser's credential")
 )
 
 // A blockedError says why a server does not show a znode, or does not take it.
