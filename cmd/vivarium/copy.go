@@ -65,7 +65,7 @@ func copyFlags(flags *flag.FlagSet) *copyOptions {
 		prune:    flags.Bool("prune", false, "with -existing overwrite: delete what the source has not"),
 		follow:   flags.Bool("follow", false, "follow changes until SIGINT or SIGTERM, then cut over"),
 	}
-	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password; may be repeated",
+	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password",
 		credentials(&o.fromAuth))
 	flags.Func("auth", "a `credential` for the target; may be repeated", credentials(&o.auth))
 	return o

@@ -27,7 +27,8 @@ type Summary struct {
 
 // String returns the summary in words.
 func (s Summary) String() string {
-	return fmt.Sprintf("%d znodes, sha256 %x, %d ephemerals left out", s.Znodes, s.Digest, s.Ephemerals)
+	return fmt.Sprintf("%d znodes, sha256 %x, %d ephemerals left out",
+		s.Znodes, s.Digest, s.Ephemerals)
 }
 
 // A Difference is a znode that is not the same on both sides.

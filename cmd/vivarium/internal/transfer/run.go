@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -53,8 +54,12 @@ func (c Counts) String() string {
 	return fmt.Sprintf("%d created, %d changed, %d deleted", c.Created, c.Changed, c.Deleted)
 }
 
-// Equal reports whether both sides have the same znodes, with the same data and ACLs.
-func (r *Result) Equal() bool { return r.Different == 0 && r.Source.Digest == r.Target.Digest }
+// Equal reports whether both sides have the same znodes, with the same data and ACLs. It is false
+// if they were not compared.
+func (r *Result) Equal() bool {
+	compared := r.Source.Digest != [sha256.Size]byte{} // the sum of nothing is another
+	return compared && r.Different == 0 && r.Source.Digest == r.Target.Digest
+}
 
 // readOnly are the ops that a source is asked for.
 var readOnly = map[wire.Op]bool{wire.OpExists: true, wire.OpGetData: true, wire.OpGetACL: true,

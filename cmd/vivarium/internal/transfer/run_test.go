@@ -159,6 +159,23 @@ func TestRun_SessionEndsWhileIdle(t *testing.T) {
 	}
 }
 
+// A source that never stops changing does not keep a copy from its end. The comparison then tells
+// how far it came.
+func TestRun_GoesOnChanging(t *testing.T) {
+	cfg, from, _ := sides(t)
+	from.create("/a", "")
+	w := write(t, cfg.From.Servers)
+	w.await(t, 100)
+	if r, err := Run(testkit.Context(t), cfg); err != nil || r.Source.Znodes == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.end()
+	cfg.Overwrite, cfg.Prune = true, true
+	if r, err := Run(testkit.Context(t), cfg); err != nil || !r.Equal() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // What somebody changes at the target is found, and named.
 func TestRun_PlantedDifferences(t *testing.T) {
 	cfg, from, to := sides(t)
@@ -308,7 +325,7 @@ func TestRun_Stopped(t *testing.T) {
 	to.sees("/b/x", "seen")
 	cancel()
 	testkit.WantErr(t, <-ended, context.Canceled)
-	if r.Created != 2 {
+	if r.Created < 1 || r.Created > 2 || r.Equal() { // the answer to the second may be lost
 		t.Errorf("%+v", r)
 	}
 }

@@ -52,7 +52,7 @@ type znode struct {
 // These say what a read has found instead of a znode.
 var (
 	errAbsent = errors.New("there is no such znode")
-	errHidden = errors.New("its ACL shows no digests without the permission Admin or the superuser's credential")
+	errHidden = errors.New("its ACL shows no digests without Admin or the superuser's credential")
 )
 
 // A blockedError says why a server does not show a znode, or does not take it.
@@ -79,7 +79,8 @@ func blocked(err error) error {
 	return err
 }
 
-// read reads a znode. Of an ephemeral it tells only that. The error is errAbsent, a blockedError, or the end of everything.
+// read reads a znode. Of an ephemeral it tells only that. The error is errAbsent, a blockedError, or
+// the end of everything.
 func (s *side) read(ctx context.Context, name string) (znode, error) {
 	for {
 		r, _, err := s.do(ctx, wire.Operation{Op: wire.OpGetData, Path: s.at(name)})
