@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type night struct {
 	dir     string
 	addrs   []string // of the members, from 1
 	clients []string
+	in      []string // words before each command, such as those of namespace
 }
 
 func newNight(t *testing.T, n int) *night {
@@ -68,7 +70,14 @@ func (n *night) serve(id int, own string, more ...string) *child.Program {
 
 func (n *night) serveWith(id int, members []string, more ...string) *child.Program {
 	n.t.Helper()
-	return spawn(n.t, n.dir, "serve", "-config", n.config(id, members, more...))
+	return n.run("serve", "-config", n.config(id, members, more...))
+}
+
+// run runs the program where the members run.
+func (n *night) run(args ...string) *child.Program {
+	n.t.Helper()
+	all := slices.Concat(n.in, []string{binary}, args)
+	return child.Run(n.t, n.dir, all[0], all[1:]...)
 }
 
 // config writes the config of member id, and returns the file's name.

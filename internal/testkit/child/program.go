@@ -63,6 +63,9 @@ func Run(t *testing.T, dir, program string, args ...string) *Program {
 	return p
 }
 
+// Pid returns the process's id.
+func (p *Program) Pid() int { return p.cmd.Process.Pid }
+
 // Signal sends the process a signal.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 

@@ -1,0 +1,96 @@
+//go:build unix
+
+package main
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
+)
+
+const notServing = "This ZooKeeper instance is not currently serving requests"
+
+// "No quorum": two of three members are down, and are started again.
+func TestRunbook_NoQuorum(t *testing.T) {
+	n := newNight(t, 3)
+	runs := n.startAll("requestTimeout: 1s")
+	n.says("Created /before", 2, "create", "/before")
+	reader := newTalker(t, n.clients[0], "30000")
+	reader.do("create /reader", "Created /reader")
+	for _, p := range runs[1:] {
+		p.Signal(syscall.SIGKILL)
+		p.ExitCode()
+	}
+	line := runs[0].Says("msg=\"no quorum\"")
+	contains(t, line, "no connection to member 2: dial tcp "+n.addrs[1])
+	contains(t, line, "no connection to member 3: dial tcp "+n.addrs[2])
+	for _, word := range []string{"mntr", "srvr"} {
+		contains(t, fourLetters(t, n.clients[0], word), notServing)
+	}
+	contains(t, fourLetters(t, n.clients[0], "ruok"), "imok")
+	reader.do("get -s /before", "dataLength")
+	reader.do("create /meanwhile", "ConnectionLoss for /meanwhile") // it may come with the quorum
+	n.says("ConnectionLoss", 1, "-timeout", "1000", "get", "/before")
+
+	n.start(3).Says("msg=serving")
+	runs[0].Says("msg=\"the quorum is back\"")
+	n.says("Created /after", 1, "create", "/after")
+	n.start(2).Says("msg=serving")
+	n.says("after, before", 2, "ls", "/")
+}
+
+// "No quorum" on one member, and "Members that reach each other one way only", because a firewall
+// lets nobody dial the third. The others carry on. When the port is open again, nothing has to be
+// restarted.
+//
+// The firewall is a rule of the kernel's routing, in a network namespace of the test's own. Packets
+// of connections that are open do not pass either.
+func TestRunbook_AFirewall(t *testing.T) {
+	n := newNight(t, 3)
+	n.in = namespace(t)
+	rule := func(what string) {
+		t.Helper()
+		_, port, _ := strings.Cut(n.addrs[2], ":")
+		out, err := exec.Command(n.in[0], append(n.in[1:], "ip", "rule", what, "pref", "1", "to", "127.0.0.1", "ipproto", "tcp", "dport", port, "prohibit")...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	create := func(id int, path string) (code int) {
+		t.Helper()
+		return n.run("shell", "-server", n.clients[id-1], "-timeout", "4000", "create", path).ExitCode()
+	}
+	runs := n.startAll()
+	rule("add")
+	// Its connections from the others look open for a while.
+	contains(t, runs[2].Says("msg=\"no quorum\""), "no leader")
+	runs[0].Says("msg=\"no connection to member\" member=1 cause=\"dial tcp " + n.addrs[2])
+	if create(1, "/one") != exitOK || create(2, "/two") != exitOK {
+		t.Error("the others do not carry on")
+	}
+	if create(3, "/three") == exitOK {
+		t.Error("the third serves without a quorum")
+	}
+	rule("del")
+	runs[2].Says("msg=\"the quorum is back\"")
+	if create(3, "/three") != exitOK {
+		t.Error("the third does not serve")
+	}
+}
+
+// namespace makes a network namespace with a loopback interface. Commands after the words that it
+// returns run there.
+func namespace(t *testing.T) []string {
+	t.Helper()
+	const script = `ip link set lo up && ip rule add pref 10 lookup local && ip rule del pref 0 && echo made >&2 && exec tail -f /dev/null`
+	if out, err := exec.Command("unshare", "-Urn", "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespace can be made: %v, %s", err, out)
+	}
+	p := child.Run(t, t.TempDir(), "unshare", "-Urn", "sh", "-c", script)
+	p.Says("made")
+	return []string{"nsenter", "-t", strconv.Itoa(p.Pid()), "-U", "-n", "--preserve-credentials"}
+}
