@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -80,6 +81,40 @@ func TestRunbook_AFirewall(t *testing.T) {
 	if create(3, "/three") != exitOK {
 		t.Error("the third does not serve")
 	}
+}
+
+// "All members were stopped": they are killed at once, and started one by one. None is ready before
+// two run. Everything acknowledged is there again, and a client comes back with its session.
+func TestRunbook_AllMembersWereStopped(t *testing.T) {
+	n := newNight(t, 3)
+	runs := n.startAll()
+	client := newTalker(t, strings.Join(n.clients, ","), "60000")
+	client.do("create -e /client", "Created /client")
+	const written = 20
+	for i := range written {
+		client.do("create -s /n-", fmt.Sprintf("Created /n-%010d", i+1)) // /client was the first child
+	}
+	for _, p := range runs {
+		p.Signal(syscall.SIGKILL)
+	}
+	for _, p := range runs {
+		p.ExitCode()
+	}
+	third := n.start(3)
+	third.Says("msg=started")
+	third.Says("msg=\"no quorum\"")
+	if line := third.Line("msg=ready"); line != "" {
+		t.Errorf("one of three: %s", line)
+	}
+	second := n.start(2)
+	for _, p := range []*child.Program{second, third} {
+		p.Says("msg=ready")
+	}
+	n.says(fmt.Sprintf("n-%010d", written), 3, "ls", "/")
+	client.do("create -e /again", "Created /again")
+	n.says("again, client", 2, "ls", "/")
+	n.start(1).Says("msg=serving")
+	n.says("again, client", 1, "ls", "/")
 }
 
 // namespace makes a network namespace with a loopback interface. Commands after the words that it
