@@ -17,6 +17,7 @@ const notServing = "This ZooKeeper instance is not currently serving requests"
 
 // "No quorum": two of three members are down, and are started again.
 func TestRunbook_NoQuorum(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	runs := n.startAll("requestTimeout: 1s")
 	n.says("Created /before", 2, "create", "/before")
@@ -51,6 +52,7 @@ func TestRunbook_NoQuorum(t *testing.T) {
 // The firewall is a rule of the kernel's routing, in a network namespace of the test's own. Packets
 // of connections that are open do not pass either.
 func TestRunbook_AFirewall(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	n.in = namespace(t)
 	rule := func(what string) {
@@ -86,6 +88,7 @@ func TestRunbook_AFirewall(t *testing.T) {
 // "All members were stopped": they are killed at once, and started one by one. None is ready before
 // two run. Everything acknowledged is there again, and a client comes back with its session.
 func TestRunbook_AllMembersWereStopped(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	runs := n.startAll()
 	client := newTalker(t, strings.Join(n.clients, ","), "60000")

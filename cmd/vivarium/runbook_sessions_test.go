@@ -51,6 +51,7 @@ func (c *talker) do(command, want string) {
 // "Many sessions end at once", of one service only: its processes stood still. Their ephemerals
 // and locks are gone. Each opens a new session when it goes on. Nobody restarts a member.
 func TestRunbook_ClientsStandStill(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 1)
 	file := n.config(1, nil)
 	p := spawn(t, n.dir, "serve", "-config", file, "-v") // sessions of clients are Debug lines
@@ -89,6 +90,7 @@ func TestRunbook_ClientsStandStill(t *testing.T) {
 // "Many sessions end at once", and "No quorum" before: the other members stand still. One of them is
 // ended and started again. This process is the third member, with sessions of its own.
 func TestRunbook_SessionsEndWithoutAQuorum(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	others := []*child.Program{n.start(1), n.start(2)}
 	log := &logbook{}

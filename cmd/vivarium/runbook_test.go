@@ -80,11 +80,14 @@ func (n *night) run(args ...string) *child.Program {
 	return child.Run(n.t, n.dir, all[0], all[1:]...)
 }
 
-// config writes the config of member id, and returns the file's name.
+// config writes the config of member id, and returns the file's name. Without members it has no id
+// either.
 func (n *night) config(id int, members []string, more ...string) string {
 	n.t.Helper()
-	text := fmt.Sprintf("dir: %s\nid: %d\nmembers: {%s}\ngateway: {listen: %q, words: [\"*\"]}\n%s\n",
-		n.data(id), id, strings.Join(members, ", "), n.clients[id-1], strings.Join(more, "\n"))
+	if len(members) > 0 {
+		more = append(more, fmt.Sprintf("id: %d\nmembers: {%s}", id, strings.Join(members, ", ")))
+	}
+	text := fmt.Sprintf("dir: %s\ngateway: {listen: %q, words: [\"*\"]}\n%s\n", n.data(id), n.clients[id-1], strings.Join(more, "\n"))
 	file := filepath.Join(n.dir, fmt.Sprintf("%d.yaml", id))
 	must(n.t, os.WriteFile(file, []byte(text), 0o644))
 	return file

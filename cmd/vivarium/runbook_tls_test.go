@@ -48,6 +48,7 @@ const month = 30 * 24 * time.Hour
 
 // "From plain text to TLS": two rolling restarts, and the way back. A write works after each.
 func TestRunbook_FromPlainTextToTLS(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	p := newPapers(n)
 	runs := n.startAll()
@@ -94,6 +95,7 @@ func TestRunbook_FromPlainTextToTLS(t *testing.T) {
 // "A certificate has expired": that of one member, which serves again after SIGHUP. It does not
 // start with an expired one.
 func TestRunbook_ACertificateHasExpired(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	p := newPapers(n)
 	for id := 1; id <= 3; id++ {

@@ -18,6 +18,7 @@ const older = "holdLevel: 1"
 // "An upgrade went wrong": the new build runs on some members, and the way back stays open because
 // one member holds the level. All go back. The next time nobody holds it, and the way is closed.
 func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
+	t.Parallel()
 	n := newNight(t, 3)
 	runs := n.startAll(older)
 	restart := func(id int, more ...string) {
