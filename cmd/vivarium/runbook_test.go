@@ -87,7 +87,8 @@ func (n *night) config(id int, members []string, more ...string) string {
 	if len(members) > 0 {
 		more = append(more, fmt.Sprintf("id: %d\nmembers: {%s}", id, strings.Join(members, ", ")))
 	}
-	text := fmt.Sprintf("dir: %s\ngateway: {listen: %q, words: [\"*\"]}\n%s\n", n.data(id), n.clients[id-1], strings.Join(more, "\n"))
+	text := fmt.Sprintf("dir: %s\ngateway: {listen: %q, words: [\"*\"]}\n%s\n",
+		n.data(id), n.clients[id-1], strings.Join(more, "\n"))
 	file := filepath.Join(n.dir, fmt.Sprintf("%d.yaml", id))
 	must(n.t, os.WriteFile(file, []byte(text), 0o644))
 	return file
@@ -100,10 +101,29 @@ func (n *night) shell(id int, words ...string) string {
 	return stdout + stderr
 }
 
-// says runs a command of the shell, and wants a text in what it prints.
+// says runs a command of the shell until it prints a text. Before that it may fail, because a
+// leader has gone.
 func (n *night) says(want string, id int, words ...string) {
 	n.t.Helper()
-	contains(n.t, n.shell(id, words...), want)
+	var answer string
+	defer func() {
+		if !strings.Contains(answer, want) {
+			n.t.Logf("%q at member %d says %q, want %q", words, id, answer, want)
+		}
+	}()
+	until(n.t, fmt.Sprintf("the shell to say %q", want), func() bool {
+		answer = n.shell(id, words...)
+		return strings.Contains(answer, want)
+	})
+}
+
+// writes creates a znode at a member. If nobody knows the outcome, it tries again.
+func (n *night) writes(id int, path string) {
+	n.t.Helper()
+	until(n.t, path+" to be created", func() bool {
+		answer := n.shell(id, "create", path)
+		return strings.Contains(answer, "Created "+path) || strings.Contains(answer, "already exists")
+	})
 }
 
 // contains reports an error of the test if an answer lacks a text.

@@ -38,12 +38,12 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 	}
 	restart(1, older) // before going on, one new build gets HoldLevel
 	restart(3)
-	n.says("Created /new", 3, "create", "/new")
+	n.writes(3, "/new")
 	for id := 3; id > 0; id-- {
 		level(id, 1)
 		restart(id, older)
 	}
-	n.says("Created /old", 1, "create", "/old")
+	n.writes(1, "/old")
 
 	for id := range 3 {
 		restart(id + 1)
@@ -61,7 +61,7 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 	refused.Says("start a build ")
 	refused.Signal(syscall.SIGTERM)
 	refused.ExitCode()
-	n.says("Created /without", 1, "create", "/without")
+	n.writes(1, "/without")
 	runs[2] = n.start(3)
 	runs[2].Says("msg=serving")
 
@@ -75,7 +75,8 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 	if code := refused.ExitCode(); code != exitFailed {
 		t.Errorf("it ends with %d", code)
 	}
-	refused.Says(fmt.Sprintf("the ensemble is at level %d and this member is limited to level 1: start a build that reads level %[1]d", engine.LevelMax))
+	refused.Says(fmt.Sprintf("the ensemble is at level %d and this member is limited to level 1: "+
+		"start a build that reads level %[1]d", engine.LevelMax))
 	n.start(3).Says("msg=serving")
-	n.says("Created /with", 3, "create", "/with")
+	n.writes(3, "/with")
 }
