@@ -106,7 +106,7 @@ func TestRunbook_AllMembersWereStopped(t *testing.T) {
 	client.do("create -e /client", "Created /client")
 	const written = 20
 	for i := range written {
-		client.do("create -s /n-", fmt.Sprintf("Created /n-%010d", i+1)) // /client was the first child
+		n.writes(i%3+1, fmt.Sprintf("/n-%d", i))
 	}
 	for _, p := range runs {
 		p.Signal(syscall.SIGKILL)
@@ -124,7 +124,9 @@ func TestRunbook_AllMembersWereStopped(t *testing.T) {
 	for _, p := range []*child.Program{second, third} {
 		p.Says("msg=ready")
 	}
-	n.says(fmt.Sprintf("n-%010d", written), 3, "ls", "/")
+	for i := range written {
+		n.says(fmt.Sprintf(" n-%d,", i), 3, "ls", "/")
+	}
 	client.do("create -e /again", "Created /again")
 	n.says("again, client", 2, "ls", "/")
 	n.start(1).Says("msg=serving")

@@ -29,7 +29,9 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 	}
 	level := func(id, want int) {
 		t.Helper()
-		contains(t, mntr(t, n.clients[id-1]), fmt.Sprintf("zk_feature_level\t%d\n", want))
+		until(t, fmt.Sprintf("mntr to have level %d", want), func() bool {
+			return strings.Contains(mntr(t, n.clients[id-1]), fmt.Sprintf("zk_feature_level\t%d\n", want))
+		})
 	}
 	restart(1)
 	restart(2)
@@ -50,9 +52,7 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 	}
 	for id, p := range runs {
 		p.Says(fmt.Sprintf("msg=\"feature level raised\" member=%d shard=1 level=%d", id+1, engine.LevelMax))
-		until(t, "mntr to have the new level", func() bool {
-			return strings.Contains(mntr(t, n.clients[id]), fmt.Sprintf("zk_feature_level\t%d\n", engine.LevelMax))
-		})
+		level(id+1, engine.LevelMax)
 	}
 	// A member that was killed may have no image of the new level. Then its log or the others tell.
 	runs[2].Signal(syscall.SIGKILL)
