@@ -29,10 +29,7 @@ func lostMajority(t *testing.T, join bool) (e *embedtest.Ensemble, dirs []string
 		}
 	}
 	for _, m := range e.Members() {
-		e.Until("a lineage in the identity file", func() bool {
-			text, err := os.ReadFile(filepath.Join(e.Dir(m), "identity"))
-			return err == nil && regexp.MustCompile(`"lineage": "0*[1-9a-f]`).Match(text)
-		})
+		e.Until("a lineage in the identity file", func() bool { return hasLineage(e.Dir(m)) })
 		dirs = append(dirs, e.Dir(m))
 	}
 	write(10)
@@ -41,6 +38,12 @@ func lostMajority(t *testing.T, join bool) (e *embedtest.Ensemble, dirs []string
 	e.Kill(1)
 	e.Kill(2)
 	return e, dirs
+}
+
+// hasLineage reports whether the identity file in a directory has a lineage, as from level 3 on.
+func hasLineage(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, "identity"))
+	return err == nil && regexp.MustCompile(`"lineage": "0*[1-9a-f]`).Match(text)
 }
 
 // unchanged runs a command that must change nothing.

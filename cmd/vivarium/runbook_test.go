@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type night struct {
 	dir     string
 	addrs   []string // of the members, from 1
 	clients []string
+	in      []string // words before each command, such as those of namespace
 }
 
 func newNight(t *testing.T, n int) *night {
@@ -35,7 +37,25 @@ func newNight(t *testing.T, n int) *night {
 
 func (n *night) data(id int) string { return filepath.Join(n.dir, fmt.Sprintf("data-%d", id)) }
 
-// serve runs member id. Each line of more is one more of its config. own is its address in members.
+// start runs member id. Each line of more is one more of its config.
+func (n *night) start(id int, more ...string) *child.Program {
+	n.t.Helper()
+	return n.serve(id, n.addrs[id-1], more...)
+}
+
+// startAll runs all members with the same lines of config, and waits until all serve.
+func (n *night) startAll(more ...string) (runs []*child.Program) {
+	n.t.Helper()
+	for id := range len(n.addrs) {
+		runs = append(runs, n.start(id+1, more...))
+	}
+	for _, p := range runs {
+		p.Says("msg=serving")
+	}
+	return runs
+}
+
+// serve is start with another address of the member in its own row of members.
 func (n *night) serve(id int, own string, more ...string) *child.Program {
 	n.t.Helper()
 	var members []string
@@ -50,11 +70,68 @@ func (n *night) serve(id int, own string, more ...string) *child.Program {
 
 func (n *night) serveWith(id int, members []string, more ...string) *child.Program {
 	n.t.Helper()
-	text := fmt.Sprintf("dir: %s\nid: %d\nmembers: {%s}\ngateway: {listen: %q, words: [mntr]}\n%s\n",
-		n.data(id), id, strings.Join(members, ", "), n.clients[id-1], strings.Join(more, "\n"))
+	return n.run("serve", "-config", n.config(id, members, more...))
+}
+
+// run runs the program where the members run.
+func (n *night) run(args ...string) *child.Program {
+	n.t.Helper()
+	all := slices.Concat(n.in, []string{binary}, args)
+	return child.Run(n.t, n.dir, all[0], all[1:]...)
+}
+
+// config writes the config of member id, and returns the file's name. Without members it has no id
+// either.
+func (n *night) config(id int, members []string, more ...string) string {
+	n.t.Helper()
+	if len(members) > 0 {
+		more = append(more, fmt.Sprintf("id: %d\nmembers: {%s}", id, strings.Join(members, ", ")))
+	}
+	text := fmt.Sprintf("dir: %s\ngateway: {listen: %q, words: [\"*\"]}\n%s\n",
+		n.data(id), n.clients[id-1], strings.Join(more, "\n"))
 	file := filepath.Join(n.dir, fmt.Sprintf("%d.yaml", id))
 	must(n.t, os.WriteFile(file, []byte(text), 0o644))
-	return spawn(n.t, n.dir, "serve", "-config", file)
+	return file
+}
+
+// shell runs a command of the shell at a member, and returns what it prints.
+func (n *night) shell(id int, words ...string) string {
+	n.t.Helper()
+	_, stdout, stderr := vivarium(append([]string{"shell", "-server", n.clients[id-1]}, words...)...)
+	return stdout + stderr
+}
+
+// says runs a command of the shell until it prints a text. Before that it may fail, because a
+// leader has gone.
+func (n *night) says(want string, id int, words ...string) {
+	n.t.Helper()
+	var answer string
+	defer func() {
+		if !strings.Contains(answer, want) {
+			n.t.Logf("%q at member %d says %q, want %q", words, id, answer, want)
+		}
+	}()
+	until(n.t, fmt.Sprintf("the shell to say %q", want), func() bool {
+		answer = n.shell(id, words...)
+		return strings.Contains(answer, want)
+	})
+}
+
+// writes creates a znode at a member. If nobody knows the outcome, it tries again.
+func (n *night) writes(id int, path string) {
+	n.t.Helper()
+	until(n.t, path+" to be created", func() bool {
+		answer := n.shell(id, "create", path)
+		return strings.Contains(answer, "Created "+path) || strings.Contains(answer, "already exists")
+	})
+}
+
+// contains reports an error of the test if an answer lacks a text.
+func contains(t *testing.T, answer, want string) {
+	t.Helper()
+	if !strings.Contains(answer, want) {
+		t.Errorf("%q lacks %q", answer, want)
+	}
 }
 
 // end stops a member with a signal and waits.
@@ -69,10 +146,15 @@ func end(t *testing.T, p *child.Program) {
 // mntr returns what a gateway answers to mntr, or what went wrong.
 func mntr(t *testing.T, addr string) string {
 	t.Helper()
+	return fourLetters(t, addr, "mntr")
+}
+
+func fourLetters(t *testing.T, addr, word string) string {
+	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	must(t, err)
 	defer conn.Close()
-	if _, err := conn.Write([]byte("mntr")); err != nil {
+	if _, err := conn.Write([]byte(word)); err != nil {
 		return err.Error()
 	}
 	answer, err := io.ReadAll(conn)
@@ -87,9 +169,9 @@ func mntr(t *testing.T, addr string) string {
 func TestRunbook_WrongConfig(t *testing.T) {
 	n := newNight(t, 3)
 	for id := 1; id <= 2; id++ {
-		n.serve(id, n.addrs[id-1]).Says("msg=founded")
+		n.start(id).Says("msg=founded")
 	}
-	third := n.serve(3, n.addrs[2], "ensemble: orders")
+	third := n.start(3, "ensemble: orders")
 	third.Says("msg=\"no connection to member\"")
 	third.Says("was founded as another ensemble than")
 	end(t, third)
@@ -97,20 +179,20 @@ func TestRunbook_WrongConfig(t *testing.T) {
 		t.Error("a member of another ensemble was ready")
 	}
 
-	third = n.serve(3, n.addrs[2])
+	third = n.start(3)
 	if code := third.ExitCode(); code != exitFailed || third.Line("belongs to the ensemble") == "" {
 		t.Errorf("the config is right, and the directory is not: %d\n%s", code, third.Log())
 	}
 	must(t, os.Rename(n.data(3), n.data(3)+"-aside"))
-	third = n.serve(3, n.addrs[2])
+	third = n.start(3)
 	third.Says("msg=serving")
 	end(t, third)
 
-	third = n.serve(3, n.addrs[2], "shards: 4")
+	third = n.start(3, "shards: 4")
 	if code := third.ExitCode(); code != exitFailed || third.Line("was founded with Shards 1, the config says 4") == "" {
 		t.Errorf("other shards: %d\n%s", code, third.Log())
 	}
-	third = n.serve(3, n.addrs[2])
+	third = n.start(3)
 	third.Says("msg=serving")
 }
 
@@ -122,8 +204,8 @@ func TestRunbook_OneWay(t *testing.T) {
 	must(t, err)
 	right := n.addrs[2]
 	n.addrs[2] = wrong[0]
-	first := n.serve(1, n.addrs[0])
-	n.serve(2, n.addrs[1]).Says("msg=serving")
+	first := n.start(1)
+	n.start(2).Says("msg=serving")
 	third := n.serve(3, wrong[0], fmt.Sprintf("listen: %q", right))
 	third.Says("msg=\"connected to member\"")
 	line := third.Says("msg=\"no quorum\"")
@@ -142,44 +224,33 @@ func TestRunbook_OneWay(t *testing.T) {
 // one that fills it before the others have no room.
 func TestRunbook_TreeIsTooLarge(t *testing.T) {
 	n := newNight(t, 1)
-	n.serve(1, n.addrs[0], "maxTreeSize: 100000").Says("msg=serving")
-	shell := func(words ...string) string {
-		t.Helper()
-		_, stdout, stderr := vivarium(append([]string{"shell", "-server", n.clients[0]}, words...)...)
-		return stdout + stderr
-	}
-	says := func(answer, want string) {
-		t.Helper()
-		if !strings.Contains(answer, want) {
-			t.Errorf("the shell says %q, want %q", answer, want)
-		}
-	}
+	n.start(1, "maxTreeSize: 100000").Says("msg=serving")
 	job := strings.Repeat("x", 20_000)
 	for _, path := range []string{"/app", "/app/jobs", "/other"} {
-		says(shell("create", path), "Created "+path)
+		n.says("Created "+path, 1, "create", path)
 	}
 	made, answer := 0, ""
 	for ; made < 10; made++ {
-		if answer = shell("create", "-s", "/app/jobs/job-", job); !strings.Contains(answer, "Created ") {
+		if answer = n.shell(1, "create", "-s", "/app/jobs/job-", job); !strings.Contains(answer, "Created ") {
 			break
 		}
 	}
-	says(answer, "Quota has exceeded")
-	says(shell("set", "/other", job), "Quota has exceeded")
-	says(mntr(t, n.clients[0]), fmt.Sprintf("zk_approximate_data_size\t%d", made*len(job)/10_000)) // its first digits
-	says(shell("ls", "/"), "[app, other, zookeeper]")
-	says(shell("getAllChildrenNumber", "/app"), fmt.Sprint(made+1))
+	contains(t, answer, "Quota has exceeded")
+	n.says("Quota has exceeded", 1, "set", "/other", job)
+	contains(t, mntr(t, n.clients[0]), fmt.Sprintf("zk_approximate_data_size\t%d", made*len(job)/10_000)) // its first digits
+	n.says("[app, other, zookeeper]", 1, "ls", "/")
+	n.says(fmt.Sprint(made+1), 1, "getAllChildrenNumber", "/app")
 
 	for _, words := range [][]string{{"delete", "/app/jobs/job-0000000000"}, {"set", "/other", job}} {
-		if answer := shell(words...); answer != "" {
+		if answer := n.shell(1, words...); answer != "" {
 			t.Errorf("%s %s says %q", words[0], words[1], answer)
 		}
 	}
-	says(shell("get", "/other"), job)
-	shell("setquota", "-N", fmt.Sprint(made+1), "/app")
-	says(shell("listquota", "/app"), fmt.Sprintf("Output stat for /app count=%d", made+1))
-	says(shell("create", "-s", "/app/jobs/job-"), "Quota has exceeded")
-	says(shell("create", "/other/a"), "Created /other/a")
+	n.says(job, 1, "get", "/other")
+	n.shell(1, "setquota", "-N", fmt.Sprint(made+1), "/app")
+	n.says(fmt.Sprintf("Output stat for /app count=%d", made+1), 1, "listquota", "/app")
+	n.says("Quota has exceeded", 1, "create", "-s", "/app/jobs/job-")
+	n.says("Created /other/a", 1, "create", "/other/a")
 }
 
 // "Many sessions end at once", clients that cannot come back: the gateway counts what it refuses,

@@ -26,6 +26,7 @@ type Program struct {
 
 	mu  sync.Mutex
 	log []string
+	old int // so many lines, Line and Says pass over
 }
 
 // Run starts a program in a directory. It is killed when the test ends. If it panicked, the test
@@ -53,7 +54,7 @@ func Run(t *testing.T, dir, program string, args ...string) *Program {
 	t.Cleanup(func() {
 		p.Signal(syscall.SIGKILL)
 		<-p.dead
-		if p.Line("panic:")+p.Line("fatal error:") != "" {
+		if log := p.Log(); strings.Contains(log, "panic:") || strings.Contains(log, "fatal error:") {
 			t.Errorf("it panicked in %s", dir)
 		}
 		if t.Failed() {
@@ -62,6 +63,9 @@ func Run(t *testing.T, dir, program string, args ...string) *Program {
 	})
 	return p
 }
+
+// Pid returns the process's id.
+func (p *Program) Pid() int { return p.cmd.Process.Pid }
 
 // Signal sends the process a signal.
 func (p *Program) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
@@ -73,9 +77,18 @@ func (p *Program) Log() string {
 	return strings.Join(p.log, "\n")
 }
 
+// PassOver makes Line and Says look only at lines that come from now on.
+func (p *Program) PassOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.old = len(p.log)
+}
+
 // Line returns the first line of the log that contains a text, and "" if there is none yet.
 func (p *Program) Line(text string) string {
-	for line := range strings.SplitSeq(p.Log(), "\n") {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range p.log[p.old:] {
 		if strings.Contains(line, text) {
 			return line
 		}
