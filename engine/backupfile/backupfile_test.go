@@ -175,6 +175,7 @@ func TestWriter_Refuses(t *testing.T) {
 		"twice":           {root, root, last},
 		"no root":         {at("/a"), at("/b"), last},
 		"no parent":       {root, at("/a/b"), last},
+		"of an ephemeral": {root, {1, "/a", tree.Znode{Owner: 5}}, at("/a/b"), last},
 		"a prefix only":   {root, at("/a"), at("/ab/c"), last},
 		"no path":         {root, at("a"), last},
 		"zxid":            {root, {1, "/a", tree.Znode{Czxid: 1, Mzxid: 10}}, last},

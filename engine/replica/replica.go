@@ -69,6 +69,7 @@ type Replica struct {
 	swapping    atomic.Bool                         // the watches are being told of the next tree
 	index       atomic.Uint64                       // of the newest applied entry in the Raft log
 	level       atomic.Uint32                       // mu.Level, for those who do not hold mu
+	seed        atomic.Pointer[command.Seed]        // mu.Seed, likewise
 	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
 	Sizes       Sizes                               // of the applied entries
 	Meters      Meters
@@ -129,6 +130,7 @@ func New(o Options) *Replica {
 	r.tree.Store(tree.New(nil))
 	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	r.setLevel(command.LevelMin)
+	r.setSeed(command.Seed{})
 	r.noteOrigins()
 	r.roll.Store(r.mu.members.View())
 	r.restartClocks()

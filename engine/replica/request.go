@@ -66,7 +66,13 @@ func (r *Replica) identitiesOf(id tree.SessionID) []tree.Identity {
 
 // openSession opens a session in a transaction of its own and returns the zxid. It is also the
 // session's id: it is unique, never used again, and the same on every replica.
+//
+// A home shard that is being loaded from a backup opens none. Without a session nobody can do
+// anything, so all shards are as in the backup when the first one opens.
 func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+	if r.mu.Seed.Loading() {
+		return 0, ErrLoading
+	}
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
 	if q.Remote {
