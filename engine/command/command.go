@@ -117,7 +117,6 @@ type Command struct {
 type Load struct {
 	Part   uint64       // from 0, which begins the loading of a shard and has no znodes
 	Source Source       // which backup
-	Seen   tree.Zxid    // part 0: the shard's newest transaction, unless there was a later one
 	Zxid   tree.Zxid    // part 0: the shard's transactions go on after this one
 	Last   bool         // there are no more parts
 	Znodes []tree.Named // parents before their children
@@ -479,11 +478,10 @@ func EncodeRecover(r session.Recovery, lost []session.MemberID, zxid tree.Zxid, 
 // EncodeLoad encodes a part of a backup.
 func EncodeLoad(l Load, wall int64) []byte {
 	e := newEncoder()
-	e.array(8)
+	e.array(7)
 	e.uint(uint64(KindLoad))
 	e.uint(l.Part)
 	e.bytes(l.Source[:])
-	e.uint(uint64(l.Seen))
 	e.uint(uint64(l.Zxid))
 	e.flag(l.Last)
 	e.int(wall)
@@ -546,7 +544,7 @@ func (k Kind) fields() int {
 	case KindRecover:
 		return 7
 	case KindLoad:
-		return 8
+		return 7
 	}
 	return 0
 }
@@ -661,7 +659,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 func (d *decoder) load(wall *int64) *Load {
 	l := &Load{Part: d.uint()}
 	d.fixed(l.Source[:])
-	l.Seen, l.Zxid = tree.Zxid(d.uint()), tree.Zxid(d.uint())
+	l.Zxid = tree.Zxid(d.uint())
 	l.Last = d.flag()
 	*wall = d.int()
 	l.Znodes = make([]tree.Named, d.array())

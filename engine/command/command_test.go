@@ -174,10 +174,10 @@ func goldenCommands() []golden {
 			Lost: []session.MemberID{1, 2}, Zxid: 1 << 33, Wall: 1700000000123}},
 		{"recover-of-the-largest-numbers", Command{Kind: KindRecover, Recovery: session.Recovery{Survivor: math.MaxUint64},
 			Lost: []session.MemberID{math.MaxUint64}, Zxid: math.MaxUint64, Wall: math.MinInt64}},
-		{"load-begins", Command{Kind: KindLoad, Wall: 1700000000123, Load: &Load{Source: filled[[32]byte](0x40), Seen: 200, Zxid: 1 << 33, Znodes: []tree.Named{}}}},
+		{"load-begins", Command{Kind: KindLoad, Wall: 1700000000123, Load: &Load{Source: filled[[32]byte](0x40), Zxid: 1 << 33, Znodes: []tree.Named{}}}},
 		{"load", Command{Kind: KindLoad, Load: &Load{Part: 200, Source: filled[[32]byte](0x40), Znodes: []tree.Named{
 			{Path: "/", Znode: tree.Znode{Created: 1, Data: []byte{}}}, {Path: "/a", Znode: tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, TTL: 5, Data: []byte("data")}}}}}},
-		{"load-of-the-largest-numbers", Command{Kind: KindLoad, Wall: math.MinInt64, Load: &Load{Part: math.MaxUint64, Seen: math.MaxUint64, Zxid: math.MaxUint64, Last: true, Znodes: []tree.Named{}}}},
+		{"load-of-the-largest-numbers", Command{Kind: KindLoad, Wall: math.MinInt64, Load: &Load{Part: math.MaxUint64, Zxid: math.MaxUint64, Last: true, Znodes: []tree.Named{}}}},
 		{"leave", batch(1, Request{Kind: RequestLeave})},
 		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Name: "pod-4", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
@@ -254,6 +254,7 @@ func goldenRecords() []golden {
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
 		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
 		one("state-of-level-5", State{Level: 5, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
+		one("state-of-a-shard-in-use", State{Level: 5, Zxid: 70000, Seed: Seed{Done: true}}),
 		one("state-that-is-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: 300}}),
 		one("state-that-was-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: math.MaxUint64, Done: true}}),
 	}

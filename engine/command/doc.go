@@ -21,7 +21,7 @@
 //	want     [13, number, member, wish, reason, wall ms]
 //	retire   [14, member]
 //	recover  [15, lineage, parent, survivor, [member, ...], zxid, wall ms]
-//	load     [16, part, source, seen zxid, zxid, last, wall ms, [[path, znode], ...]]
+//	load     [16, part, source, zxid, last, wall ms, [[path, znode], ...]]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
 // reap, raise, report and retire. The leader of the home shard proposes purge, purged, found, join,
@@ -60,14 +60,12 @@
 //	recover   Begins a new lineage on the home shard, if the parent is the present one: all but the
 //	          survivor are out. On every shard it retires the members in the list, and the next
 //	          transaction is above zxid. The lost majority may have given zxids below it.
-//	load      Loads a part of a backup into a new shard, from level 5 on. Part 0 begins that, if the
-//	          shard has only the znodes that every tree has, no session, and no transaction after
-//	          seen zxid. Then it is known that nobody has ever used the shard. The shard's
-//	          transactions go on after zxid, which is above all zxids of the backup. Every later
-//	          part is a transaction. It counts if it is the next one of the same source, which is
-//	          the backup's SHA-256. seen zxid and zxid are zero in it. While the home shard loads,
-//	          it opens no session, so nobody uses any shard. Its last part comes after those of
-//	          all others.
+//	load      Loads a part of a backup into a new shard, from level 5 on. Part 0 begins that, if
+//	          nobody has used the shard. The shard's transactions go on after zxid, which is above
+//	          all zxids of the backup. Every later part is a transaction. It counts if it is the
+//	          next one of the same source, which is the backup's SHA-256. zxid is zero in it. While
+//	          the home shard loads, it opens no session, so nobody uses any shard. Its part 0 comes
+//	          before those of all other shards, and its last part after theirs.
 //
 // # Requests
 //
@@ -135,7 +133,8 @@
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
 // and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force, the
-// bound of the tree, and how far it is loaded from a backup.
+// bound of the tree, and how far it is loaded from a backup. A seed is nil while nobody has used the
+// shard. If it was used without a backup, the seed has no next part and is done.
 //
 // # Levels
 //

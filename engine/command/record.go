@@ -209,11 +209,12 @@ type State struct {
 	Seed  Seed  // from LevelSeed on
 }
 
-// A Seed says how far a shard has been loaded from a backup.
+// A Seed says how far a shard has been loaded from a backup. It is zero until a backup is loaded or
+// the shard is used.
 type Seed struct {
 	Source Source // which backup
 	Next   uint64 // the part that comes next; zero: no backup is loaded
-	Done   bool   // the last part is loaded
+	Done   bool   // no more parts come: the last one is loaded, or the shard was used without a backup
 }
 
 // Loading reports whether more parts must come before anyone may use the shard.
@@ -241,7 +242,7 @@ func EncodeState(s State) []byte {
 }
 
 func (e *encoder) seed(s Seed) {
-	if s.Next == 0 {
+	if s == (Seed{}) {
 		e.bytes(nil)
 		return
 	}
@@ -257,10 +258,10 @@ func (d *decoder) seed() (s Seed) {
 	}
 	d.want(3)
 	d.fixed(s.Source[:])
-	if s.Next = d.uint(); s.Next == 0 {
+	s.Next, s.Done = d.uint(), d.flag()
+	if s == (Seed{}) || s.Next == 0 && s != (Seed{Done: true}) {
 		d.fail(ErrMalformed)
 	}
-	s.Done = d.flag()
 	return s
 }
 

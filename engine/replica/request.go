@@ -81,6 +81,7 @@ func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Requ
 	if err := r.mu.table.Open(tree.SessionID(h.Zxid), q.Password, q.Timeout, from, attached, q.Identities); err != nil {
 		return 0, err
 	}
+	r.settle()
 	_, err := r.commit(h, nil, nil)
 	return h.Zxid, err
 }

@@ -18,13 +18,19 @@ const bornZnodes = 4
 // Seed returns how far the shard is loaded from a backup. It takes no lock.
 func (r *Replica) Seed() command.Seed { return *r.seed.Load() }
 
-// Untouched reports whether the shard has only what every new shard has, and no session. It returns
-// the shard's newest transaction. If no later one is applied, a session that has come and gone in
-// the meantime is ruled out too: to open one is a transaction.
-func (r *Replica) Untouched() (seen tree.Zxid, ok bool) {
+// Untouched reports whether the shard has only the znodes that every new shard has, and no session.
+func (r *Replica) Untouched() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.Zxid, r.untouched()
+	return r.untouched()
+}
+
+// settle records that somebody uses the shard, or has used it below the level of seeds. Nothing is
+// loaded into it from then on, not even if it is empty again one day. mu is held.
+func (r *Replica) settle() {
+	if r.mu.Level >= command.LevelSeed && r.mu.Seed == (command.Seed{}) {
+		r.setSeed(command.Seed{Done: true})
+	}
 }
 
 // untouched is Untouched with mu held.
@@ -64,7 +70,7 @@ func (r *Replica) applyLoad(c *command.Command) {
 // stays smaller than what they will see, and every part has room for the zxids in it. mu is held.
 func (r *Replica) beginLoad(c *command.Command) {
 	l := c.Load
-	if r.mu.Seed.Next > 0 || l.Last || r.mu.Zxid != l.Seen || l.Zxid <= r.mu.Zxid || !r.untouched() {
+	if r.mu.Seed != (command.Seed{}) || l.Last || len(l.Znodes) > 0 || l.Zxid <= r.mu.Zxid || !r.untouched() {
 		return
 	}
 	_, _ = r.commit(tree.Header{Zxid: l.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail

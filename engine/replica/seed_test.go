@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +23,7 @@ import (
 func seedRig(t *testing.T) *rig {
 	r := newRig(t)
 	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{Schemes: []string{"digest", "ip", "super"}}))
-	for level := uint32(2); level <= command.LevelSeed; level++ {
-		r.apply(command.EncodeRaise(level, nil))
-	}
+	r.raise(command.LevelSeed)
 	r.wantLevel(t, command.LevelSeed)
 	return r
 }
@@ -36,8 +35,8 @@ var (
 
 const loadZxid = 7 << 32
 
-func begins(s command.Source, seen tree.Zxid) []byte {
-	return command.EncodeLoad(command.Load{Source: s, Seen: seen, Zxid: loadZxid}, 100)
+func begins(s command.Source) []byte {
+	return command.EncodeLoad(command.Load{Source: s, Zxid: loadZxid}, 100)
 }
 
 func part(s command.Source, n uint64, last bool, paths ...string) []byte {
@@ -48,12 +47,24 @@ func part(s command.Source, n uint64, last bool, paths ...string) []byte {
 	return command.EncodeLoad(l, 100)
 }
 
+// raise raises the level, one by one.
+func (r *rig) raise(to uint32) {
+	for level := r.Level() + 1; level <= to; level++ {
+		r.apply(command.EncodeRaise(level, nil))
+	}
+}
+
+// requests makes the replica apply a batch of this member.
+func (r *rig) requests(seq uint64, q command.Request) {
+	encoded := command.EncodeRequest(&q)
+	r.apply(command.EncodeBatch(enginetest.Member, enginetest.Origin().Start, seq, 1, 0, 1, slices.Values([][]byte{encoded})))
+}
+
 // opens makes the replica apply a batch of this member that opens a session.
 func (r *rig) opens(t *testing.T, seq uint64) error {
 	t.Helper()
 	before := r.mu.table.Len()
-	q := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: time.Minute})
-	r.apply(command.EncodeBatch(enginetest.Member, enginetest.Origin().Start, seq, 1, 0, 1, func(yield func([]byte) bool) { yield(q) }))
+	r.requests(seq, command.Request{Kind: command.RequestOpen, Timeout: time.Minute})
 	if r.mu.table.Len() == before {
 		return ErrLoading
 	}
@@ -71,13 +82,12 @@ func (r *rig) wantSeed(t *testing.T, want command.Seed) {
 // later transactions are above, and no session opens before the last part.
 func TestLoad(t *testing.T) {
 	r := seedRig(t)
-	seen, ok := r.Untouched()
-	if !ok {
+	if !r.Untouched() {
 		t.Fatal("a new shard is said to be in use")
 	}
-	r.apply(part(source, 1, true, "/a"), begins(source, seen+1))
+	r.apply(part(source, 1, true, "/a"), command.EncodeLoad(command.Load{Source: source}, 1))
 	r.wantSeed(t, command.Seed{})
-	r.apply(begins(source, seen), begins(other, loadZxid), begins(other, seen))
+	r.apply(begins(source), begins(other), command.EncodeLoad(command.Load{Source: other, Zxid: 2 * loadZxid}, 1))
 	r.wantSeed(t, command.Seed{Source: source, Next: 1})
 	r.apply(part(source, 2, true, "/z"), part(other, 1, true, "/z"), part(source, 1, false, "/", "/a", "/a/b"),
 		part(source, 1, true, "/z"), part(source, 2, false, "/x/y"))
@@ -87,7 +97,7 @@ func TestLoad(t *testing.T) {
 	}
 	r.apply(part(source, 2, true, "/b"))
 	r.wantSeed(t, command.Seed{Source: source, Next: 3, Done: true})
-	r.apply(part(source, 3, true, "/z"), begins(other, r.mu.Zxid))
+	r.apply(part(source, 3, true, "/z"), command.EncodeLoad(command.Load{Source: other, Zxid: 2 * loadZxid}, 1))
 	r.wantSeed(t, command.Seed{Source: source, Next: 3, Done: true})
 	for _, path := range []string{"/a", "/a/b", "/b"} {
 		data, stat, err := r.Tree().Get(path)
@@ -103,21 +113,33 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Nothing is loaded where somebody may have been before, nor below the level that can record it.
+// Nothing is loaded where somebody may have been before, not even when the shard is empty again, nor
+// below the level that can record it.
 func TestLoadOnlyIntoANewShard(t *testing.T) {
-	r := seedRig(t)
-	if err := r.opens(t, 1); err != nil {
-		t.Fatal(err)
+	close := func(r *rig, seq uint64) {
+		id := r.mu.table.Sessions(enginetest.Member)[0].ID
+		r.requests(seq, command.Request{Kind: command.RequestClose, Session: id})
+		if !r.Untouched() {
+			t.Fatal("something is left of the session")
+		}
 	}
-	if seen, ok := r.Untouched(); ok {
-		t.Error("a shard with a session is said to be new")
-	} else {
-		r.apply(begins(source, seen))
+	for name, use := range map[string]func(r *rig){
+		"now":                 func(r *rig) { r.raise(command.LevelSeed); r.opens(t, 1) },
+		"before":              func(r *rig) { r.raise(command.LevelSeed); r.opens(t, 1); close(r, 2) },
+		"since a lower level": func(r *rig) { r.opens(t, 1); r.raise(command.LevelSeed); close(r, 2) },
+	} {
+		r := newRig(t)
+		r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}))
+		use(r)
+		r.wantLevel(t, command.LevelSeed)
+		r.apply(begins(source), part(source, 1, true, "/a"))
+		if r.wantSeed(t, command.Seed{Done: true}); r.Tree().Len() != bornZnodes {
+			t.Errorf("%s: %d znodes", name, r.Tree().Len())
+		}
 	}
-	r.wantSeed(t, command.Seed{})
 
-	r = newRig(t)
-	r.apply(begins(source, 0), part(source, 1, true, "/a"))
+	r := newRig(t)
+	r.apply(begins(source), part(source, 1, true, "/a"))
 	r.wantSeed(t, command.Seed{})
 	if r.mu.Zxid != 0 || r.Tree().Len() != bornZnodes {
 		t.Errorf("zxid %d, %d znodes", r.mu.Zxid, r.Tree().Len())
@@ -127,9 +149,8 @@ func TestLoadOnlyIntoANewShard(t *testing.T) {
 // A container may be reaped only when the parts with its children are there.
 func TestLoadReapsNothing(t *testing.T) {
 	r := seedRig(t)
-	seen, _ := r.Untouched()
 	box := tree.Znode{Czxid: 5, Mzxid: 5, Pzxid: 5, Created: 1, Container: true}
-	r.apply(begins(source, seen), command.EncodeLoad(command.Load{Part: 1, Source: source, Znodes: []tree.Named{{Path: "/c", Znode: box}}}, 1))
+	r.apply(begins(source), command.EncodeLoad(command.Load{Part: 1, Source: source, Znodes: []tree.Named{{Path: "/c", Znode: box}}}, 1))
 	reap := command.EncodeReap(1, []command.Mortal{{Path: "/c", Seen: tree.Seen{Czxid: 5, Mzxid: 5, Pzxid: 5}}})
 	r.apply(reap)
 	if _, ok := r.Tree().Exists("/c"); !ok {
@@ -144,8 +165,7 @@ func TestLoadReapsNothing(t *testing.T) {
 // How far the loading is, is in the image and in a snapshot: whoever gets one goes on from there.
 func TestLoadGoesOnFromASnapshot(t *testing.T) {
 	r := seedRig(t)
-	seen, _ := r.Untouched()
-	r.apply(begins(source, seen), part(source, 1, false, "/a", "/a/b"))
+	r.apply(begins(source), part(source, 1, false, "/a", "/a/b"))
 	snapshot, err := r.Snapshot()
 	if err != nil {
 		t.Fatal(err)
@@ -181,8 +201,7 @@ func everything(t *testing.T, r *rig) map[string]tree.Znode {
 // After a crash in the middle the image has the parts so far, and the log the others.
 func TestLoadGoesOnFromTheImage(t *testing.T) {
 	r := seedRig(t)
-	seen, _ := r.Untouched()
-	r.apply(begins(source, seen), part(source, 1, false, "/a"))
+	r.apply(begins(source), part(source, 1, false, "/a"))
 	if err := r.Sync(); err != nil {
 		t.Fatal(err)
 	}
