@@ -41,6 +41,8 @@ type Node interface {
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
 	// Dismissed is called when the ensemble refuses this member for good, because it is out.
 	Dismissed(why error)
+	// Seeded is called when Seed returns something else than before. It must not block.
+	Seeded()
 	// MembersChanged is called when Members returns something else than before. It must not block.
 	MembersChanged()
 }

@@ -10,7 +10,7 @@ import (
 
 // ErrLoading is why a home shard opens no session while the ensemble is loaded from a backup. It
 // wraps outbox.ErrUnavailable.
-var ErrLoading = fmt.Errorf("%w: the ensemble is still loaded from its backup", outbox.ErrUnavailable)
+var ErrLoading = fmt.Errorf("%w: the ensemble is being loaded from a backup", outbox.ErrUnavailable)
 
 // bornZnodes is how many znodes every tree has from the start.
 const bornZnodes = 4
@@ -41,7 +41,9 @@ func (r *Replica) untouched() bool {
 // setSeed is called with mu held, or before the shard starts.
 func (r *Replica) setSeed(s command.Seed) {
 	r.mu.Seed = s
-	r.seed.Store(&s)
+	if old := r.seed.Swap(&s); old != nil && *old != s {
+		r.node.Seeded()
+	}
 }
 
 // applyLoad loads a part of a backup, if it is the one that comes next. Below the level of seeds it
