@@ -39,13 +39,16 @@ const (
 type seeding struct {
 	engine *Engine
 
-	lack atomic.Pointer[string] // what the loop waits for; nil: nothing that it could say
+	lack atomic.Pointer[string] // what the loop waits for; nil or empty: nothing that it could say
 	used atomic.Bool            // somebody uses the ensemble, below the level that records it
 
 	// Owned by the loop.
 	plan  *seedPlan  // nil: the backup was not read yet
 	turns []seedTurn // indexed by ShardID - 1
 	after time.Time  // not before then, because of an error
+	// lack has said the same since then, and logged says whether the log has it.
+	since  time.Time
+	logged bool
 }
 
 // A seedTurn says whether this member loads a shard, though it does not lead.
@@ -71,7 +74,7 @@ func (e *Engine) seedLack() string {
 		return ""
 	}
 	if e.seeding != nil {
-		if lack := e.seeding.lack.Load(); lack != nil {
+		if lack := e.seeding.lack.Load(); lack != nil && *lack != "" {
 			return "the backup in Config.Seed is not loaded: " + *lack
 		}
 		return "the backup in Config.Seed is not loaded yet"
@@ -150,35 +153,39 @@ func (s *seeding) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	s.say(err)
 	if err == nil || errors.Is(err, errNotMyTurn) {
-		s.say(err)
 		return
 	}
-	if s.say(err) {
-		s.engine.news.tell(slog.LevelWarn, "the backup is not loaded yet", "cause", err)
-	}
-	var wait seedWait
-	if !errors.As(err, &wait) {
+	if !isSeedWait(err) {
 		s.plan, s.after = nil, time.Now().Add(seedAgain) // it may be mended
+	} else if time.Since(s.since) < seedAgain {
+		return // it may be over soon
+	}
+	if !s.logged {
+		s.logged = true
+		s.engine.news.tell(slog.LevelWarn, "the backup is not loaded yet", "cause", err)
 	}
 }
 
-// say publishes what the loop waits for. It reports whether that is news.
-func (s *seeding) say(err error) bool {
-	old := s.lack.Load()
-	if err == nil {
-		s.lack.Store(nil)
-		return false
+// say publishes what the loop waits for.
+func (s *seeding) say(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
 	}
-	text := err.Error()
-	s.lack.Store(&text)
-	return old == nil || *old != text
+	if old := s.lack.Load(); old == nil || *old != text {
+		s.lack.Store(&text)
+		s.since, s.logged = time.Now(), false
+	}
 }
 
 // A seedWait is something to wait for that reading the backup again does not change.
 type seedWait string
 
 func (w seedWait) Error() string { return string(w) }
+
+func isSeedWait(err error) bool { return errors.As(err, new(seedWait)) }
 
 // load loads what this member should load now. It returns what it waits for.
 func (s *seeding) load(ctx context.Context) error {
@@ -191,13 +198,13 @@ func (s *seeding) load(ctx context.Context) error {
 		if r.Seed().Done {
 			continue
 		}
-		if err := s.loadShard(ctx, r); err != nil {
+		if err := s.loadShard(ctx, r); err != nil && !errors.Is(err, errNotMyTurn) {
 			return err
 		}
 	}
 	for _, r := range e.shards[command.HomeShard:] {
 		if !r.Seed().Done {
-			return errNotMyTurn // it is loaded elsewhere
+			return errNotMyTurn
 		}
 	}
 	return s.loadShard(ctx, home)

@@ -22,6 +22,10 @@ const (
 	// clockShift makes zxids of the Unix time in seconds. No shard applies a million transactions
 	// a second.
 	clockShift = 20
+	clockMax   = 1 << 40 // seconds
+	// seedRecordMax bounds a record: a larger one does not fit in an entry of the log. No ensemble
+	// has any.
+	seedRecordMax = MaxDataSizeMax + requestOverhead
 )
 
 // errSeedChanged says that Config.Seed gave something else than before.
@@ -31,6 +35,7 @@ var errSeedChanged = errors.New("the backup is not what it was when it was first
 type seedPlan struct {
 	source  command.Source
 	shards  int       // of the new ensemble
+	made    int64     // when the backup was made, in Unix seconds
 	zxid    tree.Zxid // the largest, of all shards of the backup
 	schemes []string  // that its ACLs may use
 	// born has for each shard of the backup what it has of the znodes that every tree is born
@@ -45,15 +50,15 @@ func planSeed(from io.Reader, shards int) (*seedPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &seedPlan{shards: shards, born: make([][]tree.Named, len(in.Header.Shards))}
+	p := &seedPlan{shards: shards, made: in.Header.Time / 1000, born: make([][]tree.Named, len(in.Header.Shards))}
 	for _, s := range in.Header.Shards {
 		p.zxid = max(p.zxid, s.Zxid)
 		p.schemes = append(p.schemes, s.Schemes...)
 	}
-	if p.zxid > math.MaxInt64-2*zxidStep {
+	if p.zxid > math.MaxInt64/2 {
 		return nil, fmt.Errorf("%w: after zxid %#x there are none left", backupfile.ErrCorrupt, uint64(p.zxid))
 	}
-	for {
+	for record := []byte(nil); ; {
 		rec, err := in.Next()
 		if err == io.EOF {
 			p.source = in.Sum()
@@ -68,6 +73,9 @@ func planSeed(from io.Reader, shards int) (*seedPlan, error) {
 		}
 		if err := tree.CheckRestore(n); err != nil {
 			return nil, fmt.Errorf("%w: %w", backupfile.ErrCorrupt, err)
+		}
+		if record = command.AppendZnode(record[:0], n.Znode); len(record)+len(n.Path) > seedRecordMax {
+			return nil, fmt.Errorf("%w: znode %.100q has %d bytes", backupfile.ErrCorrupt, n.Path, len(record))
 		}
 		if isBorn(n.Path) {
 			n.Data = slices.Clone(n.Data)
@@ -84,13 +92,27 @@ func isBorn(path string) bool {
 	return path == rootPath || path == rootPath+zookeeperName || path == quotaPath
 }
 
-// begin returns the command that begins to load a shard. Its zxids go on after all those of the
-// backup, and after all that an earlier ensemble of the same backup can have given: those were
-// below the time on the clock. So fencing tokens grow, even if a backup is loaded a second time.
+// begin returns the command that begins to load a shard.
 func (p *seedPlan) begin(wall time.Time) []byte {
-	to := max((p.zxid/zxidStep+1)*zxidStep, tree.Zxid(max(wall.Unix(), 0))<<clockShift)
-	return command.EncodeLoad(command.Load{Source: p.source, Zxid: to}, wall.UnixMilli())
+	return command.EncodeLoad(command.Load{Source: p.source, Zxid: p.after(wall)}, wall.UnixMilli())
 }
+
+// after returns the zxid after which those of the new ensemble begin. It is above all that the
+// ensemble of the backup can have given before it was lost, also after the backup. It is also above
+// all of an earlier ensemble that began with the same backup. So fencing tokens grow in every case.
+//
+// Usually a zxid is below its time on the clock of clockShift, so the present time is above all of
+// them. After a forced recovery, zxids are ahead of the clock. Then the time is added to them.
+func (p *seedPlan) after(wall time.Time) tree.Zxid {
+	now := ticksAt(max(wall.Unix(), p.made)) + ticksAt(1)
+	if p.zxid < ticksAt(p.made) {
+		return now
+	}
+	return (p.zxid/zxidStep+2)*zxidStep + now
+}
+
+// ticksAt returns the zxid of a Unix time in seconds.
+func ticksAt(unix int64) tree.Zxid { return tree.Zxid(min(max(unix, 0), clockMax)) << clockShift }
 
 // first returns what a shard gets of the znodes that it has already. If the backup has as many
 // shards, each is as it was. Otherwise each shard gets the sum of all, as it may get the children
