@@ -486,6 +486,9 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 		if ens.Node(1).Health().Ready {
 			t.Fatalf("it is not in the middle: %+v", at)
 		}
+		if _, err := ens.Node(1).Backup(t.Context(), io.Discard); !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("a backup of a part: %v", err)
+		}
 		ens.Start(3)
 		ens.Until("it has caught up", func() bool { return ens.Node(3).Status().Shards[0].Zxid == at.Zxid })
 		if _, err := ens.Node(3).NewSession(t.Context(), embed.SessionOptions{}); !errors.Is(err, embed.ErrUnavailable) {

@@ -235,7 +235,7 @@ func (s *seeding) begin(ctx context.Context) error {
 		return seedWait("somebody has used the ensemble before")
 	}
 	s.use(false)
-	return s.propose(ctx, home, func() []byte { return s.plan.begin(e.clock.Wall()) })
+	return s.propose(ctx, home, 0, func() []byte { return s.plan.begin(e.clock.Wall()) })
 }
 
 // use records whether somebody uses the ensemble.
@@ -297,7 +297,7 @@ func (s *seeding) loadShard(ctx context.Context, r *replica.Replica) error {
 		return err
 	}
 	if r.Seed().Next == 0 {
-		if err := s.propose(ctx, r, func() []byte { return s.plan.begin(e.clock.Wall()) }); err != nil {
+		if err := s.propose(ctx, r, 0, func() []byte { return s.plan.begin(e.clock.Wall()) }); err != nil {
 			return err
 		}
 	}
@@ -319,18 +319,18 @@ func (s *seeding) loadShard(ctx context.Context, r *replica.Replica) error {
 			continue
 		}
 		load := command.Load{Part: n, Source: s.plan.source, Last: last, Znodes: part}
-		if err := s.propose(ctx, r, func() []byte { return command.EncodeLoad(load, e.clock.Wall().UnixMilli()) }); err != nil {
+		if err := s.propose(ctx, r, n, func() []byte { return command.EncodeLoad(load, e.clock.Wall().UnixMilli()) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// propose proposes the part that comes next, until somebody's proposal of it is applied.
-func (s *seeding) propose(ctx context.Context, r *replica.Replica, cmd func() []byte) error {
-	e, next := s.engine, r.Seed().Next
-	isOver := func() bool { now := r.Seed(); return now.Next != next || now.Done }
-	for range seedTries {
+// propose proposes a part until it is applied, from whomever.
+func (s *seeding) propose(ctx context.Context, r *replica.Replica, part uint64, cmd func() []byte) error {
+	e := s.engine
+	isOver := func() bool { now := r.Seed(); return now.Next > part || now.Done }
+	for try := 0; try < seedTries && !isOver(); try++ {
 		if !s.isMyTurn(r) {
 			return errNotMyTurn
 		}
@@ -348,11 +348,11 @@ func (s *seeding) propose(ctx context.Context, r *replica.Replica, cmd func() []
 				break
 			}
 		}
-		if isOver() {
-			return nil
-		}
 	}
-	return seedWait(fmt.Sprintf("part %d of shard %d is not applied", next, r.Shard))
+	if !isOver() {
+		return seedWait(fmt.Sprintf("part %d of shard %d is not applied", part, r.Shard))
+	}
+	return nil
 }
 
 // seedPoll is how often a member looks whether its part was applied.
