@@ -66,6 +66,7 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"os"

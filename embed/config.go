@@ -175,6 +175,18 @@ type Config struct {
 	// Status says the level, and docs/upgrades.md what each allows.
 	HoldLevel int `yaml:"holdLevel"`
 
+	// Seed opens the backup that a new ensemble begins with, in the format of Node.Backup. The
+	// ensemble loads it before anyone can open a session, and Ready waits for that. All znodes come
+	// back with their zxids, times, versions and sequence counters, except ephemerals. Later zxids
+	// are larger than all that the backup has. The backup may be of any number of members and
+	// shards. docs/backup.md says more.
+	//
+	// Set it on all members, to the same bytes. It is called on a member that loads, and again when
+	// that goes on after an error; it must return when ctx ends, and so should the reader. An
+	// ensemble that was seeded calls it no more. On one that has begun without it, Ready returns
+	// ErrNotSeeded.
+	Seed func(ctx context.Context) (io.ReadCloser, error) `yaml:"-"`
+
 	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
 	// dragonboat's messages belong to the whole process and go to the logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
@@ -232,7 +244,7 @@ func (c Config) complete() (engine.Config, error) {
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
 		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger,
-		HoldLevel: uint32(c.HoldLevel),
+		HoldLevel: uint32(c.HoldLevel), Seed: c.Seed,
 	}
 	if e.Logger == nil {
 		e.Logger = slog.Default()

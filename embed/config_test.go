@@ -26,13 +26,13 @@ func TestValidate_ReportsEveryProblemAtOnce(t *testing.T) {
 		},
 		Listen: "::1:7400", Shards: 65, TLS: &embed.TLS{CertFile: "/no/cert", KeyFile: "/no/key", CAFile: "/no/ca"},
 		Tick: time.Microsecond, RequestTimeout: -time.Second, MinSessionTimeout: time.Second, MaxSessionTimeout: time.Millisecond,
-		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second, HoldLevel: 5,
+		MaxDataSize: -1, MaxTreeSize: -1, ContainerCheckInterval: -time.Second, HoldLevel: 6,
 	}
 	want := []string{
 		"Dir is empty", "ID is 9, which is none of the Members 0, 1, 2, 3, 4", "Members has the id 0", "Members[0] and Members[1] are both",
 		`Members[2] is "10.0.0.2"`, `Members[3] is ":7400"`, `Members[4] is "10.0.0.4:nowhere"`, `Listen is "::1:7400"`, "Shards is 65",
 		"TLS.CertFile", "TLS.CAFile", "Tick is 1µs", "RequestTimeout is -1s", "MinSessionTimeout is 1s", "MaxSessionTimeout is 1ms",
-		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s", "HoldLevel is 5",
+		"MaxDataSize is -1", "MaxTreeSize is -1", "ContainerCheckInterval is -1s", "HoldLevel is 6",
 	}
 	before := bad
 	err := bad.Validate()

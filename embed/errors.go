@@ -57,6 +57,9 @@ var ErrAuthFailed = errors.New("authentication failed")
 // says which, and what to do.
 var ErrLevel = engine.ErrLevel
 
+// ErrNotSeeded is Node.Ready's answer if Config.Seed is set and the ensemble has begun without it.
+var ErrNotSeeded = engine.ErrNotSeeded
+
 // Of members that come and go.
 var (
 	// ErrJoining says that this node has yet to join an ensemble, or to found one with the other

@@ -68,7 +68,8 @@ func start(cfg Config, by *supervisor) (*Node, error) {
 }
 
 // Ready waits until the node serves on every shard. Then it has a quorum, the ensemble has accepted
-// it, and it has applied everything that was committed when Ready asked.
+// it, and it has applied everything that was committed when Ready asked. If the ensemble begins with
+// a backup, that is loaded; see Config.Seed.
 //
 // If ctx ends first, the error is ctx's. Its text says what is missing: which shards have no
 // leader, which members are not connected and why, and who refuses whom and why. A handler of

@@ -110,6 +110,9 @@ func afterwards(why session.Reason) string {
 	return "then stop it, or start it again to join as a new member"
 }
 
+// Seeded has reportLoop look whether the node serves.
+func (c callbacks) Seeded() { c.engine.news.leaderChanged() }
+
 func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -89,6 +90,9 @@ type Config struct {
 	Found      func(context.Context) (bool, error)
 	Admit      func(context.Context, Candidate) error
 
+	// Seed returns the backup that a new ensemble begins with; nil: it begins empty.
+	Seed func(context.Context) (io.ReadCloser, error)
+
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()
@@ -124,6 +128,7 @@ type Seams struct {
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
 	Behind  int64                                               // instead of backupBehindMax
+	Part    int                                                 // instead of seedPartSize; the same on all members
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one
@@ -137,6 +142,9 @@ func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestE
 
 // backupBehind returns how far the images may go ahead of a backup.
 func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backupBehindMax) }
+
+// seedPart returns when a part of a backup is full, in bytes.
+func (c *Config) seedPart() int { return cmp.Or(c.Seams.Part, seedPartSize) }
 
 // levelMax returns the highest feature level that this node agrees to.
 func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, LevelMax) }

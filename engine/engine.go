@@ -73,6 +73,8 @@ type Engine struct {
 	// does.
 	toGo atomic.Pointer[string]
 
+	seeding *seeding // nil: this node has no Config.Seed; immutable after Start
+
 	serving  atomic.Pointer[serving]
 	diskLack atomic.Pointer[diskLack] // nil: the disk has always had room
 

@@ -9,7 +9,8 @@ import (
 // Health says whether a node serves now. It is known without asking anybody.
 type Health struct {
 	// Ready: the ensemble has registered the member, and no shard has been without a leader for
-	// longer than an election takes. The disk has room.
+	// longer than an election takes. The disk has room. The backup is loaded that the ensemble
+	// begins with, if there is one.
 	Ready   bool
 	Since   time.Time // Ready is as it is since then; of a node that never served, its start
 	Waiting string    // what the node lacks, in words; empty if Ready
@@ -58,7 +59,7 @@ type diskLack struct {
 
 // noteServing records whether the node serves. Only reportLoop calls it.
 func (e *Engine) noteServing(q *quorums, now time.Time) {
-	ready := true
+	ready := !e.unseeded()
 	for i, r := range e.shards {
 		ready = ready && isDone(r.Outbox.Ready) && !q.shards[i].lost
 	}

@@ -226,14 +226,23 @@ func (s *Session) watcherBelow(root string) *watch.Watcher {
 // OpenSession opens an in-process session with the given identities. The timeout is clamped to the
 // configured bounds; zero is the configured default.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.session(e.keeper.Open(ctx, e.timeoutWithin(cmp.Or(timeout, e.cfg.SessionTimeout)), false, who))
+	return e.openSession(ctx, e.timeoutWithin(cmp.Or(timeout, e.cfg.SessionTimeout)), false, who)
 }
 
 // OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.
 // The session outlives this node: anyone who knows its id and password may Reattach it to this
 // node or another. The session ends unless Heard is called in time.
 func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.session(e.keeper.Open(ctx, e.timeoutWithin(timeout), true, who))
+	return e.openSession(ctx, e.timeoutWithin(timeout), true, who)
+}
+
+// openSession opens a session of either kind, unless the ensemble is still to be loaded from a
+// backup.
+func (e *Engine) openSession(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*Session, error) {
+	if e.unseeded() {
+		return nil, e.notReady(ErrUnavailable)
+	}
+	return e.session(e.keeper.Open(ctx, timeout, isRemote, who))
 }
 
 // session adds the reads to a session of the keeper.

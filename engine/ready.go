@@ -30,7 +30,8 @@ func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 }
 
 // Ready waits until this node's Register is applied, and until it has applied everything that was
-// committed at the time of the call. If ctx ends first, the error says what is missing.
+// committed at the time of the call. If the ensemble begins with a backup, it also waits until that
+// is loaded. If ctx ends first, the error says what is missing.
 func (e *Engine) Ready(ctx context.Context) error {
 	for {
 		err := e.tryReady(ctx)
@@ -38,7 +39,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 			return errors.Join(over, e.Err())
 		}
 		if err == nil {
-			return nil
+			return e.missedSeed()
 		}
 		if ctx.Err() != nil {
 			return e.notReady(ctx.Err())
@@ -55,6 +56,9 @@ func (e *Engine) tryReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+	if err := e.awaitSeed(ctx); err != nil {
+		return err
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()

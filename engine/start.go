@@ -52,6 +52,9 @@ func Start(cfg Config) (*Engine, error) {
 	if !cfg.open() {
 		e.member.Store(uint64(cfg.Member))
 	}
+	if cfg.Seed != nil {
+		e.seeding = &seeding{engine: e, turns: make([]seedTurn, cfg.Shards)}
+	}
 	if err := e.open(); err != nil {
 		e.undoOpen()
 		return nil, err
@@ -324,6 +327,9 @@ func (e *Engine) runMember() {
 	e.loops.Go(e.raiseLoop)
 	e.loops.Go(e.lineageLoop)
 	e.loops.Go(e.memberLoop)
+	if e.seeding != nil {
+		e.loops.Go(e.seedLoop)
+	}
 	if e.cfg.open() {
 		e.runSteering()
 	}

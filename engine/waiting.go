@@ -79,6 +79,9 @@ func (e *Engine) lacks() (list []string, refusals []error) {
 	} else if len(unknown) > 0 {
 		list = append(list, "this member is not registered yet"+e.onShards(unknown))
 	}
+	if lack := e.seedLack(); lack != "" {
+		list = append(list, lack)
+	}
 	if len(list) == 0 && len(silent) > 0 {
 		list = append(list, "not everything is applied that was committed"+e.onShards(silent))
 	}

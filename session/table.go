@@ -318,6 +318,10 @@ func (t *Table) Sessions(at MemberID) []Record {
 // Len returns how many sessions have a record, with those that are due and closing.
 func (t *Table) Len() int { return len(t.sessions) }
 
+// IsEmpty reports whether there is no session, and none has ended of which another shard may still
+// have something.
+func (t *Table) IsEmpty() bool { return len(t.sessions) == 0 && len(t.ended) == 0 }
+
 // Origins returns all registered origins, by member.
 func (t *Table) Origins() []Origin {
 	list := make([]Origin, 0, len(t.origins))

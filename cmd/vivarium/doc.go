@@ -12,8 +12,12 @@
 //	vivarium export FILE                print the znodes of a backup as lines of JSON
 //	vivarium import -server host:port FILE
 //	                                    create the znodes of a backup or of lines of JSON
+//	vivarium convert -from-zookeeper DIR FILE
+//	                                    make a backup of a stopped ZooKeeper server's files
 //	vivarium copy -from zk1:2181 -server host:port
 //	                                    copy a subtree from a living ZooKeeper, and compare
+//	vivarium serve -config node.yaml -seed FILE
+//	                                    begin a new ensemble with a backup
 //	vivarium recover -look DIR...       show what the directories of lost members have
 //	vivarium recover -accept-data-loss -i-have-stopped 2,3 DIR
 //	                                    go on from one of them, without the others
@@ -94,6 +98,11 @@
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
 // node.yaml -advertise pod-2.pods:7400. docs/kubernetes.md of the repository has the manifests for
 // Kubernetes, and examples/deploy a unit for systemd, a Dockerfile and a file for Docker Compose.
+//
+// With -seed FILE a new ensemble begins with a backup. All members need the same file. A member whose
+// directory is empty reads all of it first, and does nothing if it is damaged. Clients are served
+// when the backup is loaded. An ensemble that has begun does not need the file again. See
+// docs/backup.md of the repository.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //

@@ -19,7 +19,7 @@ import (
 )
 
 func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("serve", "-config node.yaml [-id N] [-advertise host:port] [-check] [-log text|json] [-v]", stderr)
+	flags := newFlags("serve", "-config node.yaml [-id N] [-advertise host:port] [-seed FILE] [-check] [-log text|json] [-v]", stderr)
 	file := flags.String("config", "", "YAML `file` with dir, gateway and more; see the documentation of the command. A relative dir starts at\nthe directory that the command is started in")
 	var id embed.MemberID
 	flags.Func("id", "this member, instead of the file's id, so that one file serves all members; `N` begins at 1", func(s string) error {
@@ -31,6 +31,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		return err
 	})
 	advertise := flags.String("advertise", "", "where the others reach this member, instead of the file's advertise, so that one file serves all members")
+	seed := flags.String("seed", "", "backup `file` that a new ensemble begins with; all members need the same one")
 	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
 	verbose := flags.Bool("v", false, "also log lines for debugging")
 	only := flags.Bool("check", false, "check the config and start nothing")
@@ -45,6 +46,12 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage
+	}
+	if *seed != "" {
+		if err := seedFrom(&c, *seed); err != nil {
+			fmt.Fprintf(stderr, "vivarium serve: -seed: %v\n", err)
+			return exitUsage
+		}
 	}
 	if *only {
 		fmt.Fprintf(stdout, "%s: ok\n", *file)
@@ -137,10 +144,13 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 		patience, cancel := context.WithTimeout(ctx, readyReport)
 		err := node.Ready(patience)
 		cancel()
+		if errors.Is(err, embed.ErrNotSeeded) {
+			return nil // the node has logged it as an error, and serves what it has
+		}
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		log.Warn("not serving yet: waiting for a quorum", "cause", err)
+		log.Warn("not serving yet", "cause", err)
 	}
 }
 

@@ -161,6 +161,18 @@ func TestReader_RefusesOtherBlocks(t *testing.T) {
 	}
 }
 
+// An ephemeral has no children, and nothing is made of it when the backup is brought back.
+func TestWriter_RefusesChildrenOfEphemerals(t *testing.T) {
+	h := Header{Shards: []Shard{{Shard: 1, Level: 1, Zxid: 9, Znodes: 4}}}
+	child := func(owner tree.SessionID) error {
+		return write(io.Discard, h, []written{{1, "/", tree.Znode{}}, {1, "/a", tree.Znode{Owner: owner}}, {1, "/a!", tree.Znode{}}, {1, "/a/b", tree.Znode{}}})
+	}
+	must(t, child(0))
+	if err := child(5); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
 // A writer refuses what no tree has, so whoever has written a file can read it.
 func TestWriter_Refuses(t *testing.T) {
 	h := Header{Shards: []Shard{{Shard: 1, Level: 1, Zxid: 9, Znodes: 2}, {Shard: 2, Level: 1, Znodes: 1}}}

@@ -17,7 +17,12 @@ type checker struct {
 	all    uint64
 	// above are the paths of this shard so far that the last one begins with, the last one too. As
 	// paths come in byte order, a parent is among them when its child comes.
-	above []string
+	above []ancestor
+}
+
+type ancestor struct {
+	path      string
+	ephemeral bool
 }
 
 // next checks a record and returns its znode. The data stays in record.
@@ -40,6 +45,7 @@ func (c *checker) next(shard uint32, path string, record []byte) (tree.Znode, er
 	if err != nil {
 		return z, corrupt("shard %d: znode %q: %v", shard, path, err)
 	}
+	c.above[len(c.above)-1].ephemeral = z.Owner != 0
 	if newest := max(z.Czxid, z.Mzxid, z.Pzxid); newest > c.shards[c.at].Zxid {
 		return z, corrupt("shard %d: znode %q has zxid %#x, the shard ends at %#x", shard, path, uint64(newest), uint64(c.shards[c.at].Zxid))
 	}
@@ -55,18 +61,18 @@ func (c *checker) place(path string) error {
 	}
 	last := ""
 	if n := len(c.above); n > 0 {
-		last = c.above[n-1]
+		last = c.above[n-1].path
 	}
 	if path <= last {
 		return fmt.Errorf("znode %q comes after %q", path, last)
 	}
-	for len(c.above) > 0 && !strings.HasPrefix(path, c.above[len(c.above)-1]) {
+	for len(c.above) > 0 && !strings.HasPrefix(path, c.above[len(c.above)-1].path) {
 		c.above = c.above[:len(c.above)-1]
 	}
 	if !c.hasParent(path) {
-		return fmt.Errorf("znode %q has no parent", path)
+		return fmt.Errorf("znode %q has no parent, or an ephemeral as parent", path)
 	}
-	c.above = append(c.above, path)
+	c.above = append(c.above, ancestor{path: path})
 	return nil
 }
 
@@ -75,9 +81,9 @@ func (c *checker) hasParent(path string) bool {
 		return true
 	}
 	parent := tree.Parent(path)
-	for i := len(c.above) - 1; i >= 0 && len(c.above[i]) >= len(parent); i-- {
-		if len(c.above[i]) == len(parent) {
-			return true // it is a prefix of the path, and so the same
+	for i := len(c.above) - 1; i >= 0 && len(c.above[i].path) >= len(parent); i-- {
+		if len(c.above[i].path) == len(parent) {
+			return !c.above[i].ephemeral // its path is a prefix, and so the parent's
 		}
 	}
 	return false

@@ -119,8 +119,10 @@ func (r *Reader) end(body []byte) error {
 }
 
 // Info returns what the file has. It is true after Next has returned io.EOF.
-func (r *Reader) Info() Info {
-	var sum Sum
+func (r *Reader) Info() Info { return r.Header.Info(r.in.size, r.Sum()) }
+
+// Sum returns the SHA-256 of the file. It is true after Next has returned io.EOF.
+func (r *Reader) Sum() (sum Sum) {
 	r.in.whole.Sum(sum[:0])
-	return r.Header.Info(r.in.size, sum)
+	return sum
 }

@@ -41,6 +41,7 @@ const (
 	KindWant
 	KindRetire
 	KindRecover
+	KindLoad
 )
 
 // A RequestKind is the kind of a request. The package doc says what each kind does.
@@ -109,7 +110,20 @@ type Command struct {
 	Recovery session.Recovery   // recover
 	Lost     []session.MemberID // recover
 	Zxid     tree.Zxid          // recover
+	Load     *Load              // load
 }
+
+// A Load is one part of a backup that a new ensemble begins with.
+type Load struct {
+	Part   uint64       // from 0, which begins the loading of a shard and has no znodes
+	Source Source       // which backup
+	Zxid   tree.Zxid    // part 0: the shard's transactions go on after this one
+	Last   bool         // there are no more parts
+	Znodes []tree.Named // parents before their children
+}
+
+// A Source is the SHA-256 of a backup.
+type Source [32]byte
 
 // An Ending is the end of a session on the home shard.
 type Ending struct {
@@ -461,6 +475,25 @@ func EncodeRecover(r session.Recovery, lost []session.MemberID, zxid tree.Zxid, 
 	return e.done()
 }
 
+// EncodeLoad encodes a part of a backup.
+func EncodeLoad(l Load, wall int64) []byte {
+	e := newEncoder()
+	e.array(7)
+	e.uint(uint64(KindLoad))
+	e.uint(l.Part)
+	e.bytes(l.Source[:])
+	e.uint(uint64(l.Zxid))
+	e.flag(l.Last)
+	e.int(wall)
+	e.array(len(l.Znodes))
+	for _, n := range l.Znodes {
+		e.array(2)
+		e.string(n.Path)
+		e.znode(n.Znode)
+	}
+	return e.done()
+}
+
 func (e *encoder) members(list []session.MemberID) {
 	e.array(len(list))
 	for _, m := range list {
@@ -509,6 +542,8 @@ func (k Kind) fields() int {
 	case KindRetire:
 		return 2
 	case KindRecover:
+		return 7
+	case KindLoad:
 		return 7
 	}
 	return 0
@@ -615,8 +650,25 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Lost = d.members()
 		c.Zxid = tree.Zxid(d.uint())
 		c.Wall = d.int()
+	case KindLoad:
+		c.Load = d.load(&c.Wall)
 	}
 	return c, d.end()
+}
+
+func (d *decoder) load(wall *int64) *Load {
+	l := &Load{Part: d.uint()}
+	d.fixed(l.Source[:])
+	l.Zxid = tree.Zxid(d.uint())
+	l.Last = d.flag()
+	*wall = d.int()
+	l.Znodes = make([]tree.Named, d.array())
+	for i := range l.Znodes {
+		d.want(2)
+		l.Znodes[i].Path = d.string()
+		l.Znodes[i].Znode = d.znode()
+	}
+	return l
 }
 
 func (d *decoder) place() session.Place {

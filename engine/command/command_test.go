@@ -67,6 +67,8 @@ func (c Command) encode() []byte {
 		return EncodeRetire(c.Member)
 	case KindRecover:
 		return EncodeRecover(c.Recovery, c.Lost, c.Zxid, c.Wall)
+	case KindLoad:
+		return EncodeLoad(*c.Load, c.Wall)
 	}
 	return nil
 }
@@ -172,6 +174,10 @@ func goldenCommands() []golden {
 			Lost: []session.MemberID{1, 2}, Zxid: 1 << 33, Wall: 1700000000123}},
 		{"recover-of-the-largest-numbers", Command{Kind: KindRecover, Recovery: session.Recovery{Survivor: math.MaxUint64},
 			Lost: []session.MemberID{math.MaxUint64}, Zxid: math.MaxUint64, Wall: math.MinInt64}},
+		{"load-begins", Command{Kind: KindLoad, Wall: 1700000000123, Load: &Load{Source: filled[[32]byte](0x40), Zxid: 1 << 33, Znodes: []tree.Named{}}}},
+		{"load", Command{Kind: KindLoad, Load: &Load{Part: 200, Source: filled[[32]byte](0x40), Znodes: []tree.Named{
+			{Path: "/", Znode: tree.Znode{Created: 1, Data: []byte{}}}, {Path: "/a", Znode: tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, TTL: 5, Data: []byte("data")}}}}}},
+		{"load-of-the-largest-numbers", Command{Kind: KindLoad, Wall: math.MinInt64, Load: &Load{Part: math.MaxUint64, Zxid: math.MaxUint64, Last: true, Znodes: []tree.Named{}}}},
 		{"leave", batch(1, Request{Kind: RequestLeave})},
 		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Name: "pod-4", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
@@ -247,6 +253,10 @@ func goldenRecords() []golden {
 		one("state-of-level-2", State{Level: 2, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
 		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
+		one("state-of-level-5", State{Level: 5, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
+		one("state-of-a-shard-in-use", State{Level: 5, Zxid: 70000, Seed: Seed{Done: true}}),
+		one("state-that-is-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: 300}}),
+		one("state-that-was-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: math.MaxUint64, Done: true}}),
 	}
 }
 
@@ -427,6 +437,13 @@ func TestDecodedCommandSharesNothingButDataWithItsBytes(t *testing.T) {
 				}
 			}
 		}
+		if c.Load != nil {
+			for _, z := range c.Load.Znodes {
+				for j := range z.Data {
+					z.Data[j] ^= 0xff
+				}
+			}
+		}
 		if !reflect.DeepEqual(c, g.value) {
 			t.Errorf("%s changed with its input", g.name)
 		}
@@ -477,12 +494,13 @@ func TestDocShowsEveryField(t *testing.T) {
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
 		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0, 0),
-		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "recover": EncodeRecover(session.Recovery{}, nil, 0, 0), "leave": request(RequestLeave),
+		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "load": EncodeLoad(Load{}, 0), "seed": encoded(func(e *encoder) { e.seed(Seed{Next: 1}) }),
+		"recover": EncodeRecover(session.Recovery{}, nil, 0, 0), "leave": request(RequestLeave),
 		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}, 0), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),
-		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}, LevelMax), "state": EncodeState(State{}),
+		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}, LevelMax), "state": EncodeState(State{Level: LevelMax}),
 		"member": EncodeMember(session.Member{}), "ensemble": EncodeEnsemble(session.Ensemble{}),
 	} {
 		want := newDecoder(b).array()

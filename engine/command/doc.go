@@ -21,10 +21,11 @@
 //	want     [13, number, member, wish, reason, wall ms]
 //	retire   [14, member]
 //	recover  [15, lineage, parent, survivor, [member, ...], zxid, wall ms]
+//	load     [16, part, source, zxid, last, wall ms, [[path, znode], ...]]
 //
 // The member's node proposes register and batch. The leader of the shard proposes silence, expire,
 // reap, raise, report and retire. The leader of the home shard proposes purge, purged, found, join,
-// govern and want. The only member that is left after a forced recovery proposes recover, on
+// govern and want. Any member that has the backup may propose load. The only member that is left after a forced recovery proposes recover, on
 // every shard, on the home shard last. A raise that leaves members behind is proposed where somebody asked for it.
 //
 //	register  Begins the stream of a new start of a member. Carries the member's directory, the
@@ -59,6 +60,12 @@
 //	recover   Begins a new lineage on the home shard, if the parent is the present one: all but the
 //	          survivor are out. On every shard it retires the members in the list, and the next
 //	          transaction is above zxid. The lost majority may have given zxids below it.
+//	load      Loads a part of a backup into a new shard, from level 5 on. Part 0 begins that, if
+//	          nobody has used the shard. The shard's transactions go on after zxid, which is above
+//	          all zxids of the backup. Every later part is a transaction. It counts if it is the
+//	          next one of the same source, which is the backup's SHA-256. zxid is zero in it. While
+//	          the home shard loads, it opens no session, so nobody uses any shard. Its part 0 comes
+//	          before those of all other shards, and its last part after theirs.
 //
 // # Requests
 //
@@ -118,14 +125,16 @@
 //	session  [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
 //	          attached, [[member, start], ...], lost]
 //	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...], retired]
-//	state    [level, zxid, [scheme, ...], tree max]
+//	state    [level, zxid, [scheme, ...], tree max, seed]
+//	seed     [source, next part, done], or nil
 //	member   [id, directory, name, zone, address, client, observer, wish, reason, since ms,
 //	          [[part, change], ...]]
 //	ensemble [lineage, next id, shards, govern, governor, [ancestor, ...]]
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
-// and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force and the
-// bound of the tree.
+// and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force, the
+// bound of the tree, and how far it is loaded from a backup. A seed is nil while nobody has used the
+// shard. If it was used without a backup, the seed has no next part and is done.
 //
 // # Levels
 //
@@ -141,6 +150,7 @@
 //	               An entry that changes who the members are, or where, also writes that to
 //	               /zookeeper/config, in a transaction of its own.
 //	4      0.1.0   A transaction may have the operations checkMzxid, add and ensure.
+//	5      0.1.0   A new ensemble can be loaded from a backup: load. A state has a seed.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered
@@ -153,8 +163,8 @@
 // be empty.
 //
 //	string      path, scheme, id of an identity or ACL entry, name, zone, address, client
-//	binary      directory, password, lineage, parent, ancestor (16 bytes), digest (32 bytes), data (nil or any length)
-//	0 or 1      remote, closing, container, lost, observer, retired
+//	binary      directory, password, lineage, parent, ancestor (16 bytes), digest, source (32 bytes), data (nil or any length)
+//	0 or 1      remote, closing, container, lost, observer, retired, last, done
 //	signed      session, owner, a session's id, all ms and ns, version, aversion, created, perms, delta
 //	unsigned    all other numbers
 //

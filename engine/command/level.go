@@ -15,7 +15,7 @@ import (
 // member something that it cannot read.
 const (
 	LevelMin = 1
-	LevelMax = 4
+	LevelMax = 5
 )
 
 const (
@@ -30,6 +30,9 @@ const (
 	// LevelSteps is the level from which a transaction may check an mzxid, add to a number and
 	// ensure a container.
 	LevelSteps = 4
+	// LevelSeed is the level from which a new ensemble may be loaded from a backup. A shard's state
+	// says how far that is.
+	LevelSeed = 5
 )
 
 // OpLevel returns the level from which an operation of a transaction is allowed.

@@ -49,6 +49,11 @@ func (e *encoder) znode(z tree.Znode) {
 // DecodeZnode reads a znode's record. The data stays in b.
 func DecodeZnode(b []byte) (z tree.Znode, err error) {
 	d := newDecoder(b)
+	z = d.znode()
+	return z, d.end()
+}
+
+func (d *decoder) znode() (z tree.Znode) {
 	d.want(13)
 	z.Czxid = tree.Zxid(d.uint())
 	z.Mzxid = tree.Zxid(d.uint())
@@ -63,7 +68,7 @@ func DecodeZnode(b []byte) (z tree.Znode, err error) {
 	z.TTL = d.int()
 	z.ACL = d.acl()
 	z.Data = d.data()
-	return z, d.end()
+	return z
 }
 
 // EncodeSession encodes a session's record.
@@ -201,18 +206,63 @@ type State struct {
 	Level uint32 // at which the shard's records are written, LevelMin at first
 	Zxid  tree.Zxid
 	Rules Rules // in force
+	Seed  Seed  // from LevelSeed on
 }
 
-const stateFields = 4
+// A Seed says how far a shard has been loaded from a backup. It is zero until a backup is loaded or
+// the shard is used.
+type Seed struct {
+	Source Source // which backup
+	Next   uint64 // the part that comes next; zero: no backup is loaded
+	Done   bool   // no more parts come: the last one is loaded, or the shard was used without a backup
+}
+
+// Loading reports whether more parts must come before anyone may use the shard.
+func (s Seed) Loading() bool { return s.Next > 0 && !s.Done }
+
+// stateFields returns how many fields the record of a shard has at a level.
+func stateFields(level uint32) int {
+	if level < LevelSeed {
+		return 4
+	}
+	return 5
+}
 
 // EncodeState encodes the record of a shard.
 func EncodeState(s State) []byte {
 	e := newEncoder()
-	e.array(stateFields)
+	e.array(stateFields(s.Level))
 	e.uint(uint64(s.Level))
 	e.uint(uint64(s.Zxid))
 	e.rules(s.Rules)
+	if s.Level >= LevelSeed {
+		e.seed(s.Seed)
+	}
 	return e.done()
+}
+
+func (e *encoder) seed(s Seed) {
+	if s == (Seed{}) {
+		e.bytes(nil)
+		return
+	}
+	e.array(3)
+	e.bytes(s.Source[:])
+	e.uint(s.Next)
+	e.flag(s.Done)
+}
+
+func (d *decoder) seed() (s Seed) {
+	if d.isNil() {
+		return s
+	}
+	d.want(3)
+	d.fixed(s.Source[:])
+	s.Next, s.Done = d.uint(), d.flag()
+	if s == (Seed{}) || s.Next == 0 && s != (Seed{Done: true}) {
+		d.fail(ErrMalformed)
+	}
+	return s
 }
 
 // DecodeState reads the record of a shard. Its error wraps ErrLevel if this build does not read the
@@ -224,10 +274,13 @@ func DecodeState(b []byte) (State, error) {
 	if err := CheckLevel(uint32(level), LevelMax); err != nil && d.err == nil {
 		return State{}, err // the rest may have another form
 	}
-	if n != stateFields {
+	if n != stateFields(uint32(level)) {
 		d.fail(ErrMalformed)
 	}
 	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Rules: d.rules()}
+	if s.Level >= LevelSeed {
+		s.Seed = d.seed()
+	}
 	if err := d.end(); err != nil {
 		return State{}, err
 	}

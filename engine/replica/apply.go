@@ -96,6 +96,8 @@ func (r *Replica) apply(c *command.Command) {
 		r.applyRetire(c)
 	case command.KindRecover:
 		r.applyRecover(c)
+	case command.KindLoad:
+		r.applyLoad(c)
 	}
 }
 

@@ -57,6 +57,9 @@ func (r *Replica) raise(level uint32, behind []session.MemberID) {
 	}
 	r.tree.Load().SetPzxidStops(level < command.LevelPzxid)
 	r.setLevel(level)
+	if level == command.LevelSeed && !r.untouched() {
+		r.settle()
+	}
 	r.noteOrigins()
 	r.node.Raised(r.Shard, level, behind)
 }

@@ -38,6 +38,7 @@ func (r *Replica) Load(image *storage.Image) error {
 func (r *Replica) use(l *imageLoader) {
 	r.mu.table, r.mu.members, r.mu.State = l.table, l.members, l.state
 	r.setLevel(l.state.Level)
+	r.setSeed(l.state.Seed)
 	r.noteOrigins()
 	r.noteMembers()
 }

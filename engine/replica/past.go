@@ -96,4 +96,5 @@ func (n *pastNode) Left(tree.SessionID)                                         
 func (n *pastNode) Adopt(*session.Table)                                                        {}
 func (n *pastNode) Raised(replication.ShardID, uint32, []session.MemberID)                      {}
 func (n *pastNode) Reconcile(replication.ShardID, *tree.Tree, *tree.Tree, *session.Table, bool) {}
+func (n *pastNode) Seeded()                                                                     {}
 func (n *pastNode) MembersChanged()                                                             {}

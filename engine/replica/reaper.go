@@ -129,8 +129,12 @@ func (r *Replica) isUnchanged(z command.Mortal) bool {
 }
 
 // applyReap removes the containers and TTL znodes that are still as the reaper saw them, each in a
-// transaction of its own.
+// transaction of its own. While a backup is loaded, it removes none: the children of a container may
+// be in a later part.
 func (r *Replica) applyReap(c *command.Command) {
+	if r.mu.Seed.Loading() {
+		return
+	}
 	t := r.tree.Load()
 	for _, z := range c.Reap {
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: c.Wall, System: true}

@@ -41,6 +41,8 @@ type Node interface {
 	Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool)
 	// Dismissed is called when the ensemble refuses this member for good, because it is out.
 	Dismissed(why error)
+	// Seeded is called when Seed returns something else than before. It must not block.
+	Seeded()
 	// MembersChanged is called when Members returns something else than before. It must not block.
 	MembersChanged()
 }
@@ -69,6 +71,7 @@ type Replica struct {
 	swapping    atomic.Bool                         // the watches are being told of the next tree
 	index       atomic.Uint64                       // of the newest applied entry in the Raft log
 	level       atomic.Uint32                       // mu.Level, for those who do not hold mu
+	seed        atomic.Pointer[command.Seed]        // mu.Seed, likewise
 	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
 	Sizes       Sizes                               // of the applied entries
 	Meters      Meters
@@ -129,6 +132,7 @@ func New(o Options) *Replica {
 	r.tree.Store(tree.New(nil))
 	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
 	r.setLevel(command.LevelMin)
+	r.setSeed(command.Seed{})
 	r.noteOrigins()
 	r.roll.Store(r.mu.members.View())
 	r.restartClocks()

@@ -66,7 +66,13 @@ func (r *Replica) identitiesOf(id tree.SessionID) []tree.Identity {
 
 // openSession opens a session in a transaction of its own and returns the zxid. It is also the
 // session's id: it is unique, never used again, and the same on every replica.
+//
+// A home shard that is being loaded from a backup opens none. Without a session nobody can do
+// anything, so all shards are as in the backup when the first one opens.
 func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Request) (tree.Zxid, error) {
+	if r.mu.Seed.Loading() {
+		return 0, ErrLoading
+	}
 	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall}
 	var attached tree.Zxid
 	if q.Remote {
@@ -75,6 +81,7 @@ func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Requ
 	if err := r.mu.table.Open(tree.SessionID(h.Zxid), q.Password, q.Timeout, from, attached, q.Identities); err != nil {
 		return 0, err
 	}
+	r.settle()
 	_, err := r.commit(h, nil, nil)
 	return h.Zxid, err
 }

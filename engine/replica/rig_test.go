@@ -74,5 +74,6 @@ func (n quietNode) Left(tree.SessionID)                                         
 func (n quietNode) Adopt(*session.Table)                                                        {}
 func (n quietNode) Raised(replication.ShardID, uint32, []session.MemberID)                      {}
 func (n quietNode) Dismissed(why error)                                                         { n.disk.Fail(why) }
+func (n quietNode) Seeded()                                                                     {}
 func (n quietNode) MembersChanged()                                                             {}
 func (n quietNode) Reconcile(replication.ShardID, *tree.Tree, *tree.Tree, *session.Table, bool) {}

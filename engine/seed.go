@@ -1,0 +1,375 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+)
+
+// ErrNotSeeded is why a node with Config.Seed is never ready: its ensemble was used before anything
+// was loaded.
+var ErrNotSeeded = errors.New("the ensemble has begun without the backup in Config.Seed")
+
+const (
+	// seedLook is how often a node looks whether it has something to load.
+	seedLook = 100 * time.Millisecond
+	// seedPatience is how long a member that does not lead waits for the one that does, which may
+	// have no backup, or another one.
+	seedPatience = 3 * time.Second
+	// seedAgain is how long a node waits after an error before it reads the backup again.
+	seedAgain = 5 * time.Second
+	// seedTries bounds how often a part is proposed in a row.
+	seedTries = 10
+)
+
+// seeding loads Config.Seed into a new ensemble. Every member that has a backup can do it. Whoever
+// leads a shard begins. If nothing comes of that, others do it, one after the other. What is
+// proposed twice, or comes from another backup, changes nothing.
+//
+// The home shard begins, then the others are loaded, and the home shard at last. It opens no session
+// from its first part to its last.
+type seeding struct {
+	engine *Engine
+
+	lack atomic.Pointer[string] // what the loop waits for; nil or empty: nothing that it could say
+	used atomic.Bool            // somebody uses the ensemble, below the level that records it
+
+	// Owned by the loop.
+	plan  *seedPlan  // nil: the backup was not read yet
+	turns []seedTurn // indexed by ShardID - 1
+	after time.Time  // not before then, because of an error
+	// lack has said the same since then, and logged says whether the log has it.
+	since  time.Time
+	logged bool
+}
+
+// A seedTurn says whether this member loads a shard, though it does not lead.
+type seedTurn struct {
+	leader Leader
+	next   uint64
+	since  time.Time // neither has changed since
+	mine   bool
+}
+
+// errNotMyTurn says that another member loads the shard now.
+var errNotMyTurn = errors.New("another member loads the backup")
+
+// unseeded reports whether nobody may use the ensemble yet, because it begins with a backup.
+func (e *Engine) unseeded() bool {
+	now := e.home().Seed()
+	return now.Loading() || e.seeding != nil && !now.Done && !e.seeding.used.Load()
+}
+
+// seedLack says what unseeded waits for, or nothing.
+func (e *Engine) seedLack() string {
+	if !e.unseeded() {
+		return ""
+	}
+	if e.seeding != nil {
+		if lack := e.seeding.lack.Load(); lack != nil && *lack != "" {
+			return "the backup in Config.Seed is not loaded: " + *lack
+		}
+		return "the backup in Config.Seed is not loaded yet"
+	}
+	return "the ensemble is being loaded from a backup, by the members that have a Config.Seed"
+}
+
+// awaitSeed waits until the ensemble is loaded, if it begins with a backup.
+func (e *Engine) awaitSeed(ctx context.Context) error {
+	for e.unseeded() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.done:
+			return e.over()
+		case <-time.After(replica.PollInterval):
+		}
+	}
+	return nil
+}
+
+// missedSeed returns ErrNotSeeded if this node has a backup for an ensemble that has begun without
+// one.
+func (e *Engine) missedSeed() error {
+	if now := e.home().Seed(); e.seeding == nil || now.Next > 0 || !now.Done && !e.seeding.used.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: somebody used it before: remove Config.Seed if it should go on with what it has, or begin again with empty directories", ErrNotSeeded)
+}
+
+// seedLoop loads Config.Seed. It ends with the node, or when nothing can be loaded any more.
+func (e *Engine) seedLoop() {
+	for _, r := range e.shards {
+		select {
+		case <-r.Outbox.Ready:
+		case <-e.stop:
+			return
+		case <-e.done:
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-e.stop:
+		case <-e.done:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	ticker := time.NewTicker(seedLook)
+	defer ticker.Stop()
+	before := e.home().Seed()
+	for !e.home().Seed().Done {
+		e.seeding.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	if err := e.missedSeed(); err != nil {
+		e.news.tell(slog.LevelError, "the backup is not loaded", "cause", err)
+	} else if !before.Done {
+		e.news.tell(slog.LevelInfo, "the backup is loaded", "sum", sumOf(e.home().Seed().Source), "took", time.Since(e.started))
+	}
+}
+
+// look does what can be done now.
+func (s *seeding) look(ctx context.Context) {
+	if time.Now().Before(s.after) {
+		return
+	}
+	err := s.load(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	s.say(err)
+	if err == nil || errors.Is(err, errNotMyTurn) {
+		return
+	}
+	if !isSeedWait(err) {
+		s.plan, s.after = nil, time.Now().Add(seedAgain) // it may be mended
+	} else if time.Since(s.since) < seedAgain {
+		return // it may be over soon
+	}
+	if !s.logged {
+		s.logged = true
+		s.engine.news.tell(slog.LevelWarn, "the backup is not loaded yet", "cause", err)
+	}
+}
+
+// say publishes what the loop waits for.
+func (s *seeding) say(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if old := s.lack.Load(); old == nil || *old != text {
+		s.lack.Store(&text)
+		s.since, s.logged = time.Now(), false
+	}
+}
+
+// A seedWait is something to wait for that reading the backup again does not change.
+type seedWait string
+
+func (w seedWait) Error() string { return string(w) }
+
+func isSeedWait(err error) bool { return errors.As(err, new(seedWait)) }
+
+// load loads what this member should load now. It returns what it waits for.
+func (s *seeding) load(ctx context.Context) error {
+	e := s.engine
+	home := e.home()
+	if home.Seed().Next == 0 {
+		return s.begin(ctx)
+	}
+	for _, r := range e.shards[command.HomeShard:] {
+		if r.Seed().Done {
+			continue
+		}
+		if err := s.loadShard(ctx, r); err != nil && !errors.Is(err, errNotMyTurn) {
+			return err
+		}
+	}
+	for _, r := range e.shards[command.HomeShard:] {
+		if !r.Seed().Done {
+			return errNotMyTurn
+		}
+	}
+	return s.loadShard(ctx, home)
+}
+
+// begin begins to load the home shard. From then on nobody opens a session.
+func (s *seeding) begin(ctx context.Context) error {
+	e, home := s.engine, s.engine.home()
+	if level := e.Level(); level < command.LevelSeed {
+		s.use(!s.isNew())
+		return seedWait(fmt.Sprintf("the ensemble is at level %d, and a backup is loaded from level %d on%s", level, command.LevelSeed, e.heldDownBy()))
+	}
+	if !s.isMyTurn(home) {
+		return errNotMyTurn
+	}
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	// Sessions that were opened since the home shard has its level would have settled it. So what
+	// a session of before did anywhere was applied before these barriers.
+	for _, r := range e.shards {
+		if err := e.barrier(ctx, r.Shard); err != nil {
+			return seedWait(err.Error())
+		}
+	}
+	if !s.isNew() {
+		s.use(true)
+		return seedWait("somebody has used the ensemble before")
+	}
+	s.use(false)
+	return s.propose(ctx, home, 0, func() []byte { return s.plan.begin(e.clock.Wall()) })
+}
+
+// use records whether somebody uses the ensemble.
+func (s *seeding) use(used bool) {
+	if s.used.Swap(used) != used {
+		s.engine.news.leaderChanged() // reportLoop looks whether the node serves
+	}
+}
+
+// isNew reports whether nobody has used the ensemble, as far as this node knows.
+func (s *seeding) isNew() bool {
+	return !slices.ContainsFunc(s.engine.shards, func(r *replica.Replica) bool { return r.Seed().Done || !r.Untouched() })
+}
+
+// heldDownBy says which members keep the ensemble from the next level; nothing if none does.
+func (e *Engine) heldDownBy() string {
+	if by := e.HeldDown(); len(by) > 0 {
+		return ": members " + listed(by) + " hold it down, by their builds or by Config.HoldLevel"
+	}
+	return ""
+}
+
+// read reads the whole backup, unless it was read before, and checks that this ensemble can have
+// it.
+func (s *seeding) read(ctx context.Context) error {
+	e := s.engine
+	if s.plan == nil {
+		from, done, err := openSeed(ctx, e.cfg.Seed)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if s.plan, err = planSeed(from, len(e.shards)); err != nil {
+			return err
+		}
+	}
+	in := e.home().SchemesInForce()
+	for _, name := range s.plan.schemes {
+		if !slices.Contains(in, name) {
+			return seedWait(fmt.Sprintf("its ACLs may use the authentication scheme %q, which is not in force here: set Config.Schemes on all members", name))
+		}
+	}
+	if now := e.home().Seed(); now.Next > 0 && now.Source != s.plan.source {
+		return fmt.Errorf("this member's backup has the SHA-256 %s, the one that is being loaded has %s", sumOf(s.plan.source), sumOf(now.Source))
+	}
+	return nil
+}
+
+// sumOf returns the sum of a backup as sha256sum prints it.
+func sumOf(s command.Source) string { return hex.EncodeToString(s[:]) }
+
+// loadShard loads a shard, as long as it is this member's turn.
+func (s *seeding) loadShard(ctx context.Context, r *replica.Replica) error {
+	e := s.engine
+	if !s.isMyTurn(r) {
+		return errNotMyTurn
+	}
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	if r.Seed().Next == 0 {
+		if err := s.propose(ctx, r, 0, func() []byte { return s.plan.begin(e.clock.Wall()) }); err != nil {
+			return err
+		}
+	}
+	from, done, err := openSeed(ctx, e.cfg.Seed)
+	if err != nil {
+		return err
+	}
+	defer done()
+	parts, err := newSeedCutter(s.plan, from, r.Shard, e.cfg.seedPart())
+	if err != nil {
+		return err
+	}
+	for n := uint64(1); !r.Seed().Done; n++ {
+		part, last, err := parts.next()
+		if err != nil {
+			return err
+		}
+		if n < r.Seed().Next {
+			continue
+		}
+		load := command.Load{Part: n, Source: s.plan.source, Last: last, Znodes: part}
+		if err := s.propose(ctx, r, n, func() []byte { return command.EncodeLoad(load, e.clock.Wall().UnixMilli()) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// propose proposes a part until it is applied, from whomever.
+func (s *seeding) propose(ctx context.Context, r *replica.Replica, part uint64, cmd func() []byte) error {
+	e := s.engine
+	isOver := func() bool { now := r.Seed(); return now.Next > part || now.Done }
+	for try := 0; try < seedTries && !isOver(); try++ {
+		if !s.isMyTurn(r) {
+			return errNotMyTurn
+		}
+		p, err := callbacks{e}.Propose(r.Shard, cmd())
+		for since := time.Now(); !isOver() && time.Since(since) < replica.RetryAfter; {
+			if err == nil && p.Dropped() {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(seedPoll):
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	if !isOver() {
+		return seedWait(fmt.Sprintf("part %d of shard %d is not applied", part, r.Shard))
+	}
+	return nil
+}
+
+// seedPoll is how often a member looks whether its part was applied.
+const seedPoll = 2 * time.Millisecond
+
+// isMyTurn reports whether this member should load a shard now.
+func (s *seeding) isMyTurn(r *replica.Replica) bool {
+	e, t := s.engine, &s.turns[r.Shard-1]
+	leader, next := e.Leader(r.Shard), r.Seed().Next
+	if leader != t.leader || next != t.next && !t.mine {
+		*t = seedTurn{leader: leader, next: next, since: time.Now()}
+	}
+	if leader.Member == e.self() {
+		return true
+	}
+	// Members take their turns at different times, so that rarely two of them do the same.
+	nth := max(slices.Index(e.memberIDs(), e.self()), 0)
+	t.mine = t.mine || leader.Member != 0 && time.Since(t.since) >= seedPatience+time.Duration(nth)*replica.RetryAfter
+	return t.mine
+}

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+const (
+	// seedPartSize is when a part of a backup is full, in bytes of its records. A larger record is
+	// a part of its own. All members must cut alike, as parts are counted: see seedCutter.
+	seedPartSize = 512 << 10
+	// clockShift makes zxids of the Unix time in seconds. No shard applies a million transactions
+	// a second.
+	clockShift = 20
+	clockMax   = 1 << 40 // seconds
+	// seedRecordMax bounds a record: a larger one does not fit in an entry of the log. No ensemble
+	// has any.
+	seedRecordMax = MaxDataSizeMax + requestOverhead
+)
+
+// errSeedChanged says that Config.Seed gave something else than before.
+var errSeedChanged = errors.New("the backup is not what it was when it was first read")
+
+// A seedPlan is what must be known of a whole backup before anything of it is loaded.
+type seedPlan struct {
+	source  command.Source
+	shards  int       // of the new ensemble
+	made    int64     // when the backup was made, in Unix seconds
+	zxid    tree.Zxid // the largest, of all shards of the backup
+	schemes []string  // that its ACLs may use
+	// born has for each shard of the backup what it has of the znodes that every tree is born
+	// with, in byte order.
+	born [][]tree.Named
+}
+
+// planSeed reads a whole backup for an ensemble with a number of shards. It refuses whatever could
+// not be loaded.
+func planSeed(from io.Reader, shards int) (*seedPlan, error) {
+	in, err := backupfile.NewReader(from)
+	if err != nil {
+		return nil, err
+	}
+	p := &seedPlan{shards: shards, made: in.Header.Time / 1000, born: make([][]tree.Named, len(in.Header.Shards))}
+	for _, s := range in.Header.Shards {
+		p.zxid = max(p.zxid, s.Zxid)
+		p.schemes = append(p.schemes, s.Schemes...)
+	}
+	if p.zxid > math.MaxInt64/2 {
+		return nil, fmt.Errorf("%w: after zxid %#x there are none left", backupfile.ErrCorrupt, uint64(p.zxid))
+	}
+	for record := []byte(nil); ; {
+		rec, err := in.Next()
+		if err == io.EOF {
+			p.source = in.Sum()
+			return p, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		n := tree.Named{Path: rec.Path, Znode: rec.Znode}
+		if isLeft(n) {
+			continue
+		}
+		if err := tree.CheckRestore(n); err != nil {
+			return nil, fmt.Errorf("%w: %w", backupfile.ErrCorrupt, err)
+		}
+		if record = command.AppendZnode(record[:0], n.Znode); len(record)+len(n.Path) > seedRecordMax {
+			return nil, fmt.Errorf("%w: znode %.100q has %d bytes", backupfile.ErrCorrupt, n.Path, len(record))
+		}
+		if isBorn(n.Path) {
+			n.Data = slices.Clone(n.Data)
+			p.born[rec.Shard-1] = append(p.born[rec.Shard-1], n)
+		}
+	}
+}
+
+// isLeft reports whether a znode stays behind: what says who the members are, and the ephemerals.
+func isLeft(n tree.Named) bool { return n.Path == tree.ConfigPath || n.Owner != 0 }
+
+// isBorn reports whether every shard has a path from the start.
+func isBorn(path string) bool {
+	return path == rootPath || path == rootPath+zookeeperName || path == quotaPath
+}
+
+// begin returns the command that begins to load a shard.
+func (p *seedPlan) begin(wall time.Time) []byte {
+	return command.EncodeLoad(command.Load{Source: p.source, Zxid: p.after(wall)}, wall.UnixMilli())
+}
+
+// after returns the zxid after which those of the new ensemble begin. It is above all that the
+// ensemble of the backup can have given before it was lost, also after the backup. It is also above
+// all of an earlier ensemble that began with the same backup. So fencing tokens grow in every case.
+//
+// Usually a zxid is below its time on the clock of clockShift, so the present time is above all of
+// them. After a forced recovery, zxids are ahead of the clock. Then the time is added to them.
+func (p *seedPlan) after(wall time.Time) tree.Zxid {
+	now := ticksAt(max(wall.Unix(), p.made)) + ticksAt(1)
+	if p.zxid < ticksAt(p.made) {
+		return now
+	}
+	return (p.zxid/zxidStep+2)*zxidStep + now
+}
+
+// ticksAt returns the zxid of a Unix time in seconds.
+func ticksAt(unix int64) tree.Zxid { return tree.Zxid(min(max(unix, 0), clockMax)) << clockShift }
+
+// first returns what a shard gets of the znodes that it has already. If the backup has as many
+// shards, each is as it was. Otherwise each shard gets the sum of all, as it may get the children
+// of any.
+func (p *seedPlan) first(at ShardID) []tree.Named {
+	if len(p.born) == p.shards {
+		return slices.Clone(p.born[at-1])
+	}
+	var sum []tree.Named
+	for _, of := range p.born {
+		for _, n := range of {
+			i, found := slices.BinarySearchFunc(sum, n.Path, func(s tree.Named, path string) int { return strings.Compare(s.Path, path) })
+			if !found {
+				sum = slices.Insert(sum, i, n)
+				continue
+			}
+			s := &sum[i]
+			s.Czxid, s.Mzxid, s.Pzxid = max(s.Czxid, n.Czxid), max(s.Mzxid, n.Mzxid), max(s.Pzxid, n.Pzxid)
+			s.Ctime, s.Mtime = max(s.Ctime, n.Ctime), max(s.Mtime, n.Mtime)
+			s.Version, s.Aversion = max(s.Version, n.Version), max(s.Aversion, n.Aversion)
+			s.Created = int32(min(int64(s.Created)+int64(n.Created), math.MaxInt32))
+		}
+	}
+	return sum
+}
+
+// A seedCutter cuts what belongs to one shard of a backup into parts. The parts depend on nothing
+// but the backup, the number of shards and the size. So whoever goes on after another member has
+// the same parts.
+type seedCutter struct {
+	plan *seedPlan
+	in   *backupfile.Reader
+	at   ShardID
+	most int // bytes of a part
+
+	part   []tree.Named // the next part so far
+	size   int
+	record []byte // memory for encoding a znode
+}
+
+func newSeedCutter(plan *seedPlan, from io.Reader, at ShardID, most int) (*seedCutter, error) {
+	in, err := backupfile.NewReader(from)
+	if err != nil {
+		return nil, err
+	}
+	return &seedCutter{plan: plan, in: in, at: at, most: most, part: plan.first(at)}, nil
+}
+
+// next returns the next part. The last one comes only after the whole backup was read and is what
+// was planned.
+func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
+	for {
+		rec, err := c.in.Next()
+		switch {
+		case err == io.EOF && c.in.Sum() != c.plan.source:
+			return nil, false, errSeedChanged
+		case err == io.EOF:
+			return c.part, true, nil
+		case err != nil:
+			return nil, false, err
+		}
+		n := tree.Named{Path: rec.Path, Znode: rec.Znode}
+		if isLeft(n) || isBorn(n.Path) || shardOf(n.Path, c.plan.shards) != int(c.at-1) {
+			continue
+		}
+		c.record = command.AppendZnode(c.record[:0], n.Znode)
+		size := len(n.Path) + len(c.record)
+		n.Data = slices.Clone(n.Data)
+		if len(c.part) > 0 && c.size+size > c.most {
+			part, c.part, c.size = c.part, []tree.Named{n}, size
+			return part, false, nil
+		}
+		c.part, c.size = append(c.part, n), c.size+size
+	}
+}
+
+// openSeed opens Config.Seed. The reader is closed when ctx ends, so that a read that hangs ends
+// too.
+func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (from io.Reader, done func(), err error) {
+	r, err := open(ctx)
+	if err == nil && r == nil {
+		err = errors.New("Config.Seed returned nothing")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = r.Close() })
+	return r, func() {
+		if stop() {
+			_ = r.Close() // it was only read
+		}
+	}, nil
+}
