@@ -275,44 +275,6 @@ func TestAudit_IsInOrder(t *testing.T) {
 	})
 }
 
-// A member that gets the state of another one has not seen what happened, and says so.
-func TestAudit_GapOfAnInstall(t *testing.T) {
-	t.Parallel()
-	var a audited
-	ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 1, Config: a.config})
-	ctx := bounded(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	gaps := func() []embed.AuditRecord {
-		return a.of(away, func(r embed.AuditRecord) bool { return r.Op == "gap" })
-	}
-	for late := 0; len(gaps()) == 0; late++ {
-		ens.Isolate(away)
-		compact(t, ens, late, func() error {
-			_, err := s.Create(ctx, "/n-", nil, embed.Sequential)
-			return err
-		})
-		ens.HealAll()
-		_, err := s.Create(ctx, fmt.Sprint("/mark-", late), nil, embed.Persistent)
-		must(t, err)
-		ens.Until("the member has caught up", func() bool {
-			return ens.Node(away).Status().Shards[0].Zxid >= ens.Node(1).Status().Shards[0].Zxid
-		})
-	}
-	seen := make(map[embed.Zxid]bool)
-	for _, r := range a.of(away, func(embed.AuditRecord) bool { return true }) {
-		seen[r.Zxid] = true
-	}
-	for _, r := range a.of(1, below("/n-")) {
-		inGap := slices.ContainsFunc(gaps(), func(g embed.AuditRecord) bool { return g.After < r.Zxid && r.Zxid <= g.Zxid })
-		if inGap == (seen[r.Zxid] && !slices.ContainsFunc(gaps(), func(g embed.AuditRecord) bool { return g.Zxid == r.Zxid })) {
-			t.Errorf("%v: in a gap %v", r, inGap)
-		}
-	}
-	if g := gaps()[0]; g.Why != "another member sent its state" || g.Lost != 0 || g.Result != "ok" {
-		t.Errorf("%+v", g)
-	}
-}
-
 // A sink that hangs holds up no write and no Close. What does not fit is counted, and a record says
 // so.
 func TestAudit_SlowSink(t *testing.T) {
