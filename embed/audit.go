@@ -23,8 +23,8 @@ import (
 //
 //	create, set, add, setacl, delete   an operation of a session or, with a Why, of the ensemble
 //	linger                             an ephemeral with a TTL has lost its session, and lingers
-//	open, attach, close, expire        the life of a session; it expires also if its node has ended it
-//	recover                            somebody went on without the majority: newest writes may be lost
+//	open, attach, close, expire        the life of a session; to expire is any end but by its owner
+//	recover                            somebody went on without the majority; writes may be lost
 //	start                              this member starts; what follows may repeat earlier records
 //	gap                                this member lacks records
 //
@@ -37,11 +37,13 @@ type AuditRecord struct {
 	Zxid  Zxid      // the transaction; zero if it was refused. Of a start, the newest one loaded
 	Shard int       // from 1; zero for a gap of all shards
 
-	Op      string
-	Path    string     // in the whole tree, also for a session with a Root; empty for a session's life
-	Mode    CreateMode // of a create by a session
-	ACL     []ACL      // of a create or a setacl; of a digest only the user
-	Version int32      // the one that a set, add or setacl made; if it was refused, the one it expected
+	Op   string
+	Path string     // in the whole tree, also for a session with a Root; empty for a session's life
+	Mode CreateMode // of a create by a session
+	ACL  []ACL      // of a create or a setacl; of a digest only the user
+	// Version is the one that a set, add or setacl made. If the operation was refused, it is the
+	// one that it expected.
+	Version int32
 
 	// Session is the session that asked, or whose end changed the znode. Zero means none.
 	Session SessionID

@@ -92,7 +92,7 @@
 //	  dir: /var/log/vivarium   # files with a record of each change. Required
 //	  size: 67108864           # bytes of a file
 //	  keep: 16                 # how many files are kept
-//	  age: 0                   # keep records at least so long, and at most twice. 0: only keep counts
+//	  age: 0                   # keep records so long, and at most twice. 0: only keep counts
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
@@ -161,8 +161,8 @@
 //
 //	2026-01-31T14:02:11.5Z shard=1 zxid=0x1f delete "/a" session=0x1c member=2 who="ip:10.0.0.7,digest:alice"
 //
-// Lines with start and gap are printed whatever the flags say, because they can mean that others are
-// missing. docs/audit.md of the repository says more.
+// Lines with start and gap are printed whatever the flags say, because they can mean that others
+// are missing. docs/audit.md of the repository says more.
 //
 // # backup, verify, export, import
 //
@@ -209,7 +209,7 @@
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
 //
-// audit, backup, verify, export and import end with 0 when all was done, with 1 if it was not, and with 2
+// audit, backup, verify, export and import end with 0 when all was done, with 1 if not, and with 2
 // for a wrong command line or a file that cannot be opened.
 //
 // recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory

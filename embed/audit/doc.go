@@ -15,8 +15,8 @@
 // Each member keeps its own files. Every member records every change, so the files of any one of
 // them have the answer; see embed.AuditRecord. The command vivarium audit prints it.
 //
-// A record is one line of JSON. It is written at once and not synced: a crash of the process costs
-// only what waits for Record, and a crash of the machine also what the kernel had not written.
+// A record is one line of JSON. It is written at once and not synced. A crash of the process costs
+// only what waits for Record. A crash of the machine also costs what the kernel had not written.
 // After a restart, the member records the newest part of its log again.
 //
 // The files have the names audit-0000000001.jsonl and so on. The one with the highest number grows;

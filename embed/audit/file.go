@@ -42,17 +42,18 @@ type Config struct {
 // Validate reports every problem of the Config at once.
 func (c Config) Validate() error {
 	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Dir == "" {
-		errs = append(errs, errors.New("Dir is empty: name a directory for the records"))
+		refuse("Dir is empty: name a directory for the records")
 	}
 	if c.Size < 0 {
-		errs = append(errs, fmt.Errorf("Size is %d: want bytes", c.Size))
+		refuse("Size is %d: want bytes", c.Size)
 	}
 	if c.Keep < 0 {
-		errs = append(errs, fmt.Errorf("Keep is %d: want a number of files", c.Keep))
+		refuse("Keep is %d: want a number of files", c.Keep)
 	}
 	if c.Age < 0 {
-		errs = append(errs, fmt.Errorf("Age is %v: want a duration", c.Age))
+		refuse("Age is %v: want a duration", c.Age)
 	}
 	return errors.Join(errs...)
 }
@@ -206,9 +207,9 @@ func firstTime(file files.File, info os.FileInfo) time.Time {
 	return info.ModTime()
 }
 
-// Record writes a record. It is what embed.Config.Audit wants. If the disk is full, or the record
-// cannot be written for any other reason, Record counts it, and the next record that can be written
-// is preceded by one that says how many are missing. Record never waits longer than the disk.
+// Record writes a record. It is what embed.Config.Audit wants. If a record cannot be written,
+// because the disk is full for example, Record counts it. The next record that can be written comes
+// after one that says how many are missing.
 func (f *File) Record(r embed.AuditRecord) {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
@@ -230,7 +231,8 @@ func (f *File) record(r embed.AuditRecord) error {
 	}
 	line, now := encode(r), time.Now()
 	if f.lost > 0 {
-		line = append(encode(embed.AuditRecord{Time: now.UTC(), Op: gapOp, Why: "they could not be written", Result: "ok", Lost: f.lost}), line...)
+		gap := embed.AuditRecord{Time: now.UTC(), Op: gapOp, Why: "not written", Result: "ok", Lost: f.lost}
+		line = append(encode(gap), line...)
 	}
 	if err := f.rotate(now, int64(len(line))); err != nil {
 		return err
@@ -247,8 +249,8 @@ func (f *File) record(r embed.AuditRecord) error {
 	return nil
 }
 
-// rotate makes room for a line: it opens the next file if this one is full or old, and deletes files
-// that need not be kept.
+// rotate makes room for a line: it opens the next file if this one is full or old, and deletes
+// files that need not be kept.
 func (f *File) rotate(now time.Time, room int64) error {
 	old := func(t time.Time) bool { return f.cfg.Age > 0 && now.Sub(t) > f.cfg.Age }
 	if f.now != nil && f.size > 0 && (f.size+room > f.cfg.Size || old(f.began)) {
