@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 	"go.yaml.in/yaml/v3"
@@ -51,6 +52,7 @@ func config(text string) error {
 	var c struct {
 		embed.Config `yaml:",inline"`
 		Gateway      *gateway.Config `yaml:"gateway"`
+		Journal      audit.Config    `yaml:"audit"`
 	}
 	if err := configfile.Read(strings.NewReader(text), &c); err != nil {
 		return err

@@ -193,6 +193,16 @@ type Config struct {
 	// Events are optional observers.
 	Events Events `yaml:"-"`
 
+	// Audit is called with a record of each change of the tree, and more: see AuditRecord. It is
+	// called in the order of each shard, on a goroutine of its own, so a slow one delays nobody. If
+	// 65,536 records wait, the newest are left out, and a record says how many. If Audit panics, the
+	// record is left out, and the log says so. Nil means that nothing is recorded.
+	//
+	// Node.Close and Node.Shutdown wait until Audit has got what waits, for RequestTimeout at most.
+	// So call neither of them from Audit. docs/audit.md says what the records are good for, and
+	// package audit writes them to files.
+	Audit func(AuditRecord) `yaml:"-"`
+
 	// Inside replaces parts of the machine that the node stands on. It is for tests of this module,
 	// which alone can name its type. Tests of a service use package embedtest.
 	Inside *inside.Seams `yaml:"-"`

@@ -48,18 +48,25 @@ func start(cfg Config, by *supervisor) (*Node, error) {
 		c.Seams = engine.Seams(*cfg.Inside)
 	}
 	var events *notifier
+	var audit *auditor
 	closeEvents := func() {}
 	if by != nil {
-		events, c.Directory = by.events, by.directory
+		events, audit, c.Directory = by.events, by.audit, by.directory
 	} else {
-		events = newNotifier(cfg.Events)
-		closeEvents = events.close
+		events, audit = newNotifier(cfg.Events), newAuditor(cfg)
+		closeEvents = func() {
+			events.close()
+			audit.close()
+		}
 	}
 	n := inside.NodeParts{Config: c, CloseEvents: closeEvents, EventsDropped: events.dropped.Read,
 		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
 	c.LeaderChanged = events.leaderChanged
 	c.SessionExpired = events.sessionExpired
 	c.MembersChanged = events.membersChanged
+	if audit != nil {
+		c.Audit, n.Audited = audit.record, audit.counts
+	}
 	if n.Engine, err = engine.Start(c); err != nil {
 		closeEvents()
 		return nil, fmt.Errorf("start: %w", err)

@@ -41,6 +41,12 @@ func (n *Node) Samples() iter.Seq[metrics.Sample] {
 		to.Counter("events_dropped_total",
 			"Calls of Config.Events that were left out, because an observer was slow.",
 			n.in().EventsDropped())
+		if audited := n.in().Audited; audited != nil {
+			given, dropped := audited()
+			to.Counter("audit_records_total", "Records that Config.Audit was given.", given)
+			to.Counter("audit_dropped_total",
+				"Records that Config.Audit did not get, because it was slow or panicked.", dropped)
+		}
 	})
 }
 

@@ -115,6 +115,7 @@ func TestSamples_Golden(t *testing.T) {
 	ca, certFile, keyFile := file("ca", authority.PEM()), file("crt", cert), file("key", key)
 	ens := embedtest.New(t, 2, embedtest.Options{Config: func(c *embed.Config) {
 		c.Shards = 2
+		c.Audit = func(embed.AuditRecord) {}
 		c.TLS = &embed.TLS{CertFile: certFile, KeyFile: keyFile, CAFile: ca}
 	}})
 	for _, id := range ens.Members() {

@@ -53,8 +53,9 @@ import (
 //
 // If ctx ends while no fn runs, the error matches that of ctx. Nothing of a node is left then.
 func Supervise(ctx context.Context, cfg Config, fn func(ctx context.Context, n *Node) error) error {
-	s := &supervisor{cfg: cfg, events: newNotifier(cfg.Events), pause: restartFirst}
+	s := &supervisor{cfg: cfg, events: newNotifier(cfg.Events), audit: newAuditor(cfg), pause: restartFirst}
 	defer s.events.close()
+	defer s.audit.close()
 	for ctx.Err() == nil {
 		again, err := s.run(ctx, fn)
 		if !again {
@@ -77,6 +78,7 @@ const (
 type supervisor struct {
 	cfg       Config
 	events    *notifier     // of all nodes
+	audit     *auditor      // of all nodes; nil: there is no Audit
 	directory [16]byte      // the id of the directory of the last node; zero: there was none
 	pause     time.Duration // the longest next wait
 	told      string        // the cause that was logged last; empty: none since a node ran

@@ -97,6 +97,7 @@ type Config struct {
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()
 	SessionExpired func(tree.SessionID)
+	Audit          func(Audited) // must not block; nil: nobody wants to know
 
 	// Directory is the id that Dir must have, as Engine.Directory of an earlier node returned it.
 	// Then Start founds nothing if Dir is empty. Zero: any.

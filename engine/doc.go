@@ -135,6 +135,7 @@
 //	shardPurger.mu       what a shard has purged
 //	leaders              the leaders that observers know
 //	embed.notifier       calls of Events that wait
+//	embed.auditor        records that wait for Config.Audit
 //	Engine.identity      the identity file
 //	Engine.end           why the node failed
 //	engine.book          where members may be

@@ -189,7 +189,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
-		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log})
+		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log, Audit: e.cfg.Audit})
 	r.Portion = cmp.Or(e.cfg.Seams.Portion, r.Portion)
 	e.shards = append(e.shards, r)
 	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, r.Watches)

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -16,9 +17,14 @@ type (
 	With = keeper.With
 	// A Pending is a transaction in flight.
 	Pending = keeper.Pending
+	// An Audited is one thing that a shard did, for the audit.
+	Audited = replica.Audited
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
 )
+
+// AuditGap is the Op of an Audited that says what the audit lacks.
+const AuditGap = replica.AuditGap
 
 // Types of Figures.
 type (

@@ -8,15 +8,17 @@ import (
 	"unicode"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 )
 
-// config is the content of a config file for serve: the keys of embed.ReadConfig, and the
-// gateway's.
+// config is the content of a config file for serve: the keys of embed.ReadConfig, the
+// gateway's, and those of package audit.
 type config struct {
 	embed.Config `yaml:",inline"`
 	Gateway      gateway.Config `yaml:"gateway"`
+	Journal      *audit.Config  `yaml:"audit"` // nil: nothing is recorded
 }
 
 // readConfig reads a config and validates it. An id other than zero and an address replace the
@@ -31,9 +33,13 @@ func readConfig(name string, id embed.MemberID, advertise string) (c config, err
 	if advertise != "" {
 		c.Advertise = advertise
 	}
-	return c, errors.Join(
+	err = errors.Join(
 		eachLine(name+": ", inKeys(c.Config.Validate())),
 		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())))
+	if c.Journal != nil {
+		err = errors.Join(err, eachLine(name+": audit.", inKeys(c.Journal.Validate())))
+	}
+	return c, err
 }
 
 // parseConfig reads a config and does not validate it.
@@ -60,6 +66,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
+	"Size", "Keep", "Age",
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

@@ -37,6 +37,7 @@ func TestBadConfigs(t *testing.T) {
 		{"ordinals", "dir: data\nid: 0\nmembers: {0: \"s-0:1\", 1: \"s-1:1\", 2: \"s-2:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ncontainerCheckInterval: 1ns\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
 		{"certificates", "dir: data\nid: 1\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
+		{"an audit", "dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {size: -1, keep: -1, age: -1s}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
 	} {
 		dir := t.TempDir()

@@ -6,6 +6,7 @@
 //	vivarium shell -server host:port    talk to a server, Vivarium's or ZooKeeper's, like zkCli
 //	vivarium members -config node.yaml  show the members of an ensemble, or remove one
 //	vivarium check DIR                  verify the data directory of a stopped member
+//	vivarium audit -path /a DIR         print who created, changed or deleted a znode, and when
 //	vivarium backup -config node.yaml FILE
 //	                                    write a backup of the whole tree to a file
 //	vivarium verify FILE                read a backup, and say whether it is sound and what it has
@@ -93,6 +94,11 @@
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
 //	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does
+//	audit:                     # Default: nothing is recorded
+//	  dir: /var/log/vivarium   # files with a record of each change. Required
+//	  size: 67108864           # bytes of a file
+//	  keep: 16                 # how many files are kept
+//	  age: 0                   # keep records so long, and at most twice. 0: only keep counts
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
@@ -159,6 +165,16 @@
 // snapshot matters from its arrival until the member makes its own next one. If it is damaged, a
 // start from it fails.
 //
+// # audit
+//
+// audit prints the records in a directory that serve writes with the key audit, also while it does.
+// The records of any member have every change of the tree, whichever member was asked:
+//
+//	2026-01-31T14:02:11.5Z shard=1 zxid=0x1f delete "/a" session=0x1c member=2 who="ip:10.0.0.7,digest:alice"
+//
+// Lines with start and gap are printed whatever the flags say, because they can mean that others
+// are missing. docs/audit.md of the repository says more.
+//
 // # backup, verify, export, import
 //
 // backup asks a running member for a backup, at the addresses in join and members of the config,
@@ -216,7 +232,7 @@
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
 //
-// backup, verify, export and import end with 0 when all was done, with 1 if it was not, and with 2
+// audit, backup, verify, export and import end with 0 when all was done, with 1 if not, and with 2
 // for a wrong command line or a file that cannot be opened.
 //
 // copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with 1

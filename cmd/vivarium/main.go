@@ -31,6 +31,7 @@ var commands = []command{
 	{"shell", "talk to a server, Vivarium's or ZooKeeper's, like zkCli", shell.Run},
 	{"members", "show the members of an ensemble, or remove one", askMembers},
 	{"check", "verify the data directory of a stopped member", check},
+	{"audit", "print who created, changed or deleted a znode, and when", printAudit},
 	{"backup", "write a backup of the whole tree to a file", makeBackup},
 	{"verify", "read a backup, and say whether it is sound and what it has", verify},
 	{"export", "print the znodes of a backup or a member as lines of JSON", export},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 )
 
@@ -80,6 +81,15 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	log.Info("starting", "version", version(), "config", file, "dir", dir)
 	if err := free(c.Gateway.Listen); err != nil {
 		return err
+	}
+	if c.Journal != nil {
+		c.Journal.Logger = log
+		journal, err := audit.Open(*c.Journal)
+		if err != nil {
+			return err
+		}
+		defer journal.Close()
+		c.Audit = journal.Record
 	}
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process

@@ -117,3 +117,32 @@ func TestX509(t *testing.T) {
 	cfg.FirstFrame = 300 * time.Millisecond
 	dial(t, startOn(t, n, cfg)).endsSilently()
 }
+
+// The records of an audit have the address and the user of a gateway's client.
+func TestAudit_OfAClient(t *testing.T) {
+	records := make(chan embed.AuditRecord, 1000)
+	n := startNode(t, func(c *embed.Config) { c.Audit = func(r embed.AuditRecord) { records <- r } })
+	c := connect(t, startOn(t, n, Config{}))
+	c.auth("digest", "bob:secret")
+	c.must(create("/a", []byte("x"), 0))
+	if err := n.Close(); err != nil { // waits for the records
+		t.Fatal(err)
+	}
+	close(records)
+	var ops []string
+	for r := range records {
+		if r.Session == 0 {
+			continue
+		}
+		ops = append(ops, r.Op)
+		if r.Client != "127.0.0.1" || r.Member != 1 || int64(r.Session) != c.SessionID {
+			t.Errorf("%+v", r)
+		}
+		if r.Op == "create" && !slices.Equal(r.Identities, []string{"ip:127.0.0.1", "digest:bob"}) {
+			t.Errorf("who: %q", r.Identities)
+		}
+	}
+	if !slices.Equal(ops, []string{"open", "create"}) {
+		t.Errorf("recorded: %q", ops)
+	}
+}

@@ -92,7 +92,11 @@ func (r *Replica) endSession(id tree.SessionID, wall int64, lost bool) int {
 	if _, err := r.commit(tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: id, System: true}, ops, nil); err != nil {
 		r.node.Fail(fmt.Errorf("shard %d: ending session %d: %w", r.Shard, id, err)) // table and tree disagree
 	}
-	if r.mu.table.Owns(id) > 0 {
+	over := r.mu.table.Owns(id) == 0
+	if r.audit != nil {
+		r.auditEnd(id, wall, lost, over && r.Shard == command.HomeShard)
+	}
+	if !over {
 		return len(paths)
 	}
 	told := r.Shard != command.HomeShard && r.mu.table.IsEnding(id)

@@ -26,10 +26,9 @@ func (g gap) touched(path string, mode watch.Mode) (watch.EventType, []tree.ACL,
 	if !yes {
 		return t, nil, false
 	}
-	super := []tree.Identity{{Scheme: "super"}}
-	acl, _, err := g.next.As(super).ACL(path)
+	acl, _, err := g.next.As(superuser).ACL(path)
 	if err != nil {
-		acl, _, _ = g.old.As(super).ACL(path)
+		acl, _, _ = g.old.As(superuser).ACL(path)
 	}
 	return t, acl, true
 }

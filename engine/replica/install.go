@@ -37,6 +37,7 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.auditGap(r.mu.Zxid, received.state.Zxid)
 	raised := received.state.Level > r.Level()
 	r.use(received)
 	if raised {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/replication"
@@ -30,6 +31,7 @@ func (r *Replica) Load(image *storage.Image) error {
 	r.use(l)
 	r.index.Store(r.image.Applied())
 	r.restartClocks()
+	r.auditOp(Audited{Op: AuditStart, Zxid: l.state.Zxid, Wall: time.Now().UnixMilli()})
 	return nil
 }
 

@@ -38,6 +38,8 @@ func (r *Replica) configure(wall int64) {
 	op := tree.Op{Kind: tree.KindConfigure, Data: fmt.Appendf(lines, "version=%x", uint64(z))}
 	if _, err := r.commit(tree.Header{Zxid: z, Time: wall, System: true}, []tree.Op{op}, r.discarded[:]); err != nil {
 		r.node.Fail(fmt.Errorf("shard %d: %s: %w", r.Shard, tree.ConfigPath, err))
+	} else if r.audit != nil {
+		r.auditSystem(Audited{Why: WhyMembers, Wall: wall, Zxid: z})
 	}
 }
 
@@ -95,6 +97,7 @@ func (r *Replica) applyRecover(c *command.Command) {
 	if c.Zxid > r.mu.Zxid {
 		_, _ = r.commit(tree.Header{Zxid: c.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
 	}
+	r.auditOp(Audited{Op: AuditRecover, Wall: c.Wall, Zxid: r.mu.Zxid, Member: c.Recovery.Survivor})
 }
 
 // Orphans returns how to end the sessions of this shard that the home shard does not list here.

@@ -140,6 +140,9 @@ func (r *Replica) applyReap(c *command.Command) {
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: c.Wall, System: true}
 		if t.Reap(h, z.Path, z.Seen) == nil { // otherwise it was used since
 			r.publish(t, h.Zxid)
+			if r.audit != nil {
+				r.auditSystem(Audited{Why: WhyReaped, Wall: c.Wall, Zxid: h.Zxid})
+			}
 		}
 	}
 }

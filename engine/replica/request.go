@@ -18,10 +18,16 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 	switch q.Kind {
 	case command.RequestTxn:
 		if err := r.usable(q.Session, from); err != nil {
+			if r.audit != nil {
+				r.auditTxn(from, &tree.Header{Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}, q.Ops, nil, err)
+			}
 			return nil, 0, err
 		}
 		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}
 		results, err := r.commit(h, q.Ops, buf)
+		if r.audit != nil {
+			r.auditTxn(from, &h, q.Ops, results, err)
+		}
 		if err != nil && len(q.Ops) == 1 {
 			err = &tree.MultiError{Err: err} // as for several; the caller of a single operation unwraps it
 		}
@@ -83,6 +89,7 @@ func (r *Replica) openSession(from session.MemberID, wall int64, q *command.Requ
 	}
 	r.settle()
 	_, err := r.commit(h, nil, nil)
+	r.auditOp(Audited{Op: AuditOpen, Wall: wall, Zxid: h.Zxid, Session: tree.SessionID(h.Zxid), Identities: q.Identities, Member: from})
 	return h.Zxid, err
 }
 
@@ -96,6 +103,7 @@ func (r *Replica) reattach(from session.MemberID, wall int64, q *command.Request
 	}
 	r.node.Left(q.Session)
 	_, err := r.commit(h, nil, nil)
+	r.auditOp(Audited{Op: AuditAttach, Wall: wall, Zxid: h.Zxid, Session: q.Session, Identities: q.Identities, Member: from})
 	return h.Zxid, err
 }
 
@@ -122,8 +130,11 @@ func (r *Replica) release(from session.MemberID, wall int64, q *command.Request)
 	if !ok || stat.Czxid != q.Czxid || stat.EphemeralOwner != q.Session {
 		return nil
 	}
-	_, err := r.commit(tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, System: true},
-		[]tree.Op{endOp(q.Path, q.Lost)}, nil)
+	h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, System: true}
+	_, err := r.commit(h, []tree.Op{endOp(q.Path, q.Lost)}, nil)
+	if err == nil && r.audit != nil {
+		r.auditSystem(Audited{Why: WhyReleased, Wall: wall, Zxid: h.Zxid, Session: q.Session, Identities: r.identitiesOf(q.Session), Member: from})
+	}
 	return err
 }
 

@@ -75,6 +75,7 @@ func (r *Replica) beginLoad(c *command.Command) {
 	if r.mu.Seed != (command.Seed{}) || l.Last || len(l.Znodes) > 0 || l.Zxid <= r.mu.Zxid || !r.untouched() {
 		return
 	}
+	r.auditOp(Audited{Op: AuditGap, Why: WhyLoaded, After: r.mu.Zxid, Zxid: l.Zxid, Wall: c.Wall})
 	_, _ = r.commit(tree.Header{Zxid: l.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
 	r.setSeed(command.Seed{Source: l.Source, Next: 1})
 }

@@ -33,6 +33,7 @@ type (
 	ShardPurger  struct{} // what a shard has purged
 	Leaders      struct{} // the leaders that observers know
 	Notifier     struct{} // calls of Events
+	Auditor      struct{} // calls of Config.Audit
 	Identity     struct{} // the identity file
 	End          struct{} // why the node failed
 	Book         struct{} // where members may be
@@ -103,6 +104,7 @@ func Order() []Place {
 		at[ShardPurger]("shardPurger.mu"),
 		at[Leaders]("leaders"),
 		at[Notifier]("embed.notifier"),
+		at[Auditor]("embed.auditor"),
 		at[Identity]("Engine.identity"), at[End]("Engine.end"), at[Book]("engine.book"), at[Certificates]("certs.Store"),
 
 		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),

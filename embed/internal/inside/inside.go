@@ -18,10 +18,14 @@ type NodeParts struct {
 	// why.
 	Authenticate func(credentials ...Credential) ([]tree.Identity, error)
 
-	// CloseEvents ends the calls of the observers in embed.Config.Events.
+	// CloseEvents ends the calls of the observers in embed.Config.Events, and of
+	// embed.Config.Audit.
 	CloseEvents func()
 	// EventsDropped returns how many of these calls were left out.
 	EventsDropped func() uint64
+	// Audited returns how many records embed.Config.Audit was given, and how many were left out. It
+	// is nil if there is no Audit.
+	Audited func() (given, dropped uint64)
 }
 
 // NewNode returns a node made of parts.

@@ -1,0 +1,310 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/meter"
+)
+
+// Defaults of Config.
+const (
+	DefaultSize = 64 << 20
+	DefaultKeep = 16
+)
+
+// Config says where records are kept, and how many. Zero fields mean the documented defaults.
+type Config struct {
+	// Dir has the files. It is created if missing, and belongs to this File while it is open. Do not
+	// put it into the directory of a node.
+	Dir string `yaml:"dir"`
+	// Size is how many bytes a file may have. A record that does not fit begins the next file. Zero
+	// means DefaultSize, 64 MiB.
+	Size int64 `yaml:"size"`
+	// Keep is how many files are kept. The oldest ones beyond are deleted. Zero means DefaultKeep,
+	// which is 16. So there is never more than Size times Keep.
+	Keep int `yaml:"keep"`
+	// Age is how long records are kept at least. A file ends when its first record is so old, and is
+	// deleted when its last one is, at the next record. So no record stays for more than twice the
+	// Age. Zero means that only Keep counts.
+	Age time.Duration `yaml:"age"`
+	// Logger is told when records cannot be written; nil means slog.Default.
+	Logger *slog.Logger `yaml:"-"`
+}
+
+// Validate reports every problem of the Config at once.
+func (c Config) Validate() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Dir == "" {
+		refuse("Dir is empty: name a directory for the records")
+	}
+	if c.Size < 0 {
+		refuse("Size is %d: want bytes", c.Size)
+	}
+	if c.Keep < 0 {
+		refuse("Keep is %d: want a number of files", c.Keep)
+	}
+	if c.Age < 0 {
+		refuse("Age is %v: want a duration", c.Age)
+	}
+	return errors.Join(errs...)
+}
+
+// lockName is the file in Dir that is locked while a File is open.
+const lockName = "lock"
+
+// failPause is the least time between two log lines about records that cannot be written.
+const failPause = time.Minute
+
+// A File writes records to files. Its methods may be called by any number of goroutines.
+type File struct {
+	// Immutable.
+	cfg  Config
+	sys  files.System
+	lock files.File
+
+	dropped meter.Counter
+
+	// turn is full while somebody works on what follows. It is a channel and no lock, because it is
+	// held over I/O.
+	turn   chan struct{} // capacity 1
+	now    files.File    // nil: the next record opens it
+	number int           // of the newest file
+	size   int64         // of that file
+	began  time.Time     // when the first record came that is still in it; zero: it is empty
+	older  []older       // the files before it, the oldest first
+	lost   uint64        // how many records no line tells of
+	told   time.Time     // when the last failure was logged
+	failed bool          // since then, no record was written
+	closed bool
+}
+
+// An older file gets no more records.
+type older struct {
+	number int
+	last   time.Time // when its last record came
+}
+
+// Open opens a directory for records. It goes on with the newest file there. It fails if the Config
+// is invalid, or if the directory cannot be made or is open already.
+func Open(c Config) (*File, error) { return open(c, files.OS) }
+
+func open(c Config, sys files.System) (*File, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("audit: config: %w", err)
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	c.Dir, c.Size, c.Keep = dir, cmp.Or(c.Size, DefaultSize), cmp.Or(c.Keep, DefaultKeep)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	f := &File{cfg: c, sys: sys, turn: make(chan struct{}, 1)}
+	if err := f.start(); err != nil {
+		if f.lock != nil {
+			err = errors.Join(err, f.lock.Close())
+		}
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return f, nil
+}
+
+// start locks the directory, and looks at what is there.
+func (f *File) start() (err error) {
+	if err := makeDir(f.sys, f.cfg.Dir); err != nil {
+		return err
+	}
+	if f.lock, err = f.sys.OpenFile(filepath.Join(f.cfg.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := f.lock.Lock(false); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("%s is open already: %w", f.cfg.Dir, err)
+	}
+	dir, err := f.sys.OpenFile(f.cfg.Dir, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return err
+	}
+	for _, n := range numbers(names) {
+		info, err := f.sys.Stat(f.name(n))
+		if err != nil {
+			return err
+		}
+		f.older = append(f.older, older{n, info.ModTime()})
+	}
+	if last := len(f.older) - 1; last >= 0 {
+		f.number, f.older = f.older[last].number, f.older[:last]
+		return f.open()
+	}
+	return nil
+}
+
+// makeDir makes a directory with those above it.
+func makeDir(sys files.System, dir string) error {
+	info, err := sys.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is no directory", dir)
+	case err == nil || !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if err := makeDir(sys, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := sys.Mkdir(dir, 0o700); !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (f *File) name(number int) string { return filepath.Join(f.cfg.Dir, nameOf(number)) }
+
+// open opens the newest file, and creates it if it is missing. A line that a crash has torn ends
+// there, so that the next one begins anew.
+func (f *File) open() error {
+	now, err := f.sys.OpenFile(f.name(f.number), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := now.Stat()
+	if err != nil {
+		return errors.Join(err, now.Close())
+	}
+	f.size, f.began = info.Size(), time.Time{}
+	if f.size > 0 {
+		f.began = firstTime(now, info)
+		end := make([]byte, 1)
+		if _, err := now.ReadAt(end, f.size-1); err == nil && end[0] != '\n' {
+			if _, err := now.WriteAt([]byte{'\n'}, f.size); err != nil {
+				return errors.Join(err, now.Close())
+			}
+			f.size++
+		}
+	}
+	f.now = now
+	return nil
+}
+
+// firstTime returns the time of a file's first record. If the line is torn, it is that of the last
+// change.
+func firstTime(file files.File, info os.FileInfo) time.Time {
+	line := make([]byte, min(info.Size(), lineMax))
+	n, _ := file.ReadAt(line, 0)
+	if r, ok := decode(firstLine(line[:n])); ok {
+		return r.Time
+	}
+	return info.ModTime()
+}
+
+// Record writes a record. It is what embed.Config.Audit wants. If a record cannot be written,
+// because the disk is full for example, Record counts it. The next record that can be written comes
+// after one that says how many are missing.
+func (f *File) Record(r embed.AuditRecord) {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	if err := f.record(r); err != nil {
+		f.dropped.Inc()
+		f.lost++
+		f.tell(err)
+		return
+	}
+	if f.failed {
+		f.failed = false
+		f.cfg.Logger.Info("audit records are written again", "dir", f.cfg.Dir)
+	}
+}
+
+func (f *File) record(r embed.AuditRecord) error {
+	if f.closed {
+		return os.ErrClosed
+	}
+	line, now := encode(r), time.Now()
+	if f.lost > 0 {
+		gap := embed.AuditRecord{Time: now.UTC(), Op: gapOp, Why: "not written", Result: "ok", Lost: f.lost}
+		line = append(encode(gap), line...)
+	}
+	if err := f.rotate(now, int64(len(line))); err != nil {
+		return err
+	}
+	if _, err := f.now.WriteAt(line, f.size); err != nil {
+		// What was written of it is overwritten by the next record, or skipped by Search.
+		return errors.Join(err, f.now.Truncate(f.size))
+	}
+	f.size += int64(len(line))
+	f.lost = 0
+	if f.began.IsZero() {
+		f.began = r.Time
+	}
+	return nil
+}
+
+// rotate makes room for a line: it opens the next file if this one is full or old, and deletes
+// files that need not be kept.
+func (f *File) rotate(now time.Time, room int64) error {
+	old := func(t time.Time) bool { return f.cfg.Age > 0 && now.Sub(t) > f.cfg.Age }
+	if f.now != nil && f.size > 0 && (f.size+room > f.cfg.Size || old(f.began)) {
+		_ = f.now.Sync() // the next file does not depend on it
+		err := f.now.Close()
+		f.now = nil
+		f.older = append(f.older, older{f.number, now})
+		f.number++
+		if err != nil {
+			return err
+		}
+	}
+	if f.now == nil {
+		f.number = max(f.number, 1)
+		if err := f.open(); err != nil {
+			return err
+		}
+	}
+	for len(f.older) > 0 && (len(f.older) >= f.cfg.Keep || old(f.older[0].last)) {
+		if err := f.sys.Remove(f.name(f.older[0].number)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		f.older = f.older[1:]
+	}
+	return nil
+}
+
+// tell logs that a record could not be written, at most once per failPause.
+func (f *File) tell(err error) {
+	now := time.Now()
+	if f.closed || f.failed && now.Sub(f.told) < failPause {
+		return
+	}
+	f.failed, f.told = true, now
+	f.cfg.Logger.Error("audit records cannot be written", "dir", f.cfg.Dir, "count", f.lost, "cause", err)
+}
+
+// Dropped returns how many records could not be written since Open.
+func (f *File) Dropped() uint64 { return f.dropped.Read() }
+
+// Close closes the File. Call it after Node.Close: records that come later are lost.
+func (f *File) Close() error {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	var errs []error
+	if f.now != nil {
+		errs = append(errs, f.now.Sync(), f.now.Close())
+	}
+	if err := errors.Join(append(errs, f.lock.Close())...); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
