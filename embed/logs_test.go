@@ -67,8 +67,8 @@ func (l logLine) keyList() string { return "`" + strings.Join(l.keys, "`, `") + 
 
 var (
 	lineRow = regexp.MustCompile("^\\| (Debug|Info|Warn|\\*\\*(?:Warn|Error)\\*\\*) \\| `([^`]+)` \\| ([^|]*) \\| [^|]+ \\|$")
-	keyRow  = regexp.MustCompile("^\\| `([a-z]+)` \\| [^|]+ \\|$")
-	quoted  = regexp.MustCompile("`([a-z]+)`")
+	keyRow  = regexp.MustCompile("^\\| `([a-z0-9]+)` \\| [^|]+ \\|$")
+	quoted  = regexp.MustCompile("`([a-z0-9]+)`")
 )
 
 // logsOfDoc reads the tables of docs/logs.md. Lines to alert on have a bold level: each Error, and

@@ -88,6 +88,9 @@ type Config struct {
 	Found      func(context.Context) (bool, error)
 	Admit      func(context.Context, Candidate) error
 
+	// Slow is from when on the log warns of a slow disk, and of other slow work; zero: never.
+	Slow time.Duration
+
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()

@@ -167,6 +167,7 @@
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised
 //	notices.mu           what was logged
+//	engine.slowness      what was slow lately
 //	transporttest.Faults  in tests: what is broken
 //	transporttest.Mesh    in tests: a network in memory
 //	transporttest.pipe    in tests: one of its connections

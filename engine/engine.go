@@ -81,6 +81,7 @@ type Engine struct {
 	meters  meters
 	space   spaceLook
 	news    news
+	slow    slowness
 	started time.Time
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything

@@ -67,6 +67,8 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		e.news.tell(slog.LevelInfo, "leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
 		e.meters.leaders[id-1].Inc()
+		e.slow.work.elections.Begin()
+		e.slow.work.elections.End()
 	}
 	e.news.leaderChanged()
 	if id == command.HomeShard {

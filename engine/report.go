@@ -8,11 +8,18 @@ import (
 )
 
 // reportLoop logs the news, and logs when shards lose their quorum and when it returns. It records
-// whether the node serves. It ends with the node's other loops.
+// whether the node serves, and moves on the figures of what is slow. It ends with the node's other
+// loops.
 func (e *Engine) reportLoop() {
 	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var step <-chan time.Time
+	if e.slow.limit > 0 {
+		ticker := time.NewTicker(slowStep)
+		defer ticker.Stop()
+		step = ticker.C
+	}
 	for {
 		select {
 		case l := <-e.news.lines:
@@ -20,6 +27,9 @@ func (e *Engine) reportLoop() {
 			if left := e.news.left.Swap(0); left > 0 {
 				e.log.Warn("log lines were dropped", "count", left)
 			}
+			continue
+		case <-step:
+			e.slow.step()
 			continue
 		case <-e.news.leader:
 		case <-timer.C:

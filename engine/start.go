@@ -46,6 +46,7 @@ func Start(cfg Config) (*Engine, error) {
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
+	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
@@ -56,6 +57,7 @@ func Start(cfg Config) (*Engine, error) {
 		e.undoOpen()
 		return nil, err
 	}
+	e.watchSlow() // only now: a start is not slow
 	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
@@ -162,7 +164,8 @@ func (e *Engine) loadShards() error {
 
 // loadShard reads a shard's image into memory.
 func (e *Engine) loadShard(id ShardID) error {
-	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log})
+	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log,
+		Flushes: &e.slow.work.flushes, Compactions: &e.slow.work.compactions})
 	if err != nil {
 		return err
 	}
@@ -182,7 +185,8 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	out := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
-			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout})
+			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout,
+			JumpMin: e.slow.clockJump(), Jumped: e.jumped})
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
@@ -214,8 +218,8 @@ func (e *Engine) newTransport() {
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
 		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,
-		Met:    func(m uint64, address string) { e.book.met(MemberID(m), address) },
-		Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
+		Met:     func(m uint64, address string) { e.book.met(MemberID(m), address) },
+		Counted: e.watchPeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now

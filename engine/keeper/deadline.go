@@ -72,6 +72,26 @@ func (k *Keeper) leastLocked() time.Duration {
 	return min(a, b)
 }
 
+// shown is what the clocks showed at the newest look. The zero value stands for no look.
+type shown struct{ boot, offset time.Duration }
+
+// slewPart is the largest part of the passing time by which a wall clock is slewed. Time services
+// slew by half of that.
+const slewPart = 1000
+
+// noteClocksLocked tells of a jump of the wall clock since the last look. It ignores a look that is
+// older than another.
+func (k *Keeper) noteClocksLocked(boot, offset time.Duration) {
+	old := k.mu.shown
+	if boot < old.boot || k.options.JumpMin == 0 {
+		return
+	}
+	k.mu.shown = shown{boot, offset}
+	if jump := offset - old.offset; old != (shown{}) && beyond(jump, k.options.JumpMin+(boot-old.boot)/slewPart) {
+		k.options.Jumped(jump)
+	}
+}
+
 // Proved records that a batch of this node was applied. It was first sent at sent, when the wall
 // clock had that offset.
 func (k *Keeper) Proved(sent, offset time.Duration) {
@@ -87,6 +107,7 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 	defer k.mu.Unlock()
 	now := k.clock.Boot()
 	expired, ends = k.lookLocked(now)
+	k.noteClocksLocked(sent, offset)
 	k.mu.provedAt, k.mu.offset = sent, offset // batches are applied in the order in which they were sent
 	k.mu.remotes.provedAt = sent
 	for s := range k.mu.suspended {
@@ -144,6 +165,7 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	}
 	offset := k.clock.Offset()
 	k.mu.anchor = k.clock.Mark(now, offset)
+	k.noteClocksLocked(now, offset)
 	if k.mu.calm.holds(now, offset) {
 		return nil, false
 	}
