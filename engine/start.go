@@ -343,8 +343,8 @@ const lackPatience = time.Minute
 func (e *Engine) diskWaiting(lacking error) {
 	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
-		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
+		e.news.tell(slog.LevelWarn, "no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
-	e.log.Info("the node no longer waits for disk space or file descriptors")
+	e.news.tell(slog.LevelInfo, "the node no longer waits for disk space or file descriptors")
 }
