@@ -82,6 +82,7 @@ type Engine struct {
 	space   spaceLook
 	news    news
 	slow    slowness
+	recent  recent
 	started time.Time
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything

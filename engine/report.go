@@ -52,11 +52,16 @@ func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	}
 	lost, back, next := q.look(now, func(id ShardID) bool { return e.Leader(id).Member != 0 })
 	if len(lost) > 0 {
+		for _, id := range lost {
+			e.recent.note(Occurrence{Kind: QuorumLost, Shard: id})
+		}
 		lacks, _ := e.lacks()
 		e.log.Warn("no quorum", "shard", shardList(lost), "cause", strings.Join(lacks, "; "))
 	}
 	for _, id := range back {
-		e.log.Info("the quorum is back", "shard", id, "took", now.Sub(q.shards[id-1].since))
+		took := now.Sub(q.shards[id-1].since)
+		e.recent.note(Occurrence{Kind: QuorumBack, Shard: id, Took: took})
+		e.log.Info("the quorum is back", "shard", id, "took", took)
 		q.shards[id-1] = quorum{}
 	}
 	return next

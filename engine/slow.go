@@ -42,8 +42,7 @@ type work struct{ flushes, compactions, backups, elections meter.Work }
 // A timed is one histogram that is watched. The lock of slowness guards it.
 type timed struct {
 	seen *meter.Histogram
-	peer uint64 // whose messages it times; zero: none
-	disk bool   // it times fsyncs
+	what Occurrence // without At and Took
 
 	pace    pace.Pace
 	minute  meter.Minute
@@ -84,6 +83,9 @@ func (s *slowness) note(t *timed, took time.Duration, now time.Time) (c slowCall
 	if !due {
 		return c, false
 	}
+	what := t.what
+	what.Took = took
+	s.engine.recent.note(what)
 	lately := t.minute.Since(t.seen.Read())
 	c = slowCall{took: round(took), p50: round(lately.Quantile(0.5)), p99: round(lately.Quantile(0.99)), held: held}
 	c.also = strings.Join(s.ranWithin(took), ", ")
@@ -92,7 +94,7 @@ func (s *slowness) note(t *timed, took time.Duration, now time.Time) (c slowCall
 
 // round leaves three digits or more of what is slow.
 func round(d time.Duration) time.Duration {
-	if d > 100*time.Millisecond {
+	if d.Abs() > 100*time.Millisecond {
 		return d.Round(time.Millisecond)
 	}
 	return d.Round(10 * time.Microsecond)
@@ -135,7 +137,7 @@ func (s *slowness) step() {
 	defer s.mu.Unlock()
 	kept := s.mu.timed[:0]
 	for _, t := range s.mu.timed {
-		if t.peer == 0 || peers[t.peer] {
+		if t.what.Kind != SlowPeer || peers[uint64(t.what.Member)] {
 			t.minute.Step(t.seen.Read())
 			kept = append(kept, t)
 		}
@@ -150,7 +152,7 @@ func (s *slowness) disk(now time.Time) string {
 	defer s.mu.Unlock()
 	var worst time.Duration
 	for _, t := range s.mu.timed {
-		if t.disk && !t.worstAt.IsZero() && now.Sub(t.worstAt) <= time.Minute {
+		if t.what.Kind == SlowFsync && !t.worstAt.IsZero() && now.Sub(t.worstAt) <= time.Minute {
 			worst = max(worst, t.worst)
 		}
 	}
@@ -168,17 +170,17 @@ func (e *Engine) watchSlow() {
 		name string
 		seen *meter.Histogram
 	}{{"log", &e.disk.Meters().Log}, {"other", &e.disk.Meters().Other}} {
-		e.slow.watch(&timed{seen: f.seen, disk: true}, func(c slowCall) {
+		e.slow.watch(&timed{seen: f.seen, what: Occurrence{Kind: SlowFsync}}, func(c slowCall) {
 			e.news.tell(slog.LevelWarn, "the disk is slow: see what else uses it",
 				"file", f.name, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
 	}
 	for _, r := range e.shards {
-		e.slow.watch(&timed{seen: &r.Meters.Applies}, func(c slowCall) {
+		e.slow.watch(&timed{seen: &r.Meters.Applies, what: Occurrence{Kind: SlowApply, Shard: r.Shard}}, func(c slowCall) {
 			e.news.tell(slog.LevelWarn, "applying is slow: look at the processor, the memory and the disk",
 				"shard", r.Shard, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
-		e.slow.watch(&timed{seen: &r.Outbox.Meters.Commits}, func(c slowCall) {
+		e.slow.watch(&timed{seen: &r.Outbox.Meters.Commits, what: Occurrence{Kind: SlowCommit, Shard: r.Shard}}, func(c slowCall) {
 			e.news.tell(slog.LevelWarn, "commits are slow: look at the disks of the members and the network",
 				"shard", r.Shard, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
@@ -188,7 +190,7 @@ func (e *Engine) watchSlow() {
 // watchPeer watches how long a member takes to answer. The transport calls it with its lock held.
 func (e *Engine) watchPeer(peer uint64, m *transport.Meters) {
 	election := ShortestElection(e.cfg.Tick)
-	e.slow.watch(&timed{seen: &m.RoundTrips, peer: peer}, func(c slowCall) {
+	e.slow.watch(&timed{seen: &m.RoundTrips, what: Occurrence{Kind: SlowPeer, Member: MemberID(peer)}}, func(c slowCall) {
 		e.news.tell(slog.LevelWarn, "a member answers slowly: look at its log and the network",
 			"peer", peer, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 	})
@@ -212,6 +214,7 @@ func (e *Engine) jumped(by time.Duration) {
 	held, due := e.slow.mu.clock.Due(time.Now())
 	e.slow.mu.Unlock()
 	if due {
+		e.recent.note(Occurrence{Kind: ClockJumped, Took: by})
 		e.news.tell(slog.LevelWarn, "the clock jumped: see what sets it", "by", by.Round(time.Millisecond), "repeated", held)
 	}
 }

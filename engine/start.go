@@ -58,6 +58,9 @@ func Start(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.watchSlow() // only now: a start is not slow
+	for _, r := range e.shards {
+		e.watchInstalls(r)
+	}
 	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
@@ -186,7 +189,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
 			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout,
-			JumpMin: e.slow.clockJump(), Jumped: e.jumped})
+			JumpMin: e.slow.clockJump(), Jumped: e.jumped, Noted: e.noteSessions})
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
@@ -219,7 +222,7 @@ func (e *Engine) newTransport() {
 		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
 		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,
 		Met:     func(m uint64, address string) { e.book.met(MemberID(m), address) },
-		Counted: e.watchPeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
+		Counted: e.watchPeer, Noted: e.notePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now
@@ -305,6 +308,7 @@ func (e *Engine) replay() {
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	if e.cfg.TLS != nil && !e.cfg.Alone {
+		e.cfg.TLS.OnChange(func() { e.recent.note(Occurrence{Kind: TLSReloaded}) })
 		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
 	}
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
@@ -343,8 +347,10 @@ const lackPatience = time.Minute
 func (e *Engine) diskWaiting(lacking error) {
 	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
+		e.recent.note(Occurrence{Kind: DiskWaits})
 		e.news.tell(slog.LevelWarn, "no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
+	e.recent.note(Occurrence{Kind: DiskGoesOn})
 	e.news.tell(slog.LevelInfo, "the node no longer waits for disk space or file descriptors")
 }

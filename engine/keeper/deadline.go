@@ -110,6 +110,7 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 	k.noteClocksLocked(sent, offset)
 	k.mu.provedAt, k.mu.offset = sent, offset // batches are applied in the order in which they were sent
 	k.mu.remotes.provedAt = sent
+	before := len(k.mu.suspended)
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -117,6 +118,7 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 			s.stateChangedLocked()
 		}
 	}
+	k.noteLocked(false, before-len(k.mu.suspended))
 	k.mu.calm = calm{}
 	if len(k.mu.suspended) == 0 {
 		// The least timeout has the nearest deadline and the smallest margin.
@@ -126,6 +128,13 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 		k.mu.calm.narrow(k.mu.provedAt+least-margin, k.mu.offset, margin)
 	}
 	return expired, ends
+}
+
+// noteLocked tells of sessions that were suspended or resumed, if there are any.
+func (k *Keeper) noteLocked(suspended bool, n int) {
+	if n > 0 && k.options.Noted != nil {
+		k.options.Noted(suspended, n)
+	}
 }
 
 // CheckDeadlines compares the clock with the deadlines of all sessions.
@@ -169,9 +178,11 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	if k.mu.calm.holds(now, offset) {
 		return nil, false
 	}
+	before := len(k.mu.suspended)
 	for _, s := range k.mu.sessions {
 		ends = k.suspendLocked(s, now, offset) || ends
 	}
+	k.noteLocked(true, len(k.mu.suspended)-before)
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Look(now); state == session.Expired {
 			// It expires here before the log says so. This node keeps proving all its sessions

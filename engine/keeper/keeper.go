@@ -81,6 +81,9 @@ type Options struct {
 	// of the home shard are applied. A JumpMin of zero means never.
 	JumpMin time.Duration
 	Jumped  func(by time.Duration)
+	// Noted, if not nil, is called when sessions were suspended or resumed, with their number. It
+	// must not block.
+	Noted func(suspended bool, n int)
 }
 
 // A Node is what a keeper asks of its node.

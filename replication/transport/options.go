@@ -77,6 +77,9 @@ type Options struct {
 	// Counted, if not nil, is called when counting begins for a member. It must not block, and must
 	// not use the Transport.
 	Counted func(member uint64, m *Meters)
+	// Noted, if not nil, is called when the connection to a member is made or lost, and when one of
+	// the two begins to refuse the other. The same holds for it.
+	Noted func(member uint64, what PeerEvent)
 
 	// Address returns the host:port of a member; empty if it is not known. It is called for each
 	// dial, and its answer may change. Nil means that Network finds members without an address.
