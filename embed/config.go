@@ -239,7 +239,7 @@ func (c Config) complete() (engine.Config, error) {
 	e := engine.Config{
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
-		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger,
+		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger, Version: version(),
 		HoldLevel: uint32(c.HoldLevel),
 	}
 	if e.Logger == nil {

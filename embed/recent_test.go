@@ -98,6 +98,9 @@ func TestRecent_Members(t *testing.T) {
 		ens.Ready(fourth)
 		id := ens.Node(fourth).Status().Member
 		wantOccurrence(t, n, embed.Occurrence{Kind: "member joined", Member: id})
+		if lines := log.of(id, "this member has another part"); len(lines) != 1 || lines[0]["part"] != "learner" {
+			t.Errorf("the fourth member's part: %v", lines)
+		}
 		ens.Stop(3)
 		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 		_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)

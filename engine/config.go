@@ -91,6 +91,7 @@ type Config struct {
 	// Slow is from when on the log warns of a slow disk, and of other slow work; zero: never.
 	Slow time.Duration
 
+	Version        string // of the build, for the log
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()

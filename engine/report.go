@@ -34,6 +34,7 @@ func (e *Engine) reportLoop() {
 		case <-e.news.leader:
 		case <-timer.C:
 		case <-e.stop:
+			e.logEnd()
 			return
 		}
 		now := time.Now()
@@ -41,6 +42,19 @@ func (e *Engine) reportLoop() {
 			timer.Reset(next)
 		}
 		e.noteServing(q, now)
+	}
+}
+
+// logEnd logs the news that is left, and that the node closes.
+func (e *Engine) logEnd() {
+	for {
+		select {
+		case l := <-e.news.lines:
+			e.log.Log(context.Background(), l.level, l.message, l.args...)
+		default:
+			e.log.Info("closing")
+			return
+		}
 	}
 }
 

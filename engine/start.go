@@ -280,11 +280,11 @@ func (e *Engine) logStart() {
 	directory := fmt.Sprintf("%x", id.Directory)
 	switch {
 	case id.Log == "" && id.Joined:
-		e.news.tell(slog.LevelInfo, "joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage))
+		e.news.tell(slog.LevelInfo, "joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage).String())
 	case id.Log == "" && id.Start == 1:
 		e.news.tell(slog.LevelInfo, "founded", "ensemble", id.Ensemble, "members", e.foundersOf(id), "shards", id.Shards, "directory", directory)
 	}
-	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "took", time.Since(e.started))
+	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "version", e.cfg.Version, "took", time.Since(e.started))
 }
 
 // replay waits until this node has applied what its logs know to be committed. That is at most what
