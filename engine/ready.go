@@ -74,6 +74,7 @@ func (e *Engine) whenReady() {
 			return
 		}
 	}
+	e.endPhase(phaseRegister)
 	e.recent.note(Occurrence{Kind: Ready, Took: time.Since(e.started)})
 	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
 	e.news.leaderChanged()  // reportLoop looks whether the node serves

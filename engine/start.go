@@ -57,6 +57,7 @@ func Start(cfg Config) (*Engine, error) {
 		e.undoOpen()
 		return nil, err
 	}
+	e.endPhase(phaseOpen)
 	e.watchSlow() // only now: a start is not slow
 	for _, r := range e.shards {
 		e.watchInstalls(r)
@@ -71,6 +72,7 @@ func Start(cfg Config) (*Engine, error) {
 	}
 	e.runMember()
 	e.replay()
+	e.endPhase(phaseReplay)
 	e.logStart()
 	return e, nil
 }
