@@ -28,10 +28,10 @@ var imports = map[string][]string{
 	"watch":   {"tree", "internal/rank"},
 
 	"storage/disk": {"internal/files", "internal/meter", "internal/rank"},
-	"storage":      {"storage/disk", "internal/rank", "github.com/cockroachdb/pebble"},
+	"storage":      {"storage/disk", "internal/meter", "internal/rank", "github.com/cockroachdb/pebble"},
 
 	"replication":                         {"internal/files", "internal/meter", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/certs", "internal/meter", "internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication/transport":               {"internal/certs", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/backupfile": {"engine/command", "replication", "tree"},
@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/meter", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
@@ -50,6 +50,7 @@ var imports = map[string][]string{
 	"internal/files":        {},
 	"internal/files/memory": {"internal/files"}, // for tests
 	"internal/meter":        {},
+	"internal/pace":         {},
 	"internal/rank":         {},
 	"internal/timers":       {},
 

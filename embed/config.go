@@ -187,6 +187,14 @@ type Config struct {
 	// ErrNotSeeded.
 	Seed func(ctx context.Context) (io.ReadCloser, error) `yaml:"-"`
 
+	// Slow is from when on the log warns, as Warn, of one fsync, one round of applying, one commit, or
+	// one answer of another member. Each of these has its own line, which is repeated at most every
+	// ten seconds, and less often while it goes on. It is also the least jump of the wall clock that
+	// is told of, but that is 100 ms at least. Zero means a quarter of the shortest election, 125 ms
+	// with the default Tick: a leader that is slower comes near to losing its leadership. A negative
+	// value turns these lines off, and Health.Slow.
+	Slow time.Duration `yaml:"slow"`
+
 	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
 	// dragonboat's messages belong to the whole process and go to the logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
@@ -253,7 +261,7 @@ func (c Config) complete() (engine.Config, error) {
 	e := engine.Config{
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
-		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger,
+		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger, Version: version(),
 		HoldLevel: uint32(c.HoldLevel), Seed: c.Seed,
 	}
 	if e.Logger == nil {
@@ -271,6 +279,7 @@ func (c Config) complete() (engine.Config, error) {
 		p.add("Shards is %d: want 1 to %d", c.Shards, MaxShards)
 	}
 	c.completeTimes(&e, p)
+	e.Slow = max(0, or(c.Slow, engine.ShortestElection(e.Tick)/4))
 	c.completeDeadAfter(&e, p)
 	if e.MaxTreeSize < 0 {
 		p.add("MaxTreeSize is %d: want bytes, or zero for no bound", c.MaxTreeSize)
@@ -381,7 +390,7 @@ func within(d time.Duration, e *engine.Config) time.Duration {
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
 // id, members, join, advertise, name, zone, observer, ephemeral, voters, deadAfter, listen,
 // ensemble, shards, tls, tick, requestTimeout, sessionTimeout, minSessionTimeout,
-// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel.
+// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel, slow.
 // Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config

@@ -13,6 +13,10 @@ type Health struct {
 	// Waiting says what the node lacks: shards without a leader, members that are not connected and
 	// why, room on the disk. It is for people and contains addresses. Empty if Ready.
 	Waiting string
+	// Slow says that the disk has been slow within the last minute, and how slow. Such a node is
+	// ready: a restart would not mend the disk. It is for people. Empty if the disk is fast. See
+	// Config.Slow.
+	Slow string
 	// Err says why the node is over: ErrFailed with the cause, or ErrClosed. Only then must the
 	// process, or the node, be started again. It is what a liveness probe asks for: everything else
 	// that a node lacks, a restart does not bring.

@@ -67,8 +67,8 @@ func (l logLine) keyList() string { return "`" + strings.Join(l.keys, "`, `") + 
 
 var (
 	lineRow = regexp.MustCompile("^\\| (Debug|Info|Warn|\\*\\*(?:Warn|Error)\\*\\*) \\| `([^`]+)` \\| ([^|]*) \\| [^|]+ \\|$")
-	keyRow  = regexp.MustCompile("^\\| `([a-z]+)` \\| [^|]+ \\|$")
-	quoted  = regexp.MustCompile("`([a-z]+)`")
+	keyRow  = regexp.MustCompile("^\\| `([a-z0-9]+)` \\| [^|]+ \\|$")
+	quoted  = regexp.MustCompile("`([a-z0-9]+)`")
 )
 
 // logsOfDoc reads the tables of docs/logs.md. Lines to alert on have a bold level: each Error, and
@@ -329,7 +329,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 		if l["ensemble"] != "orders" || fmt.Sprint(l["members"]) != "[1 2 3]" || l["shards"] != 1.0 || len(l["directory"].(string)) != 32 {
 			t.Errorf("%v", l)
 		}
-		if l := once(id, "started"); l["dir"] != ens.Dir(id) || l["start"] != 1.0 {
+		if l := once(id, "started"); l["dir"] != ens.Dir(id) || l["start"] != 1.0 || l["version"] == "" {
 			t.Errorf("%v", l)
 		}
 		if l := once(id, "ready"); l["took"] == 0.0 {
@@ -385,6 +385,8 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 		t.Errorf("%v", l)
 	}
 	ens.Restart(3)
+	ens.Stop(2)
+	once(2, "closing")
 	if lines := log.of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.of(3, "founded")) != 1 {
 		t.Errorf("%v", lines)
 	}

@@ -120,7 +120,7 @@ func (n *Node) identities(auth []Auth) ([]tree.Identity, error) {
 type Status struct {
 	Member MemberID // zero: it has yet to join
 	// Joining says what a node waits for that has yet to join or to found its ensemble. Empty means
-	// that it is a member.
+	// that it is a member, or that the node has failed or is closed.
 	Joining string
 	// Level is the feature level of the ensemble; see docs/upgrades.md. During a rise it is that of
 	// the lowest shard.
@@ -156,7 +156,9 @@ func (s Status) Leading(shard ShardStatus) bool {
 	return shard.Leader != 0 && shard.Leader == s.Member
 }
 
-// Status returns what the node knows now. It works at any time, also after Close.
+// Status returns what the node knows now. It works at any time, also after Close. A node that has
+// failed or is closed knows no leaders and waits for nothing; what else it knew, it still says.
+// Health and Err say that it is over, and why.
 func (n *Node) Status() Status {
 	out := Status{Member: n.in().Engine.Member(), Joining: n.in().Engine.Joining(), Level: int(n.in().Engine.Level()), HeldDown: n.in().Engine.HeldDown()}
 	for _, s := range n.in().Engine.Status() {

@@ -86,6 +86,15 @@ func sampleNode(to *sampling.To, f *engine.Figures) {
 		to.Gauge("disk_size_bytes",
 			"The size of the file system of the directory.", float64(f.Space.Size))
 	}
+	if f.Space != nil {
+		to.Gauge("log_bytes", "What the files of the Raft log take on the disk, with what is reserved.", float64(f.Space.Log))
+		to.Gauge("image_bytes", "What the images of all shards take on the disk.", float64(f.Space.Image))
+	}
+	to.Gauge("start_time_seconds", "When the node was started, in seconds since 1970.",
+		float64(f.Started.UnixMilli())/1000)
+	for _, p := range f.Starts {
+		to.Gauge("start_seconds", "How long the phases of the start took.", p.Took.Seconds(), "phase", p.Phase)
+	}
 	to.Counter("log_lines_dropped_total",
 		"Lines of the log that were left out, because the logger was slow.", f.LogLines.Read())
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/metrics"
 	"github.com/vivarium-go/vivarium/internal/testkit"
@@ -342,7 +344,7 @@ func TestSamples_OfAShardThatStandsStill(t *testing.T) {
 func TestSamples_OfANodeThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		gone := []string{"sessions own", "sessions ensemble", "session_margin_seconds", "queue_requests 1", "ephemerals 1", "watches 1 own", "peer_connected 2", "disk_free_bytes"}
+		gone := []string{"sessions own", "sessions ensemble", "session_margin_seconds", "queue_requests 1", "ephemerals 1", "watches 1 own", "peer_connected 2", "disk_free_bytes", "log_bytes", "image_bytes"}
 		closed, failed := ens.Node(1), ens.Node(3)
 		for _, id := range []embed.MemberID{1, 3} {
 			ens.Session(id, embed.SessionOptions{})
@@ -357,4 +359,28 @@ func TestSamples_OfANodeThatIsOver(t *testing.T) {
 		wantValues(t, found, map[string]float64{"failed": 1, "shard_has_leader 1": 0, "session_ends_total node": 1})
 		wantUnknown(t, found, gone...)
 	})
+}
+
+// What the start took and what the directory uses, on real files.
+func TestSamples_OfADirectory(t *testing.T) {
+	t.Parallel()
+	begin := float64(time.Now().UnixMilli()) / 1000
+	n := alone(t, t.TempDir(), inside.Seams{})
+	write(t, n, "/a")
+	var found map[string]float64
+	until(t, "the file system to answer in time, or to be one that cannot tell", func() bool {
+		found = values(t, n)
+		return found["log_bytes"] > 0 || runtime.GOOS != "linux"
+	})
+	for _, key := range []string{"start_seconds open", "start_seconds replay", "start_seconds register"} {
+		if found[key] <= 0 {
+			t.Errorf("%s is %v", key, found[key])
+		}
+	}
+	if at, now := found["start_time_seconds"], float64(time.Now().UnixMilli())/1000; at < begin || at > now {
+		t.Errorf("started at %v, between %v and %v", at, begin, now)
+	}
+	if runtime.GOOS == "linux" && (found["image_bytes"] <= 0 || found["log_bytes"]+found["image_bytes"] > found["disk_size_bytes"]) {
+		t.Errorf("log %v, image %v", found["log_bytes"], found["image_bytes"])
+	}
 }

@@ -85,6 +85,7 @@ func (c callbacks) Expired(id tree.SessionID) {
 }
 
 func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
+	c.engine.recent.note(Occurrence{Kind: LevelRaised, Shard: at, Number: uint64(level)})
 	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 

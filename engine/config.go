@@ -93,6 +93,10 @@ type Config struct {
 	// Seed returns the backup that a new ensemble begins with; nil: it begins empty.
 	Seed func(context.Context) (io.ReadCloser, error)
 
+	// Slow is from when on the log warns of a slow disk, and of other slow work; zero: never.
+	Slow time.Duration
+
+	Version        string // of the build, for the log
 	Logger         *slog.Logger
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()

@@ -168,6 +168,8 @@
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised
 //	notices.mu           what was logged
+//	engine.slowness      what was slow lately
+//	engine.recent        what happened lately
 //	transporttest.Faults  in tests: what is broken
 //	transporttest.Mesh    in tests: a network in memory
 //	transporttest.pipe    in tests: one of its connections

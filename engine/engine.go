@@ -83,6 +83,8 @@ type Engine struct {
 	meters  meters
 	space   spaceLook
 	news    news
+	slow    slowness
+	recent  recent
 	started time.Time
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything

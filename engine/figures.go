@@ -29,6 +29,8 @@ type Figures struct {
 	Fsyncs   *disk.Meters
 	Space    *Space
 	LogLines *meter.Counter // lines of the log that were dropped
+	Started  time.Time
+	Starts   []StartTime // of the phases of the start that have ended
 }
 
 // ShardFigures are those of one shard.
@@ -56,8 +58,9 @@ type PeerFigures struct {
 	Meters *transport.Meters // nil if nothing was counted
 }
 
-// Space is what the file system of the node's directory has, in bytes.
-type Space struct{ Free, Size uint64 }
+// Space is what the file system of the node's directory has, and what the Raft log and the images
+// use of it, in bytes.
+type Space struct{ Free, Size, Log, Image uint64 }
 
 // Figures looks at what the node has in memory, and at the space on its disk. It never waits for
 // long, whatever stands still, and works at any time.
@@ -68,6 +71,7 @@ func (e *Engine) Figures() Figures {
 		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
 		Level: e.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
 		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(), LogLines: &e.news.lost,
+		Started: e.started, Starts: e.startTimes(),
 	}
 	for i, r := range e.shards {
 		e.lookAtShard(&f.Shards[i], r)
@@ -85,7 +89,7 @@ func (e *Engine) Figures() Figures {
 		looks = append(looks, into(&s.Watches, r.Watches.TryFigures), into(&s.Counts, r.TryCount))
 	}
 	lookUntil(until, looks)
-	f.Space = e.space.look(until, e.disk.Space)
+	f.Space = e.space.look(until, e.askSpace)
 	return f
 }
 

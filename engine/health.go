@@ -14,6 +14,7 @@ type Health struct {
 	Ready   bool
 	Since   time.Time // Ready is as it is since then; of a node that never served, its start
 	Waiting string    // what the node lacks, in words; empty if Ready
+	Slow    string    // that the disk was slow within the last minute, in words
 	Err     error     // why it is over: ErrFailed with the cause, or ErrClosed
 }
 
@@ -27,7 +28,7 @@ type serving struct {
 func (e *Engine) Health() Health {
 	s, lack := e.serving.Load(), e.diskLack.Load()
 	lacking := lack != nil && lack.cause != nil
-	h := Health{Ready: s.ready && !lacking, Since: s.since}
+	h := Health{Ready: s.ready && !lacking, Since: s.since, Slow: e.slow.disk(time.Now())}
 	if lack != nil && s.ready && (lacking || lack.since.After(s.since)) {
 		h.Since = lack.since
 	}

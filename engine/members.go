@@ -76,6 +76,7 @@ func (e *Engine) memberLoop() {
 	defer ticker.Stop()
 	leaderless := time.Now()
 	observerSaid := false
+	present := e.present()
 	for {
 		select {
 		case <-e.stop:
@@ -83,6 +84,7 @@ func (e *Engine) memberLoop() {
 		case <-e.done:
 			return
 		case <-e.membersChanged:
+			present = e.noteMembers(present)
 			if e.cfg.MembersChanged != nil {
 				e.cfg.MembersChanged() // queues the call, so it does not block
 			}

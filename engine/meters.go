@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/meter"
@@ -11,6 +12,7 @@ import (
 type meters struct {
 	leaders   [MaxShards]meter.Counter // new leaders or terms that this node has learned of
 	transfers [MaxShards][TransferCauses]meter.Counter
+	phases    [phases]atomic.Int64 // how long each took, in nanoseconds; zero: it has not ended
 }
 
 // A TransferCause is why this node has asked for a leadership to be transferred.

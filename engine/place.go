@@ -155,7 +155,15 @@ func (e *Engine) hasJoined() bool {
 func (e *Engine) noteOwnPart() {
 	self := e.self()
 	for _, r := range e.shards {
-		e.learner[r.Shard-1].Store(e.isLearner(uint64(self), int(r.Shard)) || e.isNews(self) && e.hasJoined())
+		now := e.isLearner(uint64(self), int(r.Shard)) || e.isNews(self) && e.hasJoined()
+		if e.learner[r.Shard-1].Swap(now) == now {
+			continue
+		}
+		part := session.Voter
+		if now {
+			part = session.Learner
+		}
+		e.news.tell(slog.LevelInfo, "this member has another part", "shard", r.Shard, "part", part.String())
 	}
 }
 

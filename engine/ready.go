@@ -78,6 +78,8 @@ func (e *Engine) whenReady() {
 			return
 		}
 	}
+	e.endPhase(phaseRegister)
+	e.recent.note(Occurrence{Kind: Ready, Took: time.Since(e.started)})
 	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
 	e.news.leaderChanged()  // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed

@@ -88,7 +88,7 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
 		err = e.endOrphans(r)
 	}
 	if err == nil {
-		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage, "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
+		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage.String(), "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
 	}
 	return err
 }

@@ -8,11 +8,18 @@ import (
 )
 
 // reportLoop logs the news, and logs when shards lose their quorum and when it returns. It records
-// whether the node serves. It ends with the node's other loops.
+// whether the node serves, and moves on the figures of what is slow. It ends with the node's other
+// loops.
 func (e *Engine) reportLoop() {
 	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var step <-chan time.Time
+	if e.slow.limit > 0 {
+		ticker := time.NewTicker(slowStep)
+		defer ticker.Stop()
+		step = ticker.C
+	}
 	for {
 		select {
 		case l := <-e.news.lines:
@@ -21,9 +28,13 @@ func (e *Engine) reportLoop() {
 				e.log.Warn("log lines were dropped", "count", left)
 			}
 			continue
+		case <-step:
+			e.slow.step()
+			continue
 		case <-e.news.leader:
 		case <-timer.C:
 		case <-e.stop:
+			e.logEnd()
 			return
 		}
 		now := time.Now()
@@ -31,6 +42,19 @@ func (e *Engine) reportLoop() {
 			timer.Reset(next)
 		}
 		e.noteServing(q, now)
+	}
+}
+
+// logEnd logs the news that is left, and that the node closes.
+func (e *Engine) logEnd() {
+	for {
+		select {
+		case l := <-e.news.lines:
+			e.log.Log(context.Background(), l.level, l.message, l.args...)
+		default:
+			e.log.Info("closing")
+			return
+		}
 	}
 }
 
@@ -42,11 +66,16 @@ func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	}
 	lost, back, next := q.look(now, func(id ShardID) bool { return e.Leader(id).Member != 0 })
 	if len(lost) > 0 {
+		for _, id := range lost {
+			e.recent.note(Occurrence{Kind: QuorumLost, Shard: id})
+		}
 		lacks, _ := e.lacks()
 		e.log.Warn("no quorum", "shard", shardList(lost), "cause", strings.Join(lacks, "; "))
 	}
 	for _, id := range back {
-		e.log.Info("the quorum is back", "shard", id, "took", now.Sub(q.shards[id-1].since))
+		took := now.Sub(q.shards[id-1].since)
+		e.recent.note(Occurrence{Kind: QuorumBack, Shard: id, Took: took})
+		e.log.Info("the quorum is back", "shard", id, "took", took)
 		q.shards[id-1] = quorum{}
 	}
 	return next

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +17,7 @@ type spaceAnswer struct {
 }
 
 // look returns what ask says, or nil if it fails or does not return in time.
-func (l *spaceLook) look(until time.Time, ask func() (free, size uint64, err error)) *Space {
+func (l *spaceLook) look(until time.Time, ask func() (Space, error)) *Space {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	a := l.begin(ask)
@@ -29,7 +30,7 @@ func (l *spaceLook) look(until time.Time, ask func() (free, size uint64, err err
 }
 
 // begin returns the answer that is under way. If there is none, it asks.
-func (l *spaceLook) begin(ask func() (free, size uint64, err error)) *spaceAnswer {
+func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
 	for {
 		if a := l.now.Load(); a != nil {
 			return a
@@ -39,12 +40,24 @@ func (l *spaceLook) begin(ask func() (free, size uint64, err error)) *spaceAnswe
 			continue
 		}
 		go func() {
-			if free, size, err := ask(); err == nil {
-				a.space = &Space{free, size}
+			if space, err := ask(); err == nil {
+				a.space = &space
 			}
 			l.now.Store(nil)
 			close(a.done)
 		}()
 		return a
 	}
+}
+
+// askSpace asks the file system. It waits for it.
+func (e *Engine) askSpace() (s Space, err error) {
+	if s.Free, s.Size, err = e.disk.Space(); err != nil {
+		return s, err
+	}
+	if s.Log, err = e.disk.Usage(filepath.Join(e.cfg.Dir, "raft")); err != nil {
+		return s, err
+	}
+	s.Image, err = e.disk.Usage(filepath.Join(e.cfg.Dir, imagesName))
+	return s, err
 }

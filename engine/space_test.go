@@ -15,10 +15,10 @@ func TestSpaceLook(t *testing.T) {
 		var l spaceLook
 		var asked atomic.Int32
 		free := make(chan struct{})
-		ask := func() (uint64, uint64, error) {
+		ask := func() (Space, error) {
 			asked.Add(1)
 			<-free
-			return 3, 4, nil
+			return Space{Free: 3, Size: 4}, nil
 		}
 		began := time.Now()
 		for range 3 {
@@ -31,10 +31,10 @@ func TestSpaceLook(t *testing.T) {
 		}
 		close(free)
 		synctest.Wait()
-		if s := l.look(time.Now().Add(lookPatience), ask); s == nil || *s != (Space{3, 4}) || asked.Load() != 2 {
+		if s := l.look(time.Now().Add(lookPatience), ask); s == nil || *s != (Space{Free: 3, Size: 4}) || asked.Load() != 2 {
 			t.Errorf("%v after %d questions", s, asked.Load())
 		}
-		if s := l.look(time.Now().Add(lookPatience), func() (uint64, uint64, error) { return 1, 1, errors.ErrUnsupported }); s != nil {
+		if s := l.look(time.Now().Add(lookPatience), func() (Space, error) { return Space{Free: 1, Size: 1}, errors.ErrUnsupported }); s != nil {
 			t.Errorf("a file system that cannot tell has %v", s)
 		}
 	})

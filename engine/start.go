@@ -46,6 +46,7 @@ func Start(cfg Config) (*Engine, error) {
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
+	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
@@ -59,6 +60,11 @@ func Start(cfg Config) (*Engine, error) {
 		e.undoOpen()
 		return nil, err
 	}
+	e.endPhase(phaseOpen)
+	e.watchSlow() // only now: a start is not slow
+	for _, r := range e.shards {
+		e.watchInstalls(r)
+	}
 	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
@@ -69,6 +75,7 @@ func Start(cfg Config) (*Engine, error) {
 	}
 	e.runMember()
 	e.replay()
+	e.endPhase(phaseReplay)
 	e.logStart()
 	return e, nil
 }
@@ -165,7 +172,8 @@ func (e *Engine) loadShards() error {
 
 // loadShard reads a shard's image into memory.
 func (e *Engine) loadShard(id ShardID) error {
-	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log})
+	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log,
+		Flushes: &e.slow.work.flushes, Compactions: &e.slow.work.compactions})
 	if err != nil {
 		return err
 	}
@@ -185,7 +193,8 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	out := outbox.New(id, raft, e.clock, origin, rules, callbacks{e})
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
-			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout})
+			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout,
+			JumpMin: e.slow.clockJump(), Jumped: e.jumped, Noted: e.noteSessions})
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
@@ -217,8 +226,8 @@ func (e *Engine) newTransport() {
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
 		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,
-		Met:    func(m uint64, address string) { e.book.met(MemberID(m), address) },
-		Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
+		Met:     func(m uint64, address string) { e.book.met(MemberID(m), address) },
+		Counted: e.watchPeer, Noted: e.notePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now
@@ -276,11 +285,11 @@ func (e *Engine) logStart() {
 	directory := fmt.Sprintf("%x", id.Directory)
 	switch {
 	case id.Log == "" && id.Joined:
-		e.news.tell(slog.LevelInfo, "joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage))
+		e.news.tell(slog.LevelInfo, "joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage).String())
 	case id.Log == "" && id.Start == 1:
 		e.news.tell(slog.LevelInfo, "founded", "ensemble", id.Ensemble, "members", e.foundersOf(id), "shards", id.Shards, "directory", directory)
 	}
-	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "took", time.Since(e.started))
+	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "version", e.cfg.Version, "took", time.Since(e.started))
 }
 
 // replay waits until this node has applied what its logs know to be committed. That is at most what
@@ -304,6 +313,7 @@ func (e *Engine) replay() {
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	if e.cfg.TLS != nil && !e.cfg.Alone {
+		e.cfg.TLS.OnChange(func() { e.recent.note(Occurrence{Kind: TLSReloaded}) })
 		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
 		if e.cfg.PlainToo {
 			e.log.Warn("plain text is allowed between members")
@@ -348,8 +358,10 @@ const lackPatience = time.Minute
 func (e *Engine) diskWaiting(lacking error) {
 	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
-		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
+		e.recent.note(Occurrence{Kind: DiskWaits})
+		e.news.tell(slog.LevelWarn, "no disk space or no file descriptors: the node waits", "cause", lacking)
 		return
 	}
-	e.log.Info("the node no longer waits for disk space or file descriptors")
+	e.recent.note(Occurrence{Kind: DiskGoesOn})
+	e.news.tell(slog.LevelInfo, "the node no longer waits for disk space or file descriptors")
 }

@@ -374,7 +374,7 @@ func (s *steering) plan() (more bool) {
 	wish, ok := steer.Plan(steer.Situation{Self: self, Table: table, Health: s.watch.Health,
 		Dismissed: s.watch.Dismissed(), Rules: s.rules})
 	if ok {
-		e.log.Info("a member is to have another part", "peer", wish.Member, "part", wish.Part, "cause", wish.Reason)
+		e.log.Info("a member is to have another part", "peer", wish.Member, "part", wish.Part.String(), "cause", wish.Reason.String())
 		s.wish, s.wished = wish, time.Now()
 		_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(s.number, wish.Member, wish.Part, wish.Reason, s.wished.UnixMilli()))
 	}

@@ -21,6 +21,7 @@ func (e *Engine) failureLoop() {
 		e.finish(why, cause) // before the log call, which may block
 		if cause != nil {
 			e.log.Error("node failed", "cause", cause)
+			e.logRecent()
 		}
 	case <-e.stop:
 	}
@@ -42,6 +43,9 @@ func (e *Engine) finish(why, cause error) {
 		e.end.Lock() // first: Err has the cause when a call returns ErrFailed
 		e.end.err, e.end.at = cause, time.Now()
 		e.end.Unlock()
+		if cause != nil {
+			e.recent.note(Occurrence{Kind: Failed})
+		}
 		for _, r := range e.shards {
 			r.Outbox.Close(why)
 		}

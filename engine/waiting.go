@@ -39,9 +39,10 @@ func (e *Engine) lacking(id ShardID, err error) error {
 	return e.notReady(err)
 }
 
-// Joining says what a node waits for that has yet to join. It is empty for a member.
+// Joining says what a node waits for that has yet to join. It is empty for a member, and for a node
+// that is over.
 func (e *Engine) Joining() string {
-	if e.self() != 0 {
+	if e.self() != 0 || e.over() != nil {
 		return ""
 	}
 	if lack := e.lack.Load(); lack != nil {

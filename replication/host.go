@@ -218,7 +218,7 @@ func (h *Host) adapt(s *shard, m StateMachine) *machine {
 		m:      m,
 		disk:   h.cfg.Disk,
 		log:    h.log,
-		sent:   &s.meters.Snapshots,
+		meters: &s.meters,
 		opened: func(stop <-chan struct{}) { h.store.opened(uint64(s.id), stop) },
 		grown: func(entries, bytes int, index uint64) {
 			if s.log.grow(entries, bytes, index) {

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/lni/dragonboat/v4/statemachine"
-
-	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // Entry is a committed command.
@@ -60,7 +58,7 @@ type machine struct {
 	m      StateMachine
 	disk   Disk
 	log    *slog.Logger
-	sent   *meter.Counter // states that were sent
+	meters *Meters
 	opened func(stop <-chan struct{})
 	grown  func(entries, bytes int, index uint64) // called after entries were applied; must not block
 
@@ -139,12 +137,14 @@ func (a *machine) PrepareSnapshot() (any, error) {
 func (a *machine) SaveSnapshot(prepared any, w io.Writer, stop <-chan struct{}) error {
 	p := prepared.(preparedSnapshot)
 	if p.err == nil {
+		a.meters.Streaming.Begin()
+		defer a.meters.Streaming.End()
 		p.err = guard(func() error { return p.snapshot.WriteTo(w, stop) })
 		p.err = errors.Join(p.err, guard(p.snapshot.Close))
 	}
 	a.parking().afterWork(onlyBroken(p.err))
 	if p.err == nil {
-		a.sent.Inc()
+		a.meters.Snapshots.Inc()
 	}
 	switch {
 	case isClosed(stop):

@@ -69,6 +69,8 @@ type Meters struct {
 	Barriers  meter.Histogram // calls of Host.Barrier that succeeded
 	Cuts      meter.Counter   // cuts of the log that were begun
 	Snapshots meter.Counter   // states that were sent to members that lag behind
+
+	Streaming meter.Work // of a state to a member that lags behind
 }
 
 // Meters returns the meters of a shard that exists.

@@ -311,7 +311,7 @@ func TestFailureOfAnyFileOfPebbleEndsInTheSwitch(t *testing.T) {
 // C1.3: An error on which Pebble would end the process ends the node.
 func TestWhatIsFatalToPebbleThrowsTheSwitch(t *testing.T) {
 	n := newNode(t)
-	o := pebbleOptions(n.disk, nil, createNew, n.options().Logger)
+	o := pebbleOptions(n.options().withDefaults(), "", nil, createNew)
 	o.Logger.Fatalf("MANIFEST %s", "is gone")
 	if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), "MANIFEST is gone") {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -53,6 +55,9 @@ type Options struct {
 	// stopped answering, and the Raft log is on the same disk. So only entries that the log
 	// accepted earlier can still be committed. Apply must not hang on them when the node is closed.
 	CommitWait time.Duration
+
+	// Flushes and Compactions, if not nil, learn when the database works in the background.
+	Flushes, Compactions *meter.Work
 }
 
 func (o Options) withDefaults() Options {
@@ -71,6 +76,8 @@ func (o Options) withDefaults() Options {
 	if o.CommitWait <= 0 {
 		o.CommitWait = 5 * time.Second
 	}
+	o.Flushes = cmp.Or(o.Flushes, new(meter.Work))
+	o.Compactions = cmp.Or(o.Compactions, new(meter.Work))
 	o.Dir = filepath.Clean(o.Dir)
 	return o
 }
@@ -154,7 +161,8 @@ func look(o Options) (*store, pointer, uint64, error) {
 		return nil, p, 0, err
 	}
 	dir := l.path(p.image)
-	s, err := openStore(l.disk, dir, checkOnly, o.Logger)
+	o.Disk = l.disk // a view
+	s, err := openStore(o, dir, checkOnly)
 	if err != nil {
 		return nil, p, 0, diagnose(l.disk, dir, err)
 	}
@@ -274,7 +282,7 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 		if err := i.layout.sweep(p.image); err != nil {
 			return nil, p, err
 		}
-		s, err := openStore(i.o.Disk, i.layout.path(p.image), existing, i.o.Logger)
+		s, err := openStore(i.o, i.layout.path(p.image), existing)
 		return s, p, err
 	}
 	if err := i.layout.create(); err != nil {
@@ -284,7 +292,7 @@ func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 		return nil, p, err
 	}
 	p = pointer{image: imageName(1), state: stateLive}
-	s, err := openStore(i.o.Disk, i.layout.path(p.image), createNew, i.o.Logger)
+	s, err := openStore(i.o, i.layout.path(p.image), createNew)
 	if err != nil {
 		return nil, p, err
 	}

@@ -41,7 +41,7 @@ func (i *Image) Install(r io.Reader, stop <-chan struct{}, accept func(t Table, 
 	if err != nil {
 		return err
 	}
-	fresh, err := openStore(i.o.Disk, i.layout.path(name), createNew, i.o.Logger)
+	fresh, err := openStore(i.o, i.layout.path(name), createNew)
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.layout.path(name), err)
 	}

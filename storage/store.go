@@ -58,7 +58,7 @@ const (
 )
 
 // openStore opens the database in dir. Errors are Pebble's; diagnose explains them.
-func openStore(d *disk.Disk, dir string, mode openMode, log *slog.Logger) (s *store, err error) {
+func openStore(o Options, dir string, mode openMode) (s *store, err error) {
 	// Pebble panics on some contents that it never wrote. Recovering is safe: this is the goroutine
 	// of Start, and checking these files is its job.
 	defer func() {
@@ -67,17 +67,18 @@ func openStore(d *disk.Disk, dir string, mode openMode, log *slog.Logger) (s *st
 		}
 	}()
 	cache := pebble.NewCache(cacheLen)
-	db, err := pebble.Open(dir, pebbleOptions(d, cache, mode, log.With("image", filepath.Base(dir))))
+	db, err := pebble.Open(dir, pebbleOptions(o, dir, cache, mode))
 	if err != nil {
 		cache.Unref()
 		return nil, err
 	}
-	s = &store{disk: d, dir: dir, db: db, cache: cache}
+	s = &store{disk: o.Disk, dir: dir, db: db, cache: cache}
 	s.refs.Store(1)
 	return s, nil
 }
 
-func pebbleOptions(d *disk.Disk, cache *pebble.Cache, mode openMode, log *slog.Logger) *pebble.Options {
+func pebbleOptions(image Options, dir string, cache *pebble.Cache, mode openMode) *pebble.Options {
+	d, log := image.Disk, image.Logger.With("image", filepath.Base(dir))
 	o := &pebble.Options{
 		FS:     filesystem{d},
 		Cache:  cache,
@@ -115,6 +116,11 @@ func pebbleOptions(d *disk.Disk, cache *pebble.Cache, mode openMode, log *slog.L
 	o.EventListener.BackgroundError = func(err error) {
 		d.Fail(fmt.Errorf("image, in the background: %w", err))
 	}
+	// Each Begin has its End, also after a failure. Pebble calls them with its lock held.
+	o.EventListener.FlushBegin = func(pebble.FlushInfo) { image.Flushes.Begin() }
+	o.EventListener.FlushEnd = func(pebble.FlushInfo) { image.Flushes.End() }
+	o.EventListener.CompactionBegin = func(pebble.CompactionInfo) { image.Compactions.Begin() }
+	o.EventListener.CompactionEnd = func(pebble.CompactionInfo) { image.Compactions.End() }
 	// Pebble repeats a failed compaction at once and without end. It calls BackgroundError with its
 	// lock held, so a pause there would hold up Close, and stop the time of a bubble of
 	// testing/synctest. Instead no compaction begins after the failure. Flushes may go on: they

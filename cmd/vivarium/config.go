@@ -63,7 +63,7 @@ func eachLine(prefix string, err error) error {
 // fields matches the fields of both Configs where an error of Validate names them.
 var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"Dir", "ID", "Members", "Join", "Advertise", "Name", "Zone", "Observer", "Ephemeral", "Voters", "DeadAfter", "Listen", "Ensemble", "Shards", "Tick", "RequestTimeout", "SessionTimeout", "MinSessionTimeout", "MaxSessionTimeout",
-	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel",
+	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel", "Slow",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
 	"Size", "Keep", "Age",

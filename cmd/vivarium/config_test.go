@@ -94,6 +94,7 @@ ephemeral: true
 voters: 5
 deadAfter: 1h
 holdLevel: 1
+slow: 2s
 containerCheckInterval: 2s
 superDigest: "root:xyz"
 gateway:
@@ -125,7 +126,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Join: []string{"members:7400"}, Advertise: "b:3", Name: "pod-2", Zone: "north", Observer: true, Ephemeral: true, Voters: 5, DeadAfter: time.Hour,
 			TLS:  &embed.TLS{CertFile: "cert.pem", KeyFile: "key.pem", CAFile: "ca.pem", Migrate: true},
 			Tick: 20 * time.Millisecond, RequestTimeout: 3 * time.Second, SessionTimeout: 5 * time.Second, MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: time.Minute,
-			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1,
+			MaxDataSize: 4096, MaxTreeSize: 1000000000, ContainerCheckInterval: 2 * time.Second, SuperDigest: "root:xyz", HoldLevel: 1, Slow: 2 * time.Second,
 		},
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,

@@ -75,6 +75,8 @@
 //	maxTreeSize: 0             # bytes of memory for the znodes of a shard. 0: no limit
 //	containerCheckInterval: 1m # how often the leader removes due containers and TTL znodes
 //	holdLevel: 0               # keep the feature level at this, for a way back. 0: let it rise
+//	slow: 125ms                # what takes longer is slow, and the log warns of it. Default: a
+//	                           # quarter of the shortest election at this tick. Negative: never
 //	superDigest: ""            # user:digest of the superuser, like ZooKeeper's superDigest
 //	gateway:
 //	  listen: ":2181"          # where clients connect. Required

@@ -112,9 +112,9 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 		return err
 	}
 	defer onHangUp(hangUps, node, door, log)()
-	if err := ready(ctx, node, log.With("clients", door.Addr())); err == nil {
+	if err := ready(ctx, node, log.With("clients", door.Addr().String())); err == nil {
 		status := node.Status()
-		log.Info("serving", "clients", door.Addr(), "member", status.Member, "shards", len(status.Shards))
+		log.Info("serving", "clients", door.Addr().String(), "member", status.Member, "shards", len(status.Shards))
 		tell(log, "READY=1")
 	}
 	<-ctx.Done()

@@ -145,7 +145,7 @@ func (c *conn) serve() {
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head))
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, errEnded) {
-		c.gate.log.Debug("client's connection ended", "client", c.sock.RemoteAddr(), "cause", err)
+		c.gate.log.Debug("client's connection ended", "client", c.sock.RemoteAddr().String(), "cause", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func (c *conn) serve() {
 func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr(), "cause", p, "stack", string(debug.Stack()))
+			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()

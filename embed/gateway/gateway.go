@@ -362,7 +362,7 @@ func (g *Gateway) accept(sock net.Conn) {
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
 		g.mu.Unlock()
 		g.refused.Add(1)
-		g.log.Debug("connection refused: too many connections", "client", sock.RemoteAddr())
+		g.log.Debug("connection refused: too many connections", "client", sock.RemoteAddr().String())
 		_ = sock.Close()
 		return
 	}
@@ -411,7 +411,7 @@ func (g *Gateway) endGreediest() {
 		return
 	}
 	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
-		"client", c.raw.RemoteAddr(), "bytes", c.held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory)
+		"client", c.raw.RemoteAddr().String(), "bytes", c.held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory)
 	c.drop()
 }
 

@@ -472,7 +472,7 @@ func (c *conn) auth(q *wire.Request, a *answer) error {
 	a.ownZxid = true
 	who, err := c.authenticate(&q.Auth)
 	if err != nil {
-		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr(), "scheme", q.Auth.Scheme, "cause", err)
+		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr().String(), "scheme", q.Auth.Scheme, "cause", err)
 		c.gate.authFailed.Add(1)
 		a.reply.Err, a.last = wire.AuthFailed, true
 		c.push(a)

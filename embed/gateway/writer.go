@@ -58,7 +58,7 @@ func (c *conn) sendOnce() (again bool, err error) {
 	if err == errLast {
 		err = nil
 	} else {
-		c.gate.log.Debug("client's connection dropped", "client", c.sock.RemoteAddr(), "cause", err)
+		c.gate.log.Debug("client's connection dropped", "client", c.sock.RemoteAddr().String(), "cause", err)
 		c.drop()
 		err = errEnded
 	}

@@ -72,6 +72,26 @@ func (k *Keeper) leastLocked() time.Duration {
 	return min(a, b)
 }
 
+// shown is what the clocks showed at the newest look. The zero value stands for no look.
+type shown struct{ boot, offset time.Duration }
+
+// slewPart is the largest part of the passing time by which a wall clock is slewed. Time services
+// slew by half of that.
+const slewPart = 1000
+
+// noteClocksLocked tells of a jump of the wall clock since the last look. It ignores a look that is
+// older than another.
+func (k *Keeper) noteClocksLocked(boot, offset time.Duration) {
+	old := k.mu.shown
+	if boot < old.boot || k.options.JumpMin == 0 {
+		return
+	}
+	k.mu.shown = shown{boot, offset}
+	if jump := offset - old.offset; old != (shown{}) && beyond(jump, k.options.JumpMin+(boot-old.boot)/slewPart) {
+		k.options.Jumped(jump)
+	}
+}
+
 // Proved records that a batch of this node was applied. It was first sent at sent, when the wall
 // clock had that offset.
 func (k *Keeper) Proved(sent, offset time.Duration) {
@@ -87,8 +107,10 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 	defer k.mu.Unlock()
 	now := k.clock.Boot()
 	expired, ends = k.lookLocked(now)
+	k.noteClocksLocked(sent, offset)
 	k.mu.provedAt, k.mu.offset = sent, offset // batches are applied in the order in which they were sent
 	k.mu.remotes.provedAt = sent
+	before := len(k.mu.suspended)
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Proved(now, sent); state == session.Connected {
 			delete(k.mu.suspended, s)
@@ -96,6 +118,7 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 			s.stateChangedLocked()
 		}
 	}
+	k.noteLocked(false, before-len(k.mu.suspended))
 	k.mu.calm = calm{}
 	if len(k.mu.suspended) == 0 {
 		// The least timeout has the nearest deadline and the smallest margin.
@@ -105,6 +128,13 @@ func (k *Keeper) extend(sent, offset time.Duration) (expired []*Session, ends bo
 		k.mu.calm.narrow(k.mu.provedAt+least-margin, k.mu.offset, margin)
 	}
 	return expired, ends
+}
+
+// noteLocked tells of sessions that were suspended or resumed, if there are any.
+func (k *Keeper) noteLocked(suspended bool, n int) {
+	if n > 0 && k.options.Noted != nil {
+		k.options.Noted(suspended, n)
+	}
 }
 
 // CheckDeadlines compares the clock with the deadlines of all sessions.
@@ -144,12 +174,15 @@ func (k *Keeper) lookLocked(now time.Duration) (expired []*Session, ends bool) {
 	}
 	offset := k.clock.Offset()
 	k.mu.anchor = k.clock.Mark(now, offset)
+	k.noteClocksLocked(now, offset)
 	if k.mu.calm.holds(now, offset) {
 		return nil, false
 	}
+	before := len(k.mu.suspended)
 	for _, s := range k.mu.sessions {
 		ends = k.suspendLocked(s, now, offset) || ends
 	}
+	k.noteLocked(true, len(k.mu.suspended)-before)
 	for s := range k.mu.suspended {
 		if state, _ := s.life.Look(now); state == session.Expired {
 			// It expires here before the log says so. This node keeps proving all its sessions

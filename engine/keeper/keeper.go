@@ -56,6 +56,7 @@ type Keeper struct {
 		timeouts  timeouts
 		remotes   remotes
 		calm      calm
+		shown     shown
 		anchor    clock.Anchor                // of the newest look at all clocks
 		losing    map[*Session][]*outbox.Call // calls that end lost claims, or inherit from them
 		unknown   []*Claim                    // without an outcome, until Reconcile has looked for their znodes
@@ -74,6 +75,15 @@ type Options struct {
 	RequestTimeout  time.Duration // bounds calls whose ctx has no deadline
 	RequestBytesMax int           // of an encoded transaction
 	LeastTimeout    time.Duration // of a session
+
+	// Jumped is called when the wall clock has jumped by JumpMin or more, in either direction. It
+	// must not block. The keeper looks at the clocks when it looks at its sessions, and when batches
+	// of the home shard are applied. A JumpMin of zero means never.
+	JumpMin time.Duration
+	Jumped  func(by time.Duration)
+	// Noted, if not nil, is called when sessions were suspended or resumed, with their number. It
+	// must not block.
+	Noted func(suspended bool, n int)
 }
 
 // A Node is what a keeper asks of its node.

@@ -217,6 +217,7 @@ func (k *Keeper) judgeLocked(c *remoteClass, now time.Duration) {
 		return
 	}
 	c.suspended, c.since, c.from, c.shown = suspended, now, r.provedAt, 0
+	k.noteLocked(suspended, len(c.list))
 	for i := range c.list {
 		if !suspended {
 			k.renewLocked(c, i)

@@ -31,6 +31,8 @@ type Meters struct {
 	Applies  meter.Histogram // calls of Apply, of one entry or many
 	Bytes    meter.Counter   // of the applied entries
 	Installs meter.Histogram // states received and installed
+
+	Installing meter.Work
 }
 
 // Counts are those of a shard's session table. Only the home shard has all sessions.

@@ -28,6 +28,8 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	began := time.Now()
 	r.turn <- struct{}{}
 	defer r.endTurn()
+	r.Meters.Installing.Begin()
+	defer r.Meters.Installing.End()
 	if err := r.image.Install(from, stop, r.accept); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type Store struct {
 
 	now      atomic.Pointer[tls.Config]
 	failures atomic.Int64
+	changed  atomic.Pointer[func()] // nil: nobody wants to know
 
 	mu rank.Mutex[rank.Certificates] // of one Reload
 }
@@ -75,8 +76,14 @@ func (s *Store) Reload() (changed bool, err error) {
 		return false, nil
 	}
 	s.now.Store(c)
+	if fn := s.changed.Load(); fn != nil {
+		(*fn)()
+	}
 	return true, nil
 }
+
+// OnChange registers fn to be called when a Reload has changed the config. fn must not block.
+func (s *Store) OnChange(fn func()) { s.changed.Store(&fn) }
 
 // Failures returns how many calls of Reload have failed.
 func (s *Store) Failures() int64 { return s.failures.Load() }

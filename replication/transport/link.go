@@ -388,7 +388,7 @@ func (l *link) sendParts(w *wire, b pb.MessageBatch, size int) error {
 	all := b.Requests
 	if len(all) == 1 {
 		l.t.notices.give(slog.LevelError, notice{event: "message is larger than a frame may be", peer: l.member},
-			"type", all[0].Type, "bytes", size, "limit", l.t.o.FrameMax)
+			"type", all[0].Type.String(), "bytes", size, "limit", l.t.o.FrameMax)
 		return nil
 	}
 	b.Requests = all[:len(all)/2]

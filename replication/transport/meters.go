@@ -42,6 +42,9 @@ func (t *Transport) metersLocked(member uint64) *Meters {
 	if m == nil {
 		m = new(Meters)
 		t.mu.meters[member] = m
+		if t.o.Counted != nil {
+			t.o.Counted(member, m)
+		}
 	}
 	return m
 }

@@ -5,18 +5,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-const (
-	// noticePauseMin and noticePauseMax bound the pause before the same event is logged again about
-	// the same peer. The pause doubles while the event repeats.
-	noticePauseMin = 10 * time.Second
-	noticePauseMax = 10 * time.Minute
-	// noticesMax bounds how many notices are remembered. Unknown peers can be many. When the table
-	// is full it is emptied, which costs a few repeated lines.
-	noticesMax = 1024
-)
+// noticesMax bounds how many notices are remembered. Unknown peers can be many. When the table is
+// full it is emptied, which costs a few repeated lines.
+const noticesMax = 1024
 
 // notices log at a limited rate, because peers decide how often things happen here.
 type notices struct {
@@ -24,7 +19,7 @@ type notices struct {
 
 	mu struct {
 		rank.Mutex[rank.Notices]
-		given map[notice]given
+		given map[notice]*pace.Pace
 	}
 }
 
@@ -36,16 +31,9 @@ type notice struct {
 	kind  error  // of a refusal; each kind is logged even if another was just logged
 }
 
-// given says when a notice was logged, how long it pauses, and how often it was held back since.
-type given struct {
-	at    time.Time
-	pause time.Duration
-	held  int
-}
-
 func newNotices(log *slog.Logger) *notices {
 	n := &notices{log: log}
-	n.mu.given = make(map[notice]given)
+	n.mu.given = make(map[notice]*pace.Pace)
 	return n
 }
 
@@ -69,19 +57,13 @@ func (n *notices) give(level slog.Level, k notice, args ...any) {
 func (n *notices) due(k notice, now time.Time) (held int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	g, known := n.mu.given[k]
-	if known && now.Sub(g.at) < g.pause {
-		g.held++
-		n.mu.given[k] = g
-		return 0, false
+	p := n.mu.given[k]
+	if p == nil {
+		if len(n.mu.given) >= noticesMax {
+			clear(n.mu.given)
+		}
+		p = new(pace.Pace)
+		n.mu.given[k] = p
 	}
-	if !known && len(n.mu.given) >= noticesMax {
-		clear(n.mu.given)
-	}
-	pause := noticePauseMin
-	if g.held > 0 {
-		pause = min(2*g.pause, noticePauseMax)
-	}
-	n.mu.given[k] = given{at: now, pause: pause}
-	return g.held, true
+	return p.Due(now)
 }

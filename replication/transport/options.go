@@ -74,6 +74,13 @@ type Options struct {
 	// It is called from several goroutines and must not block. Nil means all that were met.
 	Members func() []uint64
 
+	// Counted, if not nil, is called when counting begins for a member. It must not block, and must
+	// not use the Transport.
+	Counted func(member uint64, m *Meters)
+	// Noted, if not nil, is called when the connection to a member is made or lost, and when one of
+	// the two begins to refuse the other. The same holds for it.
+	Noted func(member uint64, what PeerEvent)
+
 	// Address returns the host:port of a member; empty if it is not known. It is called for each
 	// dial, and its answer may change. Nil means that Network finds members without an address.
 	Address func(member uint64) string

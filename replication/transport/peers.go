@@ -28,6 +28,23 @@ type Peer struct {
 	Levels Levels // that the peer's build reads, as it last said; zero if not known
 }
 
+// A PeerEvent is what has happened between this member and another one.
+type PeerEvent int
+
+// The events.
+const (
+	PeerConnected PeerEvent = iota
+	PeerLost
+	PeerRefused // by either side
+)
+
+// noteLocked tells of an event.
+func (t *Transport) noteLocked(peer uint64, what PeerEvent) {
+	if t.o.Noted != nil && !t.shut.Load() {
+		t.o.Noted(peer, what)
+	}
+}
+
 // Peers returns what is known about each of the other members, in the order of their ids. A
 // connection is made when there is something to send. A member without a leader soon tries all
 // others.
@@ -127,6 +144,7 @@ func (t *Transport) recordReached(peer uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.peers[peer] = Peer{Reached: true, Levels: t.mu.peers[peer].Levels}
+	t.noteLocked(peer, PeerConnected)
 }
 
 // recordNotReached records why there is no connection to a peer.
@@ -144,6 +162,12 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 	defer t.mu.Unlock()
 	t.metersLocked(peer).noteRefusal(err)
 	before := t.mu.peers[peer]
+	if before.Reached {
+		t.noteLocked(peer, PeerLost)
+	}
+	if p.RefusedBy != nil && before.RefusedBy == nil || p.Refused != nil && before.Refused == nil {
+		t.noteLocked(peer, PeerRefused)
+	}
 	if p.Levels = before.Levels; p.Refused == nil {
 		p.Refused = before.Refused
 	}
@@ -177,6 +201,9 @@ func (t *Transport) recordVerdict(peer uint64, err error) {
 	defer t.mu.Unlock()
 	t.metersLocked(peer).noteRefusal(err)
 	p := t.mu.peers[peer]
+	if no != nil && p.Refused == nil {
+		t.noteLocked(peer, PeerRefused)
+	}
 	if p.Refused = nil; no != nil {
 		p.Refused = no
 	}

@@ -15,9 +15,12 @@ type lack struct {
 		rank.Mutex[rank.Lack]
 		patience time.Duration
 		changed  chan struct{} // closed and replaced when patience changes
+		waiting  int           // number of calls that wait
+		lacking  error         // the newest news: what is lacking, or nil
+		told     bool          // the listener was told last that something is lacking
+		telling  bool          // a goroutine tells the listener
 	}
-	waiting atomic.Int64 // number of calls that wait
-	told    atomic.Pointer[func(error)]
+	listener atomic.Pointer[func(error)]
 }
 
 // lookAgain is how long a waiting call pauses before it is repeated.
@@ -35,9 +38,9 @@ func (d *Disk) Patience(p time.Duration) {
 }
 
 // OnWait registers fn to be told about waiting. When a first call begins to wait, fn receives what
-// is lacking. When no call waits any more, fn receives nil, unless the node fails for the lack. It
-// must not use this Disk.
-func (d *Disk) OnWait(fn func(lacking error)) { d.lack.told.Store(&fn) }
+// is lacking. When no call waits any more, fn receives nil, unless the node fails for the lack. The
+// calls of fn come one at a time, and the newest news comes last. fn must not use this Disk.
+func (d *Disk) OnWait(fn func(lacking error)) { d.lack.listener.Store(&fn) }
 
 // isLack reports whether err is a lack that others may end. A call that failed with such an error
 // has changed nothing, or has written part of its bytes, which it will write again.
@@ -61,15 +64,8 @@ func (d *Disk) patiently(fatal bool, call func() error) (err error) {
 	if p, _ := d.patience(); p <= 0 {
 		return err
 	}
-	if d.lack.waiting.Add(1) == 1 {
-		d.tell(err)
-	}
-	defer func() {
-		fails := fatal && isLack(err) || errors.Is(err, errSwitched)
-		if d.lack.waiting.Add(-1) == 0 && !fails {
-			d.tell(nil)
-		}
-	}()
+	d.beginWait(err)
+	defer func() { d.endWait(fatal && isLack(err) || errors.Is(err, errSwitched)) }()
 	for began := time.Now(); isLack(err) && d.waitUntil(began); {
 		if d.frozen.Load() {
 			return errSwitched
@@ -102,8 +98,42 @@ func (d *Disk) patience() (time.Duration, <-chan struct{}) {
 	return d.lack.mu.patience, d.lack.mu.changed
 }
 
-func (d *Disk) tell(lacking error) {
-	if told := d.lack.told.Load(); told != nil {
-		(*told)(lacking)
+// beginWait records that a call begins to wait.
+func (d *Disk) beginWait(lacking error) {
+	d.lack.mu.Lock()
+	defer d.lack.mu.Unlock()
+	if d.lack.mu.waiting++; d.lack.mu.waiting == 1 {
+		d.tellLocked(lacking)
 	}
+}
+
+// endWait records that a call no longer waits. If the node fails for it, nobody is told.
+func (d *Disk) endWait(fails bool) {
+	d.lack.mu.Lock()
+	defer d.lack.mu.Unlock()
+	if d.lack.mu.waiting--; d.lack.mu.waiting == 0 && !fails {
+		d.tellLocked(nil)
+	}
+}
+
+// tellLocked tells the listener, without the lock. If another goroutine is telling it, that one goes
+// on with the news: otherwise the end of an older lack could be told after the beginning of a newer
+// one.
+func (d *Disk) tellLocked(lacking error) {
+	m := &d.lack.mu
+	m.lacking = lacking
+	if m.telling {
+		return
+	}
+	m.telling = true
+	for m.told != (m.lacking != nil) {
+		news := m.lacking
+		m.told = news != nil
+		m.Unlock()
+		if fn := d.lack.listener.Load(); fn != nil {
+			(*fn)(news)
+		}
+		m.Lock()
+	}
+	m.telling = false
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -232,5 +233,45 @@ func TestPatience_APartialWrite(t *testing.T) {
 		wantFile(t, d, name, "whole partial more")
 		ok(t, log.Close())
 		wantFile(t, must[*Disk](t)(Open(files.OS, d.Dir())), name, "whole partial more"+string(zeros[:aheadStep-len("partial more")]))
+	})
+}
+
+// The newest news is told last: if the end of a lack is told late, and another call lacks something
+// by then, the listener must not be left with the end.
+func TestPatience_TellsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t)
+		d.Patience(time.Minute)
+		late := make(chan struct{})
+		var mu sync.Mutex
+		var told []string
+		d.OnWait(func(err error) {
+			if err == nil {
+				<-late
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprint(err != nil))
+		})
+		list := func() { _, _ = d.List(d.Dir()) }
+		lacking(d, syscall.EMFILE, time.Second)
+		go list()
+		<-time.After(2 * time.Second)
+		lacking(d, syscall.EMFILE, 10*time.Second)
+		go list()
+		<-time.After(time.Second)
+		close(late)
+		synctest.Wait()
+		mu.Lock()
+		if want := []string{"true", "false", "true"}; !slices.Equal(told, want) {
+			t.Errorf("while a call waits: told %v, want %v", told, want)
+		}
+		mu.Unlock()
+		<-time.After(20 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"true", "false", "true", "false"}; !slices.Equal(told, want) {
+			t.Errorf("at the end: told %v, want %v", told, want)
+		}
 	})
 }

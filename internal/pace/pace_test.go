@@ -1,0 +1,41 @@
+package pace
+
+import (
+	"testing"
+	"time"
+)
+
+// An event that goes on is told after 10 s, 20 s, 40 s, and so on up to 10 min. Each time it says how
+// often it was held back. An event that comes again after a pause without it begins anew.
+func TestPace(t *testing.T) {
+	var p Pace
+	now := time.Now()
+	begin, told, held := now, []time.Duration(nil), 0
+	for ; now.Sub(begin) < time.Hour; now = now.Add(time.Second) {
+		if n, ok := p.Due(now); ok {
+			told = append(told, now.Sub(begin))
+			held += n
+		}
+	}
+	want := []time.Duration{0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030}
+	for i := range told {
+		if i >= len(want) || told[i] != want[i]*time.Second {
+			t.Fatalf("told after %v, want %v seconds", told, want)
+		}
+	}
+	if all := len(told) + held; len(told) != len(want) || all != 3031 {
+		t.Errorf("%d times told and %d held back until the last one, want %d in all", len(told), held, 3031)
+	}
+	now = now.Add(2 * Max)
+	p.Due(now)
+	now = now.Add(2 * Max) // nothing was held back
+	if held, ok := p.Due(now); !ok || held != 0 {
+		t.Errorf("after a rest: %d, %v", held, ok)
+	}
+	if _, ok := p.Due(now.Add(Min - 1)); ok {
+		t.Error("told again at once")
+	}
+	if held, ok := p.Due(now.Add(Min)); !ok || held != 1 {
+		t.Errorf("after the shortest pause: %d, %v", held, ok)
+	}
+}
