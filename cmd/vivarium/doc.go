@@ -157,8 +157,14 @@
 //
 // verify refuses every byte that is not as it was written. export prints a line for each znode, of
 // a file, or with -config or -dir of a member. import creates the znodes of a backup or of such
-// lines through the port for clients. It verifies a backup first. -existing says what to do with a
-// znode that exists: fail, skip or overwrite. -path limits both to a znode and what is below it.
+// lines through the port for clients. It verifies a backup first. -path limits both to a znode and
+// what is below it.
+//
+// import can also put that subtree elsewhere, with -as. -existing says what to do with a znode that
+// exists: fail, skip or overwrite. -prune deletes what the server has in the subtree and the file
+// does not, except ephemerals and what is above them, and prints a line for each znode that it
+// keeps. -dry-run changes nothing and prints a line for each step. If an import is interrupted, the
+// same command with skip or overwrite goes on.
 //
 // Instead of a FILE, backup writes to the standard output if it is named "-", and the others read
 // the standard input. docs/backup.md of the repository says what is in a backup, and what is not.
