@@ -71,6 +71,7 @@ var imports = map[string][]string{
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
+	"embed/backup/schedule":   {"embed", "embed/backup", "embed/internal/queue", "embed/internal/sampling", "embed/internal/sessions", "embed/lock", "embed/metrics", "engine/backupfile", "internal/meter"},
 	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
@@ -89,7 +90,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "embed", "embed/backup", "embed/gateway", "engine", "internal/configfile", "internal/wire"}, // engine for the check of a directory
+	"cmd/vivarium":                 {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "embed", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "internal/configfile", "internal/wire"}, // engine for the check of a directory
 	"cmd/vivarium/internal/client": {"internal/wire"},
 	"cmd/vivarium/internal/shell":  {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }

@@ -8,15 +8,17 @@ import (
 	"unicode"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 )
 
-// config is the content of a config file for serve: the keys of embed.ReadConfig, and the
-// gateway's.
+// config is the content of a config file for serve: the keys of embed.ReadConfig, the gateway's,
+// and those of scheduled backups.
 type config struct {
 	embed.Config `yaml:",inline"`
-	Gateway      gateway.Config `yaml:"gateway"`
+	Gateway      gateway.Config   `yaml:"gateway"`
+	Backup       *schedule.Config `yaml:"backup"` // nil: none
 }
 
 // readConfig reads a config and validates it. An id other than zero and an address replace the
@@ -31,9 +33,14 @@ func readConfig(name string, id embed.MemberID, advertise string) (c config, err
 	if advertise != "" {
 		c.Advertise = advertise
 	}
+	var backups error
+	if c.Backup != nil {
+		backups = c.Backup.Validate()
+	}
 	return c, errors.Join(
 		eachLine(name+": ", inKeys(c.Config.Validate())),
-		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())))
+		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())),
+		eachLine(name+": backup.", inKeys(backups)))
 }
 
 // parseConfig reads a config and does not validate it.
@@ -60,6 +67,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
+	"Every", `Keep\.(Hourly|Daily|Weekly)`,
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

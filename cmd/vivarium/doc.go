@@ -87,6 +87,13 @@
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
 //	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does
+//	backup:                    # Default: none. See docs/backup.md of the repository
+//	  dir: /backups/orders     # it must exist; best it is one volume that all members share
+//	  every: 1h                # one member makes a backup, verifies it, and deletes old ones
+//	  keep:                    # the newest of each of the last hours, days and weeks
+//	    hourly: 24
+//	    daily: 7
+//	    weekly: 4
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
