@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 	"go.yaml.in/yaml/v3"
@@ -50,7 +51,8 @@ func documents(text string) error {
 func config(text string) error {
 	var c struct {
 		embed.Config `yaml:",inline"`
-		Gateway      *gateway.Config `yaml:"gateway"`
+		Gateway      *gateway.Config  `yaml:"gateway"`
+		Backup       *schedule.Config `yaml:"backup"`
 	}
 	if err := configfile.Read(strings.NewReader(text), &c); err != nil {
 		return err
@@ -59,6 +61,11 @@ func config(text string) error {
 		c.ID = 1
 	}
 	c.TLS = nil
+	if c.Backup != nil {
+		if err := c.Backup.Validate(); err != nil {
+			return err
+		}
+	}
 	if c.Gateway == nil {
 		return c.Config.Validate()
 	}

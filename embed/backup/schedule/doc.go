@@ -6,9 +6,9 @@
 //	}
 //	go s.Run(ctx)
 //
-// Every member runs it. At each multiple of Config.Every, one of them makes the backup, not always
-// the same: members that lead wait for half a minute, so a follower does it if there is one that
-// can. What was missed because nobody ran is made up for by one backup.
+// Every member runs it. At each multiple of Config.Every, one of them makes the backup, and not
+// always the same one. Members that lead wait for half a minute, so a follower does it if there is
+// one that can. If nobody ran for some time, one backup makes up for all that were missed.
 //
 // Dir is a directory on the member. Best it is one volume that all members share and that does not
 // fail with them. If each member has a directory of its own, each has some of the backups.
@@ -16,14 +16,14 @@
 // # What happens to files
 //
 // A backup is made by backup.Save and has a name such as vivarium-20261126T160000Z-2.backup: when
-// it was made, in UTC, and by which member. Only after it was read again, old ones are deleted, so
-// the newest good one always stays. Config.Keep says which others do. The clock has no say in that:
-// what counts are the last hours, days and weeks that have a backup.
+// it was made, in UTC, and by which member. Old ones are deleted only after the new one was read
+// again. So the newest good one always stays. Config.Keep says which others do. What counts are the
+// last hours, days and weeks that have a backup, whatever the present time is.
 //
-// Only files are deleted that have such a name and are backups of the same ensemble and lineage,
-// and leftovers with such a name and ".tmp-" that are a day older than the new backup. A
-// backup from later than the new one stays too, because one of the two clocks is wrong. Everything
-// else in the directory is left alone.
+// Files are deleted only if they have such a name and are backups of the same ensemble and lineage.
+// Leftovers with such a name and ".tmp-" are deleted too, if they are a day older than the new
+// backup. A backup from later than the new one stays, because one of the two clocks is wrong.
+// Everything else in the directory is left alone.
 //
 // # When something is wrong
 //
