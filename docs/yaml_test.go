@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/audit"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 	"go.yaml.in/yaml/v3"
@@ -51,8 +52,9 @@ func documents(text string) error {
 func config(text string) error {
 	var c struct {
 		embed.Config `yaml:",inline"`
-		Gateway      *gateway.Config `yaml:"gateway"`
-		Journal      audit.Config    `yaml:"audit"`
+		Gateway      *gateway.Config  `yaml:"gateway"`
+		Journal      audit.Config     `yaml:"audit"`
+		Backup       *schedule.Config `yaml:"backup"`
 	}
 	if err := configfile.Read(strings.NewReader(text), &c); err != nil {
 		return err
@@ -61,6 +63,11 @@ func config(text string) error {
 		c.ID = 1
 	}
 	c.TLS = nil
+	if c.Backup != nil {
+		if err := c.Backup.Validate(); err != nil {
+			return err
+		}
+	}
 	if c.Gateway == nil {
 		return c.Config.Validate()
 	}

@@ -73,6 +73,7 @@ var imports = map[string][]string{
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
+	"embed/backup/schedule":   {"embed", "embed/backup", "embed/internal/queue", "embed/internal/sampling", "embed/internal/sessions", "embed/lock", "embed/metrics", "engine/backupfile", "internal/meter"},
 	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
@@ -91,7 +92,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/audit", "embed/backup", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
 	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},

@@ -12,11 +12,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -29,6 +31,7 @@ import (
 var (
 	_ metrics.Source = (*embed.Node)(nil)
 	_ metrics.Source = (*gateway.Gateway)(nil)
+	_ metrics.Source = (*schedule.Schedule)(nil)
 )
 
 // values returns what a source says, by name and values of labels, such as "queue_bytes 1". A
@@ -126,6 +129,13 @@ func TestSamples_Golden(t *testing.T) {
 	g, err := gateway.Start(ens.Node(1), gateway.Config{Listen: "127.0.0.1:0", TLS: &gateway.TLS{CertFile: certFile, KeyFile: keyFile}})
 	must(t, err)
 	defer g.Close()
+	backups, err := schedule.New(ens.Node(1), schedule.Config{Dir: files})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = backups.Run(ctx) })
 	recorded, _ := os.ReadFile(filepath.Join("testdata", "metrics.txt"))
 	found := make(map[string]bool)
 	ens.Until("a connection, and free locks", func() bool {
@@ -133,6 +143,7 @@ func TestSamples_Golden(t *testing.T) {
 			note(ens.Node(id).Samples(), found)
 		}
 		note(g.Samples(), found)
+		note(backups.Samples(), found)
 		return *golden.Update && len(found) > 100 || len(found) >= strings.Count(string(recorded), "\n")
 	})
 	golden.Check(t, filepath.Join("testdata", "metrics.txt"), strings.Join(slices.Sorted(maps.Keys(found)), "\n")+"\n")

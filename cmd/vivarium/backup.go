@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -83,7 +82,7 @@ func makeBackup(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 		info, err := pipeBackup(ctx, from.write, stdout)
 		return said(err, "backup", func() { sayBackup(stderr, info) }, stderr)
 	}
-	info, err := saveBackup(ctx, from.write, name)
+	info, err := backup.Save(name, func(w io.Writer) error { return from.write(ctx, w) })
 	return said(err, "backup", func() { fmt.Fprintf(stdout, "%s: ", name); sayBackup(stdout, info) }, stderr)
 }
 
@@ -99,46 +98,6 @@ func said(err error, command string, success func(), stderr io.Writer) int {
 
 // A writing writes a backup. Without an error it is whole.
 type writing func(context.Context, io.Writer) error
-
-// saveBackup writes beside the file under another name. At no moment does the name belong to less
-// than a whole backup on the disk.
-func saveBackup(ctx context.Context, write writing, name string) (info embed.BackupInfo, err error) {
-	// CreateTemp lets nobody else read the file.
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
-	if err != nil {
-		return info, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if err := write(ctx, f); err != nil {
-		return info, err
-	}
-	if err := f.Sync(); err != nil {
-		return info, err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return info, err
-	}
-	if info, err = backup.Verify(f); err != nil {
-		return info, fmt.Errorf("the file was read again: %w", err)
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return info, err
-	}
-	return info, errors.Join(f.Close(), syncDir(filepath.Dir(name)))
-}
-
-// syncDir makes a new name durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // pipeBackup writes a backup to w, and verifies it on the way.
 func pipeBackup(ctx context.Context, write writing, w io.Writer) (embed.BackupInfo, error) {

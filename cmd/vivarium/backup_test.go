@@ -122,20 +122,20 @@ func TestBackup(t *testing.T) {
 
 	_, server, _ := served(t)
 	super := []string{"import", "-server", server, "-auth", "digest:super:pw"}
-	if out := mustRun(t, lines, append(super, "-")...); out != "302 created, 0 overwritten, 0 existed, 1 ephemerals left out\n" {
+	if out := mustRun(t, lines, append(super, "-")...); out != "302 created, 0 overwritten, 0 existed, 0 deleted, 0 kept, 1 ephemerals left out\n" {
 		t.Error(out)
 	}
 	if code, out, stderr := fed("", append(super, file)...); code != exitFailed || !strings.Contains(stderr, "/a: znode already exists") || !strings.HasPrefix(out, "0 created") {
 		t.Errorf("again: %d, %s%s", code, out, stderr)
 	}
-	if out := mustRun(t, "", append(super, "-existing", "skip", file)...); out != "0 created, 0 overwritten, 302 existed, 1 ephemerals left out\n" {
+	if out := mustRun(t, "", append(super, "-existing", "skip", file)...); out != "0 created, 0 overwritten, 302 existed, 0 deleted, 0 kept, 1 ephemerals left out\n" {
 		t.Error(out)
 	}
 	mustRun(t, "", "shell", "-server", server, "set", "/a/7", "a mistake")
 	if out := mustRun(t, "", append(super, "-existing", "overwrite", "-path", "/a/7", file)...); !strings.HasPrefix(out, "0 created, 1 overwritten") {
 		t.Error(out)
 	}
-	if code, _, stderr := fed(lines, "import", "-server", server+"/none", "-"); code != exitFailed || !strings.Contains(stderr, "NoNode for /a") {
+	if code, _, stderr := fed(lines, "import", "-server", server+"/none", "-"); code != exitFailed || !strings.Contains(stderr, "/a: znode does not exist") {
 		t.Errorf("below what does not exist: %d, %s", code, stderr)
 	}
 }

@@ -9,16 +9,18 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/audit"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/configfile"
 )
 
-// config is the content of a config file for serve: the keys of embed.ReadConfig, the
-// gateway's, and those of package audit.
+// config is the content of a config file for serve: the keys of embed.ReadConfig, the gateway's,
+// and those of the audit and of scheduled backups.
 type config struct {
 	embed.Config `yaml:",inline"`
-	Gateway      gateway.Config `yaml:"gateway"`
-	Journal      *audit.Config  `yaml:"audit"` // nil: nothing is recorded
+	Gateway      gateway.Config   `yaml:"gateway"`
+	Journal      *audit.Config    `yaml:"audit"`  // nil: nothing is recorded
+	Backup       *schedule.Config `yaml:"backup"` // nil: none
 }
 
 // readConfig reads a config and validates it. An id other than zero and an address replace the
@@ -33,13 +35,18 @@ func readConfig(name string, id embed.MemberID, advertise string) (c config, err
 	if advertise != "" {
 		c.Advertise = advertise
 	}
-	err = errors.Join(
-		eachLine(name+": ", inKeys(c.Config.Validate())),
-		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())))
+	var journal, backups error
 	if c.Journal != nil {
-		err = errors.Join(err, eachLine(name+": audit.", inKeys(c.Journal.Validate())))
+		journal = c.Journal.Validate()
 	}
-	return c, err
+	if c.Backup != nil {
+		backups = c.Backup.Validate()
+	}
+	return c, errors.Join(
+		eachLine(name+": ", inKeys(c.Config.Validate())),
+		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())),
+		eachLine(name+": audit.", inKeys(journal)),
+		eachLine(name+": backup.", inKeys(backups)))
 }
 
 // parseConfig reads a config and does not validate it.
@@ -66,7 +73,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel", "Slow",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "Words", "Reconfig",
-	"Size", "Keep", "Age",
+	"Size", `Keep(\.(Hourly|Daily|Weekly))?`, "Age", "Every",
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

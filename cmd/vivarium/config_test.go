@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 )
@@ -111,6 +112,7 @@ gateway:
   words: [srvr, ruok]
   advertise: "clients.test:2181"
   reconfig: true
+backup: {dir: backups, every: 2h, keep: {hourly: 5, daily: 6, weekly: 7}}
 `
 
 func TestConfig_ReadsEveryKey(t *testing.T) {
@@ -133,6 +135,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
 			Advertise: "clients.test:2181", Reconfig: true,
 		},
+		Backup: &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -141,7 +144,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
 	must(t, err)
 	eachKey(reflect.ValueOf(want), "", "", func(key, field string, v reflect.Value) {
-		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && got != key {
+		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && "backup."+got != key && got != key {
 			t.Errorf("an error says %s of %s", got, key)
 		}
 		if v.IsZero() {
@@ -161,8 +164,10 @@ func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v 
 		case f.Anonymous:
 			eachKey(value, inFile, inGo, fn)
 		case key == "-":
-		case value.Kind() == reflect.Struct: // the gateway, whose Validate does not name itself
-			eachKey(value, inFile+key+".", inGo, fn)
+		case key == "gateway", key == "backup": // their Validate does not name itself
+			eachKey(reflect.Indirect(value), inFile+key+".", inGo, fn)
+		case value.Kind() == reflect.Struct:
+			eachKey(value, inFile+key+".", inGo+f.Name+".", fn)
 		case value.Kind() == reflect.Pointer:
 			eachKey(value.Elem(), inFile+key+".", inGo+f.Name+".", fn)
 		default:

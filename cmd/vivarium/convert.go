@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/zkdir"
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	records "github.com/vivarium-go/vivarium/engine/command"
@@ -47,7 +48,7 @@ func convert(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		say = stderr
 		info, err = pipeBackup(ctx, c.write, stdout)
 	} else {
-		info, err = saveBackup(ctx, c.write, name)
+		info, err = backup.Save(name, func(w io.Writer) error { return c.write(ctx, w) })
 	}
 	return said(err, "convert", func() {
 		fmt.Fprintf(say, "%s: ", name)

@@ -101,6 +101,13 @@
 //	  size: 67108864           # bytes of a file
 //	  keep: 16                 # how many files are kept
 //	  age: 0                   # keep records so long, and at most twice. 0: only keep counts
+//	backup:                    # Default: none. See docs/backup.md of the repository
+//	  dir: /backups/orders     # it must exist; best it is one volume that all members share
+//	  every: 1h                # one member makes a backup, verifies it, and deletes old ones
+//	  keep:                    # the newest of each of the last hours, days and weeks
+//	    hourly: 24
+//	    daily: 7
+//	    weekly: 4
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
@@ -186,8 +193,14 @@
 //
 // verify refuses every byte that is not as it was written. export prints a line for each znode, of
 // a file, or with -config or -dir of a member. import creates the znodes of a backup or of such
-// lines through the port for clients. It verifies a backup first. -existing says what to do with a
-// znode that exists: fail, skip or overwrite. -path limits both to a znode and what is below it.
+// lines through the port for clients. It verifies a backup first. -path limits both to a znode and
+// what is below it.
+//
+// import can also put that subtree elsewhere, with -as. -existing says what to do with a znode that
+// exists: fail, skip or overwrite. -prune deletes what the server has in the subtree and the file
+// does not, except ephemerals and what is above them, and prints a line for each znode that it
+// keeps. -dry-run changes nothing and prints a line for each step. If an import is interrupted, the
+// same command with skip or overwrite goes on.
 //
 // Instead of a FILE, backup writes to the standard output if it is named "-", and the others read
 // the standard input. docs/backup.md of the repository says what is in a backup, and what is not.

@@ -11,24 +11,28 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
-	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/backup"
-	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 var existing = map[string]backup.Existing{"fail": backup.Fail, "skip": backup.Skip, "overwrite": backup.Overwrite}
 
 // importLines creates the znodes of a backup, or of lines of JSON, through a server.
 func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("import", "-server host:port[/root] [-auth scheme:credential] [-existing fail|skip|overwrite] [-path /a] FILE", stderr)
+	flags := newFlags("import", "-server host:port[/root] [-auth scheme:credential] [-path /a] [-as /b]\n"+
+		"       [-existing fail|skip|overwrite] [-prune] [-dry-run] FILE", stderr)
 	server := flags.String("server", "", "where clients connect, with a `root` for all paths if there is one")
 	auth := flags.String("auth", "", "a `credential`, such as digest:super:password")
 	mode := flags.String("existing", "fail", "what to do with a znode that exists: fail, skip or overwrite")
-	path := flags.String("path", "/", "only this znode and what is below it")
+	var o backup.Options
+	flags.StringVar(&o.Path, "path", "/", "only this znode and what is below it")
+	flags.StringVar(&o.As, "as", "", "where the server is to have what the file has at -path. Default: the same path")
+	flags.BoolVar(&o.Prune, "prune", false, "also delete what the server has there and the file does not, except ephemerals and what is above\nthem")
+	flags.BoolVar(&o.DryRun, "dry-run", false, "print what would be done, and change nothing")
 	if code, ok := parse(flags, args, 1); !ok {
 		return code
 	}
-	o, known := existing[*mode]
+	var known bool
+	o.Existing, known = existing[*mode]
 	servers, root, err := client.ParseServers(*server)
 	if *server == "" || !known || err != nil {
 		flags.Usage()
@@ -48,8 +52,18 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		return exitFailed
 	}
 	defer zk.Close()
-	report, err := backup.Import(ctx, remote{zk}, backup.Below(znodes, *path), backup.Options{Existing: o})
-	fmt.Fprintln(stdout, report)
+	out := bufio.NewWriter(stdout)
+	defer out.Flush()
+	o.Step = func(s backup.Step) {
+		if o.DryRun || s.Action == backup.Kept {
+			fmt.Fprintln(out, s.Action, s.Path)
+		}
+	}
+	report, err := backup.Import(ctx, remote{zk}, znodes, o)
+	if o.DryRun {
+		fmt.Fprint(out, "dry run: ")
+	}
+	fmt.Fprintln(out, report)
 	return said(err, "import", func() {}, stderr)
 }
 
@@ -99,54 +113,4 @@ func connect(ctx context.Context, servers []string, root, auth string) (*client.
 		return nil, errors.Join(err, zk.Close())
 	}
 	return zk, nil
-}
-
-// A remote is a tree as a server shows it.
-type remote struct{ zk *client.Client }
-
-func (r remote) Create(ctx context.Context, znodes []backup.Znode) error {
-	q := wire.Request{Operation: wire.Operation{Op: wire.OpMulti}}
-	for i := range znodes {
-		q.Ops = append(q.Ops, creation(&znodes[i]))
-	}
-	reply, err := r.zk.Call(ctx, q)
-	if err != nil {
-		return err
-	}
-	for i, result := range reply.Results {
-		switch result.Err {
-		case wire.OK, wire.RuntimeInconsistency: // the latter is behind the one that failed
-		case wire.NodeExists:
-			return fmt.Errorf("%s: %w", znodes[i].Path, embed.ErrNodeExists)
-		default:
-			return &client.Error{Code: result.Err, Path: znodes[i].Path}
-		}
-	}
-	return nil
-}
-
-func creation(z *backup.Znode) wire.Operation {
-	o := wire.Operation{Op: wire.OpCreate, Path: z.Path, Data: z.Data, ACL: aclOf(z)}
-	switch z.Mode {
-	case embed.Container:
-		o.Op, o.Flags = wire.OpCreateContainer, wire.FlagsContainer
-	case embed.TTL:
-		o.Op, o.Flags, o.TTL = wire.OpCreateTTL, wire.FlagsTTL, z.TTL.Milliseconds()
-	}
-	return o
-}
-
-func aclOf(z *backup.Znode) (list []wire.ACL) {
-	for _, a := range z.ACL {
-		list = append(list, wire.ACL{Perms: wire.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID})
-	}
-	return list
-}
-
-func (r remote) Overwrite(ctx context.Context, z backup.Znode) error {
-	_, err := r.zk.Call(ctx, wire.Request{Operation: wire.Operation{Op: wire.OpSetData, Path: z.Path, Data: z.Data, Version: -1}})
-	if err == nil {
-		_, err = r.zk.Call(ctx, wire.Request{Operation: wire.Operation{Op: wire.OpSetACL, Path: z.Path, ACL: aclOf(&z), Version: -1}})
-	}
-	return err
 }

@@ -112,6 +112,10 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 		return err
 	}
 	defer onHangUp(hangUps, node, door, log)()
+	backupsEnd, err := startBackups(ctx, node, c.Backup, log)
+	if err != nil {
+		return errors.Join(err, door.Close())
+	}
 	if err := ready(ctx, node, log.With("clients", door.Addr().String())); err == nil {
 		status := node.Status()
 		log.Info("serving", "clients", door.Addr().String(), "member", status.Member, "shards", len(status.Shards))
@@ -119,6 +123,7 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 	}
 	<-ctx.Done()
 	closed := door.Close()
+	backupsEnd()
 	if node.Err() != nil {
 		return closed
 	}

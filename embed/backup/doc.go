@@ -17,11 +17,18 @@
 // has neither. A line also has what an import does not use: zxids, times, versions, the create
 // counter and the owner.
 //
+// # Into a living tree
+//
+// Import takes all znodes, or a subtree, and creates it at the same path or at another. Options say
+// what happens to znodes that exist, whether those are deleted that the backup does not have, and
+// whether it is only a dry run. An import writes as any session does, so watches see it and ACLs
+// and quotas count. It is not atomic: if it ends with an error, some of the steps are done. With
+// Skip or Overwrite, the same call goes on.
+//
 // # What an import does not bring back
 //
-// An import creates znodes as any session does. They get new zxids, times and versions. The counter
-// of a parent's sequence numbers counts what the import creates, so it may be lower than before,
-// and numbers may come again. It leaves out ephemerals, which belong to sessions that have ended,
-// and everything below /zookeeper, so quotas must be set anew. It is not atomic: if it ends with an
-// error, some of the znodes are there. Do it again with Skip, and it goes on.
+// Znodes get new zxids, times and versions. The counter of a parent's sequence numbers counts what
+// the import creates, so it may be lower than before, and numbers may come again. An import leaves
+// out ephemerals, which belong to sessions that have ended, and everything below /zookeeper, so
+// quotas must be set anew.
 package backup

@@ -51,13 +51,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	report, err := backup.Import(ctx, backup.Session(session), backup.Below(r.Znodes(), "/config"), backup.Options{Existing: backup.Overwrite})
+	report, err := backup.Import(ctx, backup.Session(session), r.Znodes(),
+		backup.Options{Path: "/config", Existing: backup.Overwrite})
 	if err != nil {
 		log.Fatal(err)
 	}
 	data, _, err := session.Get(ctx, "/config/limit")
 	fmt.Printf("%v\n%s %v\n", report, data, err)
 	// Output:
-	// 0 created, 2 overwritten, 0 existed, 0 ephemerals left out
+	// 0 created, 1 overwritten, 1 existed, 0 deleted, 0 kept, 0 ephemerals left out
 	// 10 <nil>
 }

@@ -1,14 +1,20 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/tree"
 )
+
+// ErrMissing says that an import was asked for a znode that the backup does not have.
+var ErrMissing = errors.New("the backup does not have this znode")
 
 // Existing says what an import does with a znode that exists already.
 type Existing int
@@ -18,35 +24,72 @@ const (
 	Fail Existing = iota
 	// Skip leaves the znode as it is.
 	Skip
-	// Overwrite sets the data and the ACL. The znode keeps its mode.
+	// Overwrite sets the data and the ACL, if they differ. The znode keeps its mode. An ephemeral,
+	// which belongs to a session, is left as it is.
 	Overwrite
 )
 
 // Options say how to import. The zero value is usable.
 type Options struct {
+	// Path limits the import to this znode and those below it. Empty means all znodes.
+	Path string
+	// As is the path in the target of the znode that the backup has at Path. What is below Path
+	// comes below As. The parent of As must exist. Empty means Path.
+	As       string
 	Existing Existing
+	// Prune also deletes what is below As and not in the backup, after everything else. It never
+	// deletes an ephemeral, nor a znode above one, nor anything at /zookeeper: these are Kept. It
+	// needs Skip or Overwrite, and a backup that has the znode at Path. It keeps the paths of the
+	// imported znodes in memory.
+	Prune bool
+	// DryRun makes the import change nothing. It takes the same steps and returns the same report
+	// as the import would, and the same error for a znode that exists or a parent that is missing.
+	// It does not try permissions, quotas and limits. It keeps the paths of the znodes that it
+	// would create in memory.
+	DryRun bool
+	// Step is called after each step, if it is not nil. It must not call the Target.
+	Step func(Step)
+}
+
+// A Step is what an import has done with one znode of the target.
+type Step struct {
+	Action Action
+	Path   string // in the target
+}
+
+// An Action is the kind of a Step.
+type Action int
+
+const (
+	// Created says that the znode was created.
+	Created Action = iota
+	// Overwritten says that the data or the ACL differed, and were set.
+	Overwritten
+	// Deleted says that Prune has deleted the znode.
+	Deleted
+	// Kept says that the znode was neither overwritten nor deleted, because it is an ephemeral or
+	// above something that is kept.
+	Kept
+)
+
+// String returns the action in a word.
+func (a Action) String() string {
+	return [...]string{"create", "overwrite", "delete", "keep"}[a]
 }
 
 // A Report counts what an import has done.
 type Report struct {
 	Created, Overwritten int
-	Existed              int // left as they were
-	Ephemerals           int // left out
-	Reserved             int // left out: the root, and what is at /zookeeper and below
+	Existed              int // left as they were: with Skip, or because they did not differ
+	Deleted, Kept        int // see Action
+	Ephemerals           int // of the backup: left out
+	Reserved             int // of the backup, left out: the root, and /zookeeper and what is below
 }
 
 // String returns the report in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d created, %d overwritten, %d existed, %d ephemerals left out", r.Created, r.Overwritten, r.Existed, r.Ephemerals)
-}
-
-// A Target is what an import writes to. Session returns one. Its methods are called one at a time.
-type Target interface {
-	// Create creates the znodes in one transaction, which are all below one child of the root. An
-	// error that matches embed.ErrNodeExists says that none was created, because one exists.
-	Create(ctx context.Context, znodes []Znode) error
-	// Overwrite sets the data and the ACL of a znode.
-	Overwrite(ctx context.Context, z Znode) error
+	return fmt.Sprintf("%d created, %d overwritten, %d existed, %d deleted, %d kept, %d ephemerals left out",
+		r.Created, r.Overwritten, r.Existed, r.Deleted, r.Kept, r.Ephemerals)
 }
 
 const (
@@ -56,14 +99,28 @@ const (
 
 // Import creates the znodes, each parent before its children. It creates no parents that are not
 // among them, and leaves out what the package doc says. It goes on until the first error; the
-// report says what was done before.
+// report says what was done before. With Skip or Overwrite, the same call goes on with an import
+// that ended at any point.
 //
-// Errors: those of the sequence and of the Target, with the path. With a Session those are the ones
-// of embed.Session.Multi, Set and SetACL, such as embed.ErrNoNode for a missing parent,
-// embed.ErrNoAuth, embed.ErrNodeExists with Fail, and embed.ErrUnknownOutcome.
+// Errors: embed.ErrInvalidPath and embed.ErrInvalidArgument for Options that cannot be; ErrMissing;
+// those of the sequence and of the Target, with the path. With a Session those are the ones of
+// embed.Session.Multi, Set, SetACL, Get, ACL, Children and Sync, such as embed.ErrNoNode for a
+// missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, and embed.ErrUnknownOutcome.
 func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Options) (Report, error) {
+	if err := o.check(); err != nil {
+		return Report{}, err
+	}
+	if err := to.Sync(ctx, o.As); err != nil {
+		return Report{}, err
+	}
+	if o.DryRun {
+		to = newTrial(to)
+	}
 	i := importer{ctx: ctx, to: to, o: o}
-	for z, err := range znodes {
+	if o.Prune {
+		i.had = make(map[string]bool)
+	}
+	for z, err := range Below(znodes, o.Path) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -74,7 +131,39 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 			return i.report, err
 		}
 	}
-	return i.report, i.flush()
+	if o.Path != "/" && !i.found || o.Prune && !i.had[o.As] {
+		return i.report, fmt.Errorf("%s: %w", o.Path, ErrMissing)
+	}
+	err := i.flush()
+	if err == nil && o.Prune {
+		err = i.prune()
+	}
+	return i.report, err
+}
+
+// check replaces what is empty, and refuses what cannot be.
+func (o *Options) check() error {
+	if o.Path == "" {
+		o.Path = "/"
+	}
+	if o.As == "" {
+		o.As = o.Path
+	}
+	for _, path := range []string{o.Path, o.As} {
+		if err := tree.ValidatePath(path); err != nil {
+			return err
+		}
+		if path != "/" && reserved(path) {
+			return fmt.Errorf("%s: %w: an import leaves out what belongs to the ensemble", path, embed.ErrInvalidPath)
+		}
+	}
+	switch {
+	case o.Existing < Fail || o.Existing > Overwrite:
+		return fmt.Errorf("%w: Options.Existing is %d", embed.ErrInvalidArgument, o.Existing)
+	case o.Prune && o.Existing == Fail:
+		return fmt.Errorf("%w: Options.Prune is set and Existing is Fail, so there is nothing to prune", embed.ErrInvalidArgument)
+	}
+	return nil
 }
 
 // An importer is one import.
@@ -83,11 +172,39 @@ type importer struct {
 	to     Target
 	o      Options
 	report Report
-	batch  []Znode // below one child of the root
+	found  bool            // there was a znode to import
+	had    map[string]bool // the paths in the target of all that the backup has; nil without Prune
+	batch  []Znode         // below one child of the root
 	size   int
 }
 
+// step counts and reports a step.
+func (i *importer) step(a Action, path string) {
+	switch a {
+	case Created:
+		i.report.Created++
+	case Overwritten:
+		i.report.Overwritten++
+	case Deleted:
+		i.report.Deleted++
+	case Kept:
+		i.report.Kept++
+	}
+	if i.o.Step != nil {
+		i.o.Step(Step{a, path})
+	}
+}
+
 func (i *importer) add(z Znode) error {
+	i.found = true
+	if reserved(z.Path) && z.Path != "/" {
+		i.report.Reserved++
+		return nil
+	}
+	z.Path = moved(z.Path, i.o.Path, i.o.As)
+	if i.had != nil {
+		i.had[z.Path] = true
+	}
 	switch {
 	case reserved(z.Path):
 		i.report.Reserved++
@@ -106,6 +223,18 @@ func (i *importer) add(z Znode) error {
 	return nil
 }
 
+// moved returns where a path at or below one path is, when that is at another.
+func moved(path, from, to string) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(path, from), "/")
+	switch {
+	case rest == "":
+		return to
+	case to == "/":
+		return to + rest
+	}
+	return to + "/" + rest
+}
+
 // top returns the child of the root that a path is at or below.
 func top(path string) string {
 	name, _, _ := strings.Cut(path[1:], "/")
@@ -122,7 +251,9 @@ func (i *importer) flush() error {
 	err := i.to.Create(i.ctx, batch)
 	switch {
 	case err == nil:
-		i.report.Created += len(batch)
+		for _, z := range batch {
+			i.step(Created, z.Path)
+		}
 		return nil
 	case !errors.Is(err, embed.ErrNodeExists) || i.o.Existing == Fail:
 		return err
@@ -135,43 +266,41 @@ func (i *importer) flush() error {
 	return nil
 }
 
+// one creates or overwrites a znode. It looks again if others create and delete it meanwhile.
 func (i *importer) one(z Znode) error {
-	err := i.to.Create(i.ctx, []Znode{z})
-	switch {
-	case err == nil:
-		i.report.Created++
-	case !errors.Is(err, embed.ErrNodeExists):
-		return err
-	case i.o.Existing == Overwrite:
-		if err := i.to.Overwrite(i.ctx, z); err != nil {
+	for {
+		if err := i.ctx.Err(); err != nil {
 			return err
 		}
-		i.report.Overwritten++
-	default:
-		i.report.Existed++
+		now, err := i.to.Get(i.ctx, z.Path)
+		if errors.Is(err, embed.ErrNoNode) {
+			if err = i.to.Create(i.ctx, []Znode{z}); err == nil {
+				i.step(Created, z.Path)
+			}
+			if errors.Is(err, embed.ErrNodeExists) {
+				continue
+			}
+			return err
+		}
+		switch {
+		case err != nil:
+			return err
+		case i.o.Existing == Skip || sameContent(&now, &z):
+			i.report.Existed++
+			return nil
+		case now.Owner != 0:
+			i.step(Kept, z.Path)
+			return nil
+		}
+		if err = i.to.Overwrite(i.ctx, z); err == nil {
+			i.step(Overwritten, z.Path)
+		}
+		if !errors.Is(err, embed.ErrNoNode) {
+			return err
+		}
 	}
-	return nil
 }
 
-// Session returns the tree as a session sees it: a path of a backup is below the session's Root. To
-// create znodes with any ACL, the session needs the permissions to do so; the superuser has them.
-func Session(s *embed.Session) Target { return target{s} }
-
-type target struct{ s *embed.Session }
-
-func (t target) Create(ctx context.Context, znodes []Znode) error {
-	ops := make([]embed.Op, len(znodes))
-	for i, z := range znodes {
-		ops[i] = embed.OpCreateWith(z.Path, z.Data, embed.CreateOptions{Mode: z.Mode, ACL: z.ACL, TTL: z.TTL})
-	}
-	_, err := t.s.Multi(ctx, ops...)
-	return err
-}
-
-func (t target) Overwrite(ctx context.Context, z Znode) error {
-	if _, err := t.s.Set(ctx, z.Path, z.Data, embed.AnyVersion); err != nil {
-		return err
-	}
-	_, err := t.s.SetACL(ctx, z.Path, z.ACL, embed.AnyVersion)
-	return err
+func sameContent(a, b *Znode) bool {
+	return bytes.Equal(a.Data, b.Data) && (a.Data == nil) == (b.Data == nil) && slices.Equal(a.ACL, b.ACL)
 }

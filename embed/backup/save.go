@@ -1,0 +1,61 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/vivarium-go/vivarium/embed"
+)
+
+// Save has write write a backup, and gives it a name. At no moment does the name belong to less
+// than a whole backup on the disk. Save writes a file beside it, syncs it, reads it again with
+// Verify, and only then renames it. If it fails, an older file of the name stays as it was, and
+// nothing else is left. If the process dies, a file stays whose name begins with this one and
+// ".tmp-". Only its owner may read the file.
+//
+//	info, err := backup.Save("orders.backup", func(w io.Writer) error {
+//		_, err := node.Backup(ctx, w)
+//		return err
+//	})
+//
+// Errors: those of write, of Verify, and of the file system.
+func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, err error) {
+	// CreateTemp lets nobody else read the file.
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
+	if err != nil {
+		return info, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		}
+	}()
+	if err := write(f); err != nil {
+		return info, err
+	}
+	if err := f.Sync(); err != nil {
+		return info, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return info, err
+	}
+	if info, err = Verify(f); err != nil {
+		return info, fmt.Errorf("the file was read again: %w", err)
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return info, err
+	}
+	return info, errors.Join(f.Close(), syncDir(filepath.Dir(name)))
+}
+
+// syncDir makes a new name durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
