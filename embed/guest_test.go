@@ -372,6 +372,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				"Done":               {closed(n.Done()), nil},
 				"Err":                {func() error { n.Err(); return nil }, nil}, // the cause, if it failed
 				"Health":             {func() error { return n.Health().Err }, node},
+				"Recent":             {func() error { n.Recent(1); return nil }, nil},
 				"ReloadTLS":          {func() error { _, err := n.ReloadTLS(); return err }, nil},
 				"Samples":            {func() error { return metrics.Write(io.Discard, n) }, nil},
 				"Leave":              {func() error { return n.Leave(ctx) }, node},

@@ -145,6 +145,12 @@ func (o *over) checkNode(t *testing.T, want error) {
 				t.Errorf("%+v", h)
 			}
 		},
+		"Recent": func(t *testing.T) {
+			all := n.Recent(0)
+			if last := n.Recent(1); len(last) != 1 || last[0] != all[len(all)-1] {
+				t.Errorf("the newest of %v is %v", all, last)
+			}
+		},
 		"ReloadTLS": func(t *testing.T) {
 			if changed, err := n.ReloadTLS(); changed || err != nil {
 				t.Errorf("without files: %v, %v", changed, err)

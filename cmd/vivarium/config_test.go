@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/testkit/golden"
@@ -112,6 +113,7 @@ gateway:
   words: [srvr, ruok]
   advertise: "clients.test:2181"
   reconfig: true
+audit: {dir: journal, size: 5000000, keep: 7, age: 9h}
 backup: {dir: backups, every: 2h, keep: {hourly: 5, daily: 6, weekly: 7}}
 `
 
@@ -135,7 +137,8 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, Words: []string{"srvr", "ruok"},
 			Advertise: "clients.test:2181", Reconfig: true,
 		},
-		Backup: &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},
+		Journal: &audit.Config{Dir: "journal", Size: 5000000, Keep: 7, Age: 9 * time.Hour},
+		Backup:  &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -144,7 +147,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
 	must(t, err)
 	eachKey(reflect.ValueOf(want), "", "", func(key, field string, v reflect.Value) {
-		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && "backup."+got != key && got != key {
+		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && "backup."+got != key && "audit."+got != key && got != key {
 			t.Errorf("an error says %s of %s", got, key)
 		}
 		if v.IsZero() {
@@ -164,7 +167,7 @@ func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v 
 		case f.Anonymous:
 			eachKey(value, inFile, inGo, fn)
 		case key == "-":
-		case key == "gateway", key == "backup": // their Validate does not name itself
+		case key == "gateway", key == "backup", key == "audit": // their Validate does not name itself
 			eachKey(reflect.Indirect(value), inFile+key+".", inGo, fn)
 		case value.Kind() == reflect.Struct:
 			eachKey(value, inFile+key+".", inGo+f.Name+".", fn)
