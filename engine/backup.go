@@ -89,6 +89,9 @@ func (b *backup) capture(ctx context.Context) error {
 			b.shards[r.Shard-1], err = r.Capture(bounded, e.done)
 			return err
 		})
+		if err == nil && b.loading() {
+			err = replica.ErrLoading
+		}
 	}
 	switch {
 	case err == nil && !e.silenced():
@@ -103,6 +106,18 @@ func (b *backup) capture(ctx context.Context) error {
 	}
 	b.close()
 	return err
+}
+
+// loading reports whether a shard was captured in the middle of what the ensemble begins with. The
+// home shard begins with that before the others, and ends after them.
+func (b *backup) loading() bool {
+	home := b.shards[0].State.Seed
+	for _, c := range b.shards {
+		if s := c.State.Seed; s.Loading() || home.Next > 0 && s.Next == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // close releases the snapshots. It may be called twice, and beside write.

@@ -47,7 +47,8 @@ type timed struct {
 	pace    pace.Pace
 	minute  meter.Minute
 	worst   time.Duration // the longest of about the last minute
-	worstAt time.Time     // zero: nothing was slow
+	worstAt time.Time
+	lastAt  time.Time // of the newest; zero: nothing was slow
 }
 
 // A slowCall is one call that took long.
@@ -79,6 +80,7 @@ func (s *slowness) note(t *timed, took time.Duration, now time.Time) (c slowCall
 	if took >= t.worst || now.Sub(t.worstAt) > time.Minute {
 		t.worst, t.worstAt = took, now
 	}
+	t.lastAt = now
 	held, due := t.pace.Due(now)
 	if !due {
 		return c, false
@@ -152,7 +154,7 @@ func (s *slowness) disk(now time.Time) string {
 	defer s.mu.Unlock()
 	var worst time.Duration
 	for _, t := range s.mu.timed {
-		if t.what.Kind == SlowFsync && !t.worstAt.IsZero() && now.Sub(t.worstAt) <= time.Minute {
+		if t.what.Kind == SlowFsync && !t.lastAt.IsZero() && now.Sub(t.lastAt) <= time.Minute {
 			worst = max(worst, t.worst)
 		}
 	}

@@ -121,6 +121,9 @@ func (c *conversion) write(ctx context.Context, w io.Writer) error {
 
 // say says what whoever brings the backup into an ensemble has to know.
 func (c *conversion) say(w io.Writer) {
+	if !c.from.Digested {
+		fmt.Fprintln(w, "the server kept no digests, as before 3.6: a gap in its log between two leaders would not show")
+	}
 	fmt.Fprintf(w, "%d ephemerals are in it to look at; nothing creates them again\n", c.ephemerals)
 	if c.largest > embed.DefaultMaxDataSize {
 		fmt.Fprintf(w, "%s has %d bytes: set maxDataSize on all members\n", c.at, c.largest)

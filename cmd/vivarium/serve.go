@@ -88,7 +88,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		if err != nil {
 			return err
 		}
-		defer journal.Close()
+		defer closeInTime(journal, log)
 		c.Audit = journal.Record
 	}
 	hangUps := make(chan os.Signal, 1)
@@ -231,5 +231,19 @@ func untilSignal(ctx context.Context, log *slog.Logger, endLog func()) (_ contex
 		signal.Stop(signals)
 		close(done)
 		cancel()
+	}
+}
+
+// closeInTime closes the audit's file. A disk that hangs must not keep the process.
+func closeInTime(journal *audit.File, log *slog.Logger) {
+	closed := make(chan error, 1)
+	go func() { closed <- journal.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			log.Warn("the audit was not closed", "cause", err)
+		}
+	case <-time.After(backupEnd):
+		log.Warn("the audit was not closed", "cause", errors.New("its disk hangs"))
 	}
 }

@@ -31,9 +31,9 @@ type Config struct {
 	// Keep is how many files are kept. The oldest ones beyond are deleted. Zero means DefaultKeep,
 	// which is 16. So there is never more than Size times Keep.
 	Keep int `yaml:"keep"`
-	// Age is how long records are kept at least. A file ends when its first record is so old, and is
-	// deleted when its last one is, at the next record. So no record stays for more than twice the
-	// Age. Zero means that only Keep counts.
+	// Age is how long records are kept at least, unless Keep deletes them sooner. A file ends when it
+	// has been written for so long. It is deleted that long after its last record, at the next
+	// record. So no record stays for more than twice the Age. Zero means that only Keep counts.
 	Age time.Duration `yaml:"age"`
 	// Logger is told when records cannot be written; nil means slog.Default.
 	Logger *slog.Logger `yaml:"-"`
@@ -183,7 +183,7 @@ func (f *File) open() error {
 	}
 	f.size, f.began = info.Size(), time.Time{}
 	if f.size > 0 {
-		f.began = firstTime(now, info)
+		f.began = f.firstTime(now, info)
 		end := make([]byte, 1)
 		if _, err := now.ReadAt(end, f.size-1); err == nil && end[0] != '\n' {
 			if _, err := now.WriteAt([]byte{'\n'}, f.size); err != nil {
@@ -196,12 +196,13 @@ func (f *File) open() error {
 	return nil
 }
 
-// firstTime returns the time of a file's first record. If the line is torn, it is that of the last
-// change.
-func firstTime(file files.File, info os.FileInfo) time.Time {
+// firstTime returns about when a file began. That is the time of its first record, unless the clock
+// of the member that asked for the change was far from this one's: then it is that of the last
+// change of the file.
+func (f *File) firstTime(file files.File, info os.FileInfo) time.Time {
 	line := make([]byte, min(info.Size(), lineMax))
 	n, _ := file.ReadAt(line, 0)
-	if r, ok := decode(firstLine(line[:n])); ok {
+	if r, ok := decode(firstLine(line[:n])); ok && r.Time.Before(info.ModTime()) && info.ModTime().Sub(r.Time) < 2*f.cfg.Age {
 		return r.Time
 	}
 	return info.ModTime()
@@ -244,7 +245,7 @@ func (f *File) record(r embed.AuditRecord) error {
 	f.size += int64(len(line))
 	f.lost = 0
 	if f.began.IsZero() {
-		f.began = r.Time
+		f.began = now // not the record's time, which is by another member's clock
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // lineMax bounds a line: a path has up to 64 KiB, of which JSON may make six times as much, and an
-// ACL and identities have up to 64 KiB.
-const lineMax = 1 << 20
+// ACL and identities have up to 64 KiB each.
+const lineMax = 2 << 20
 
 // gapOp is the Op of a record that says what is missing.
 const gapOp = "gap"

@@ -11,6 +11,7 @@ import (
 type pruner struct {
 	*importer
 	doomed []string // below one child of the root
+	size   int      // bytes of these paths
 }
 
 func (i *importer) prune() error {
@@ -66,12 +67,12 @@ func (p *pruner) at(path string) (kept bool, err error) {
 		p.step(Kept, path)
 		return true, nil
 	}
-	if len(p.doomed) == batchMax || len(p.doomed) > 0 && top(p.doomed[0]) != top(path) {
+	if len(p.doomed) == batchMax || p.size+len(path) > batchBytesMax || len(p.doomed) > 0 && top(p.doomed[0]) != top(path) {
 		if err := p.flush(); err != nil {
 			return false, err
 		}
 	}
-	p.doomed = append(p.doomed, path)
+	p.doomed, p.size = append(p.doomed, path), p.size+len(path)
 	return false, nil
 }
 
@@ -79,7 +80,7 @@ func (p *pruner) at(path string) (kept bool, err error) {
 // by one. What has got children is kept.
 func (p *pruner) flush() error {
 	doomed := p.doomed
-	p.doomed = p.doomed[:0]
+	p.doomed, p.size = p.doomed[:0], 0
 	if len(doomed) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -51,11 +52,15 @@ func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, er
 	return info, errors.Join(f.Close(), syncDir(filepath.Dir(name)))
 }
 
-// syncDir makes a new name durable.
+// syncDir makes a new name durable, where the file system can sync a directory.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
 }

@@ -9,7 +9,7 @@ import (
 // number of goroutines. The zero value never ran.
 type Work struct {
 	running atomic.Int64
-	ended   atomic.Int64 // Unix time in nanoseconds; zero: never
+	ended   atomic.Pointer[time.Time] // nil: never
 }
 
 // Begin records that the work begins. Each Begin has its End.
@@ -17,11 +17,13 @@ func (w *Work) Begin() { w.running.Add(1) }
 
 // End records that the work has ended.
 func (w *Work) End() {
-	w.ended.Store(time.Now().UnixNano()) // first, so that at any time one of the two shows it
+	now := time.Now()
+	w.ended.Store(&now) // first, so that at any time one of the two shows it
 	w.running.Add(-1)
 }
 
 // RanWithin reports whether the work runs, or has ended within the last d.
 func (w *Work) RanWithin(d time.Duration) bool {
-	return w.running.Load() > 0 || time.Since(time.Unix(0, w.ended.Load())) <= d
+	ended := w.ended.Load()
+	return w.running.Load() > 0 || ended != nil && time.Since(*ended) <= d
 }

@@ -26,6 +26,18 @@ func TestPace(t *testing.T) {
 	if all := len(told) + held; len(told) != len(want) || all != 3031 {
 		t.Errorf("%d times told and %d held back until the last one, want %d in all", len(told), held, 3031)
 	}
+	for seconds := range 60 { // an event that is rarer than the pause, but goes on
+		var rare Pace
+		told := 0
+		for at := time.Duration(0); at < 24*time.Hour; at += time.Duration(seconds+1) * time.Second {
+			if _, ok := rare.Due(now.Add(at)); ok {
+				told++
+			}
+		}
+		if told > 160 {
+			t.Errorf("an event every %d s is told %d times in a day", seconds+1, told)
+		}
+	}
 	now = now.Add(2 * Max)
 	p.Due(now)
 	now = now.Add(2 * Max) // nothing was held back

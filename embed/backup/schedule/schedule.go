@@ -204,6 +204,9 @@ func (s *Schedule) make(ctx context.Context, session *embed.Session, tick time.T
 		return context.Cause(ctx) // stopped, or the lock was lost: not a failure of this member's disk
 	}
 	if err != nil {
+		if info.Size > 0 { // the backup is good, but nobody knows of it: another follows, and old ones must go
+			_, _ = retain(s.c.Dir, name, info, s.c.Keep)
+		}
 		s.failed = time.Now()
 		s.failures.Inc()
 		s.c.Logger.Error("backup failed", "dir", s.c.Dir, "file", name, "cause", err)

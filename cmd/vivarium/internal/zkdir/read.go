@@ -38,8 +38,13 @@ func Read(data, log string) (*Tree, error) {
 		return nil, err
 	}
 	t := s.tree
-	if err := t.replay(logs, s.fuzzy); err != nil {
+	from := t.Zxid
+	seen, err := t.replay(logs, snapshots, s.fuzzy)
+	if err != nil {
 		return nil, err
+	}
+	if seen < from {
+		return nil, fmt.Errorf("%s has no log that goes as far as the snapshot, which is of transaction %#x: name the dataLogDir of the server's configuration (-logs), or take the files of another server", log, uint64(from))
 	}
 	reached := func(zxid tree.Zxid, what string) error {
 		if t.Zxid >= zxid {
@@ -178,22 +183,21 @@ func unsnap(b []byte) (out []byte, err error) {
 }
 
 // replay applies the transactions of the log that are newer than the snapshot. fuzzy is the newest
-// that the snapshot may have.
-func (t *Tree) replay(logs []file, fuzzy tree.Zxid) error {
+// that the snapshot may have. It returns the newest transaction that the log has.
+func (t *Tree) replay(logs, snapshots []file, fuzzy tree.Zxid) (newest tree.Zxid, err error) {
 	from := 0
 	for i, f := range logs {
 		if f.zxid <= t.Zxid {
 			from = i
 		}
 	}
-	for i, f := range logs[from:] {
+	for _, f := range logs[from:] {
 		content, err := os.ReadFile(f.name)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		isLast := from+i == len(logs)-1
-		if isLast && len(content) < logHead {
-			return nil // the server was stopped when it began the file
+		if len(content) < logHead {
+			continue // the server was stopped when it began the file
 		}
 		first := true
 		_, err = eachTxn(content, func(x *txn) error {
@@ -201,13 +205,19 @@ func (t *Tree) replay(logs []file, fuzzy tree.Zxid) error {
 				return fmt.Errorf("its first transaction is %#x", uint64(x.zxid))
 			}
 			first = false
+			newest = max(newest, x.zxid)
+			for _, s := range snapshots {
+				if t.Zxid < s.zxid && s.zxid < x.zxid && uint32(s.zxid) != 0 && x.zxid>>32 > t.Zxid>>32 {
+					return fmt.Errorf("transaction %#x comes after %#x, and %s lies between: a file of the log is missing", uint64(x.zxid), uint64(t.Zxid), s.name)
+				}
+			}
 			return t.next(x, fuzzy)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+			return 0, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	return nil
+	return newest, nil
 }
 
 // next applies a transaction, unless it is older than the tree.
@@ -228,6 +238,7 @@ func (t *Tree) next(x *txn, fuzzy tree.Zxid) error {
 // compare checks that the tree has the digest that the server had after the same transaction.
 func (t *Tree) compare(digest uint64) error {
 	if digest == t.digest {
+		t.Digested = true
 		return nil
 	}
 	return fmt.Errorf("after transaction %#x the tree has the digest %#x, and the server had %#x: these files do not belong together, or one is damaged",
@@ -242,6 +253,9 @@ func follows(next, last tree.Zxid) bool {
 
 // check checks that all znodes have parents.
 func (t *Tree) check() error {
+	for path := range t.unlisted {
+		return fmt.Errorf("znode %q has an ACL that neither the snapshot nor the log has", path)
+	}
 	for path := range t.znodes {
 		if err := tree.ValidatePath(path); err != nil {
 			return err

@@ -96,7 +96,7 @@ func (p *snapshotParser) znodes(s *snapshot) error {
 		}
 		var known bool
 		if z.ACL, known = p.lists[list]; !known {
-			return fmt.Errorf("znode %q has the ACL %d, which is not in it", path, list)
+			p.tree.unlisted[path] = true
 		}
 		if p.tree.znodes[path] != nil {
 			return fmt.Errorf("znode %q is twice in it", path)

@@ -19,10 +19,15 @@ type Tree struct {
 	znodes map[string]*tree.Znode
 	owned  map[tree.SessionID]map[string]bool // paths of ephemerals
 	digest uint64                             // as ZooKeeper calculates it
+
+	// Digested says that the digest of a transaction was compared, and was right.
+	Digested bool
+	// Paths of a snapshot's znodes whose ACLs are newer than its table of ACLs. The log has them.
+	unlisted map[string]bool
 }
 
 func newTree() *Tree {
-	return &Tree{znodes: make(map[string]*tree.Znode), owned: make(map[tree.SessionID]map[string]bool)}
+	return &Tree{znodes: make(map[string]*tree.Znode), owned: make(map[tree.SessionID]map[string]bool), unlisted: make(map[string]bool)}
 }
 
 // begin gives a tree what it has before the first transaction.
@@ -67,7 +72,7 @@ func setOwner(z *tree.Znode, owner int64) {
 	switch {
 	case owner == containerOwner:
 		z.Container = true
-	case uint64(owner)>>56 == 0xff && owner&ttlMask == 0 && owner&ttlBits > 0:
+	case (uint64(owner)>>56 == 0xff || uint64(owner)>>56 == 0x80) && owner&ttlMask == 0 && owner&ttlBits > 0: // 0x80: 3.5.3
 		z.TTL = owner & ttlBits
 	default:
 		z.Owner = tree.SessionID(owner)
@@ -153,6 +158,7 @@ func (t *Tree) apply(x *txn) {
 			t.change(c.path, func(z *tree.Znode) { z.Data, z.Version, z.Mzxid, z.Mtime = c.data, c.version, x.zxid, x.time })
 		case opSetACL:
 			t.change(c.path, func(z *tree.Znode) { z.ACL, z.Aversion = c.acl, c.version })
+			delete(t.unlisted, c.path)
 		}
 	}
 	if x.kind == opCloseSession {
@@ -178,7 +184,11 @@ func (t *Tree) create(c *change, x *txn) {
 			z.Created, z.Pzxid = created, x.zxid
 		}
 	})
-	if t.znodes[c.path] != nil {
+	if z := t.znodes[c.path]; z != nil {
+		if t.unlisted[c.path] {
+			z.ACL = c.acl
+			delete(t.unlisted, c.path)
+		}
 		return
 	}
 	z := &tree.Znode{Data: c.data, ACL: c.acl, Czxid: x.zxid, Mzxid: x.zxid, Pzxid: x.zxid, Ctime: x.time, Mtime: x.time}
@@ -192,5 +202,6 @@ func (t *Tree) delete(path string, zxid tree.Zxid) {
 		t.digest -= digestOf(path, z)
 		delete(t.owned[z.Owner], path)
 		delete(t.znodes, path)
+		delete(t.unlisted, path)
 	}
 }

@@ -161,6 +161,7 @@ func TestRead(t *testing.T) {
 		"an older one too":        {"snapshot.0": []byte("damaged"), "snapshot.1": *aTree()},
 		"a newer one that is cut": {"snapshot.1": *aTree(), "snapshot.5": (*aTree())[:60]},
 		"a log that begins anew":  {"snapshot.1": *aTree(), "log.a": nil},
+		"an empty log":            {"snapshot.1": *aTree(), "log.1": nil},
 		"a log that grew":         {"snapshot.1": *aTree(), "log.2": append(someLog(), make([]byte, 100)...)},
 		"a record that is cut":    {"snapshot.1": *aTree(), "log.2": append(append(someLog(), aLog(header(10, opDelete).add("/a/m"))[logHead:50]...), make([]byte, 100)...)},
 		"other files":             {"snapshot.1": *aTree(), "acceptedEpoch": nil, "snapshot.tmp": nil},
@@ -208,14 +209,15 @@ func TestRead_Kinds(t *testing.T) {
 }
 
 // A snapshot may have what came while it was written: a znode that was created later, one that was
-// deleted later and is gone, and one that was deleted and created again.
+// deleted later and is gone, and one that was deleted and created again. An ACL that came meanwhile is
+// not in its table.
 func TestRead_AFuzzySnapshot(t *testing.T) {
 	s := new(encoder).raw(snapshotMagic).add(int32(formatVersion), -1, int32(0), int32(0))
 	s.znode("", nil, -1, 0, 0, 0).znode("/a", []byte("old"), -1, 1, 2, 0)
-	s.znode("/a/new", []byte("three"), -1, 3, 0, 0).znode("/a/twice", []byte("first"), -1, 1, 0, 0)
+	s.znode("/a/new", []byte("three"), 7, 3, 0, 0).znode("/a/twice", []byte("first"), -1, 1, 0, 0)
 	list := map[string][]byte{"snapshot.1": *s.add("/").seal(), "log.2": aLog(
 		header(2, opCreate).add("/a/gone", []byte("x")).acl(31, "world", "anyone").add(false, int32(2)),
-		header(3, opCreate).add("/a/new", []byte("three")).acl(31, "world", "anyone").add(false, int32(3)),
+		header(3, opCreate).add("/a/new", []byte("three")).acl(1, "ip", "10.0.0.1").add(false, int32(3)),
 		header(4, opDelete).add("/a/gone"),
 		header(5, opDelete).add("/a/twice"),
 		header(6, opCreate).add("/a/twice", []byte("second")).acl(31, "world", "anyone").add(false, int32(4)),
@@ -227,15 +229,15 @@ func TestRead_AFuzzySnapshot(t *testing.T) {
 	want := "0x7 at 1007\n" +
 		"/=\"\" 0.0.0 0/0/0\n" +
 		"/a=\"new\" 1.4.0 1/7/6\n" +
-		"/a/new=\"three\" 0.0.0 3/3/3\n" +
+		"/a/new=\"three\" 0.0.0 [{1 ip 10.0.0.1}] 3/3/3\n" +
 		"/a/twice=\"second\" 0.0.0 6/6/6\n"
 	if s := show(got); s != want {
 		t.Errorf("got\n%s", s)
 	}
 	// Without the log behind it, the snapshot is no state that anybody has seen.
-	delete(list, "log.2")
+	list["log.2"] = aLog(header(2, opCreate).add("/a/gone", []byte("x")).acl(31, "world", "anyone").add(false, int32(2)))
 	dir = files(t, list)
-	if _, err := Read(dir, dir); err == nil || !strings.Contains(err.Error(), "ends at transaction 0x1, and the snapshot has 0x3") {
+	if _, err := Read(dir, dir); err == nil || !strings.Contains(err.Error(), "ends at transaction 0x2, and the snapshot has 0x3") {
 		t.Errorf("without its log: %v", err)
 	}
 }
@@ -257,13 +259,17 @@ func TestRead_Refused(t *testing.T) {
 		"a log of a newer snapshot":   {map[string][]byte{"snapshot.1": *aTree(), "snapshot.20": []byte("cut"), "log.2": someLog()}, "ends at transaction 0x9"},
 		"a digest later than the log": {map[string][]byte{"snapshot.1": *aTree().add(100, int32(2), 1).seal(), "log.2": someLog()}, "and the snapshot has 0x64"},
 		"another digest":              {map[string][]byte{"snapshot.1": *aTree(), "log.2": digested(1)}, "the server had 0x1: these files do not belong together"},
-		"a snapshot's digest":         {map[string][]byte{"snapshot.1": *aTree().add(1, int32(2), 1).seal()}, "the server had 0x1"},
-		"a damaged record":            {map[string][]byte{"snapshot.1": *aTree(), "log.2": damaged}, "log.2: byte 16: "},
-		"a renamed log":               {map[string][]byte{"snapshot.1": *aTree(), "log.1": someLog()}, "its first transaction is 0x2"},
-		"an unknown kind":             {map[string][]byte{"snapshot.1": *aTree(), "log.2": behind(header(10, 99).add("/a"))}, "of a type that ZooKeeper 3.9 does not have"},
-		"too long a transaction":      {map[string][]byte{"snapshot.1": *aTree(), "log.2": behind(header(10, opDelete).add("/a").raw("abc"))}, "3 bytes too many"},
-		"no parent":                   {map[string][]byte{"snapshot.1": *new(encoder).raw(snapshotMagic).add(int32(2), -1, int32(0), int32(0)).znode("", nil, -1, 0, 0, 0).znode("/a/b", nil, -1, 1, 0, 0).add("/").seal()}, `znode "/a/b" has no parent`},
-		"no ACL":                      {map[string][]byte{"snapshot.1": *new(encoder).raw(snapshotMagic).add(int32(2), -1, int32(0), int32(0)).znode("", nil, 5, 0, 0, 0).add("/").seal()}, "has the ACL 5, which is not in it"},
+		"a snapshot's digest":         {map[string][]byte{"snapshot.1": *aTree().add(1, int32(2), 1).seal(), "log.1": aLog(header(1, opCreateSession).add(int32(4000)))}, "the server had 0x1"},
+		"no log":                      {map[string][]byte{"snapshot.1": *aTree()}, "no log that goes as far as the snapshot"},
+		"an old log":                  {map[string][]byte{"snapshot.50": *aTree(), "log.2": someLog()}, "no log that goes as far as the snapshot, which is of transaction 0x50"},
+		"a snapshot in a gap": {map[string][]byte{"snapshot.1": *aTree(), "snapshot.40": []byte("damaged"), "log.2": behind(header(1<<32|1, opDelete).add("/none"))},
+			"snapshot.40 lies between: a file of the log is missing"},
+		"a damaged record":       {map[string][]byte{"snapshot.1": *aTree(), "log.2": damaged}, "log.2: byte 16: "},
+		"a renamed log":          {map[string][]byte{"snapshot.1": *aTree(), "log.1": someLog()}, "its first transaction is 0x2"},
+		"an unknown kind":        {map[string][]byte{"snapshot.1": *aTree(), "log.2": behind(header(10, 99).add("/a"))}, "of a type that ZooKeeper 3.9 does not have"},
+		"too long a transaction": {map[string][]byte{"snapshot.1": *aTree(), "log.2": behind(header(10, opDelete).add("/a").raw("abc"))}, "3 bytes too many"},
+		"no parent":              {map[string][]byte{"snapshot.1": *new(encoder).raw(snapshotMagic).add(int32(2), -1, int32(0), int32(0)).znode("", nil, -1, 0, 0, 0).znode("/a/b", nil, -1, 1, 0, 0).add("/").seal(), "log.2": someLog()}, `znode "/a/b" has no parent`},
+		"no ACL":                 {map[string][]byte{"snapshot.1": *new(encoder).raw(snapshotMagic).add(int32(2), -1, int32(0), int32(0)).znode("", nil, 5, 0, 0, 0).add("/").seal(), "log.2": someLog()}, "has an ACL that neither the snapshot nor the log has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := files(t, test.list)
