@@ -172,8 +172,8 @@ func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
 		}
 		for deadline := time.Now().Add(30 * time.Second); !toGo(); {
 			if time.Now().After(deadline) {
-				// Once in about forty runs members 1 and 2 elect nobody, although they are two voters of
-				// three. Why is not known. The third ends it.
+				// A defect that is not found yet: once in about forty runs members 1 and 2 elect nobody,
+				// although they are two voters of three. The third ends it. Fail here once it is mended.
 				t.Log("two voters of three elect nobody")
 				e.Start(3)
 				voting(e, 1, 1, 3, 4)
