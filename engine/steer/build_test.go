@@ -25,7 +25,7 @@ var (
 	well  = Health{Answers: true, CaughtUp: true, Well: time.Hour}
 	fresh = Health{Answers: true, CaughtUp: true}
 	slow  = Health{Answers: true}
-	quiet = Health{Silent: time.Second}
+	quiet = Health{Silent: rules.Election}
 	dead  = Health{Silent: time.Hour}
 )
 

@@ -185,16 +185,30 @@ func (s *Shard) fitsElsewhere(id session.MemberID) bool {
 	return true
 }
 
-// waits reports whether a voter that is to go, and still answers, should stay a little.
+// waits reports whether a voter that is to go should stay a little.
 func (s *Shard) waits(id session.MemberID) bool {
-	return s.closes(id) || s.answers(id) && s.leaving(id) < s.Rules.LeaveWait && s.hasHeir()
+	return s.closes(id) || s.leaving(id) < s.Rules.LeaveWait && s.hasHeir() && (!s.isSilent(id) || s.mayReturn(id))
+}
+
+// isSilent reports whether a member has not answered this leadership for a whole election. One that
+// has not answered yet may be about to: the leadership, or the member's process, has just begun.
+func (s *Shard) isSilent(id session.MemberID) bool {
+	return !s.answers(id) && s.Health(id).Silent >= s.Rules.Election
+}
+
+// mayReturn reports whether a silent voter that is to go is worth waiting for, as one that answers
+// is. Its process may have crashed and come back, and its vote counts until it is out. If the number
+// of voters is even, the margin is larger without it.
+func (s *Shard) mayReturn(id session.MemberID) bool {
+	m, _ := s.Table.Find(id)
+	return len(s.Voters)%2 == 1 && (m.Reason == session.Left || m.Reason == session.Removed)
 }
 
 // closes reports whether a member that leaves is still closing its sessions. If it were removed
 // now, the end of its stream would outrun them, and their locks would wait for their timeouts.
 func (s *Shard) closes(id session.MemberID) bool {
 	m, _ := s.Table.Find(id)
-	return m.Reason == session.Left && s.answers(id) && s.Sessions(id)
+	return m.Reason == session.Left && !s.isSilent(id) && s.Sessions(id)
 }
 
 func (s *Shard) leaving(id session.MemberID) time.Duration { return s.Health(id).Leaving }
@@ -206,11 +220,11 @@ func (s *Shard) hasHeir() bool {
 	voters, coming := 0, 0
 	for i := range s.Table.List {
 		switch m := &s.Table.List[i]; {
-		case m.Wish == session.Voter && s.part(m.ID) == session.Learner && s.answers(m.ID):
+		case m.Wish == session.Voter && s.part(m.ID) == session.Learner && !s.isSilent(m.ID):
 			return true
 		case m.Wish == session.Voter:
 			voters++
-		case m.Wish == session.Learner && !m.Observer && s.part(m.ID) == session.Learner && s.answers(m.ID):
+		case m.Wish == session.Learner && !m.Observer && s.part(m.ID) == session.Learner && !s.isSilent(m.ID):
 			coming++
 		}
 	}
