@@ -67,7 +67,7 @@ var imports = map[string][]string{
 		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/configfile"},
 	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
-	"embed/internal/queue":    {"embed", "embed/claim"},
+	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},

@@ -107,8 +107,7 @@ func sampleSessions(to *sampling.To, f *engine.Figures) {
 		to.Gauge("sessions_suspended",
 			"Sessions of this node that are Suspended, those of clients included.",
 			float64(s.Suspended))
-		to.Gauge("holds",
-			"Locks, leaderships and permits that this node's sessions hold.", float64(s.Held))
+		sampleClaims(to, &s.Claims, f.Life.Queued.Read())
 		if s.HasMargin {
 			to.Gauge("session_margin_seconds",
 				"How long the node may yet be silent before the first of its own sessions is suspended and loses what it holds.",
@@ -130,6 +129,24 @@ func sampleSessions(to *sampling.To, f *engine.Figures) {
 		to.Counter("holds_lost_total",
 			"Locks, leaderships and permits that this node's sessions lost.",
 			f.Life.Losses[why].Read(), "why", engine.LossCause(why).String())
+	}
+}
+
+// sampleClaims yields what is held and who waits. queued counts the callers of mutexes that wait
+// without a claim.
+func sampleClaims(to *sampling.To, counts *engine.ClaimCounts, queued int64) {
+	for k := range engine.ClaimKinds {
+		to.Gauge("holds", "Locks, leaderships, permits and tasks that this node's sessions hold.",
+			float64(counts.Held[k]), "kind", k.String())
+		if !k.Queues() {
+			continue
+		}
+		waiting := float64(counts.Standing[k])
+		if k == engine.ClaimMutex {
+			waiting += float64(queued)
+		}
+		to.Gauge("waiters", "Callers on this node that wait for a lock, a leadership or permits.",
+			waiting, "kind", k.String())
 	}
 }
 

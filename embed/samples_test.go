@@ -170,11 +170,11 @@ func TestSamples_TwoNodes(t *testing.T) {
 		must(t, err)
 		one, two := values(t, ens.Node(1)), values(t, ens.Node(2))
 		wantValues(t, one, map[string]float64{
-			"sessions own": 1, "sessions remote": 0, "sessions ensemble": 2, "holds": 1, "ephemerals 1": 2, "watches 1 own": 1,
+			"sessions own": 1, "sessions remote": 0, "sessions ensemble": 2, "holds mutex": 1, "ephemerals 1": 2, "watches 1 own": 1,
 			"watch_events_total 1": 1, "requests_total 1 refused": 1, "requests_total 1 unknown": 0, "failed": 0, "sessions_suspended": 0,
 			"shard_has_leader 1": 1, "queue_requests 1": 0, "session_ends_total closed": 0,
 		})
-		wantValues(t, two, map[string]float64{"sessions own": 1, "sessions ensemble": 2, "holds": 0, "ephemerals 1": 2, "watches 1 own": 0,
+		wantValues(t, two, map[string]float64{"sessions own": 1, "sessions ensemble": 2, "holds mutex": 0, "ephemerals 1": 2, "watches 1 own": 0,
 			"watch_events_total 1": 0, "requests_total 1 refused": 0, "sync_seconds_count 1": two["sync_seconds_count 1"]})
 		if one["session_margin_seconds"] <= 0 || one["commit_seconds_count 1"] == 0 || one["apply_seconds_count 1"] == 0 || two["sync_seconds_count 1"] == 0 {
 			t.Errorf("margin %v, %v commits, %v applies, %v syncs", one["session_margin_seconds"], one["commit_seconds_count 1"],
@@ -183,7 +183,7 @@ func TestSamples_TwoNodes(t *testing.T) {
 		must(t, hold.Release())
 		w.Close()
 		must(t, s.Close())
-		wantValues(t, values(t, ens.Node(1)), map[string]float64{"sessions own": 0, "holds": 0, "watches 1 own": 0, "ephemerals 1": 0,
+		wantValues(t, values(t, ens.Node(1)), map[string]float64{"sessions own": 0, "holds mutex": 0, "watches 1 own": 0, "ephemerals 1": 0,
 			"session_ends_total closed": 1, "holds_lost_total suspended": 0, "holds_lost_total expired": 0})
 		label := func(member string) metrics.Label { return metrics.Label{Name: "member", Value: member} }
 		must(t, metrics.Write(new(strings.Builder), metrics.With(ens.Node(1), label("1")), metrics.With(ens.Node(2), label("2"))))
@@ -262,7 +262,7 @@ func TestSamples_OfAMemberThatIsCutOff(t *testing.T) {
 		wantValues(t, scrape(t, n), told)
 		ens.Until("the session to be suspended", func() bool { now, _ := s.State(); return now == embed.Suspended })
 		found := scrape(t, n)
-		wantValues(t, found, map[string]float64{"shard_has_leader 1": 0, "shard_leads 1": 0, "sessions_suspended": 1, "holds": 0,
+		wantValues(t, found, map[string]float64{"shard_has_leader 1": 0, "shard_leads 1": 0, "sessions_suspended": 1, "holds mutex": 0,
 			"suspensions_total silence": 1, "suspensions_total clock": 0, "holds_lost_total suspended": 1})
 		if margin := found["session_margin_seconds"]; margin > 0 || before <= 0 {
 			t.Errorf("the margin was %v and is %v", before, margin)

@@ -34,6 +34,22 @@ type (
 	EndCause = keeper.EndCause
 	// A LossCause is why something that was held was lost.
 	LossCause = keeper.LossCause
+	// A ClaimKind is what a claim is for.
+	ClaimKind = keeper.ClaimKind
+	// ClaimCounts count claims by their kind.
+	ClaimCounts = keeper.ClaimCounts
+)
+
+// The kinds of claims, and how many there are.
+const (
+	ClaimOther     = keeper.ClaimOther
+	ClaimMutex     = keeper.ClaimMutex
+	ClaimRead      = keeper.ClaimRead
+	ClaimWrite     = keeper.ClaimWrite
+	ClaimSemaphore = keeper.ClaimSemaphore
+	ClaimElection  = keeper.ClaimElection
+	ClaimTask      = keeper.ClaimTask
+	ClaimKinds     = keeper.ClaimKinds
 )
 
 // IsAddress reports whether an address can stand in tree.ConfigPath: a host name or IP address, and

@@ -110,13 +110,17 @@ func (k *kept) lock(ctx context.Context) (*Hold, error) {
 	c := &caller{ctx: ctx, granted: make(chan *Hold, 1)}
 	k.mu.queue = append(k.mu.queue, c)
 	k.mu.Unlock()
+	queued := queue.Queued(k.mutex.session)
+	queued.Inc()
 	select {
 	case h := <-c.granted:
+		queued.Dec()
 		if h != nil {
 			return h, nil
 		}
 		return k.enter(ctx, "lock", k.mutex.commit)
 	case <-ctx.Done():
+		queued.Dec()
 	}
 	k.quit(c)
 	return nil, wrap("lock", k.mutex.path, ctx.Err())

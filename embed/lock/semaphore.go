@@ -93,7 +93,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int) (*Hold, error) {
 	if !errors.Is(err, ErrHeld) {
 		return h, err
 	}
-	c, err := queue.Enter(ctx, m.session, queue.Entry{Kind: queue.Lock, Data: writeNote(m.options.Note, queue.Holding(ctx))}, m.locks())
+	c, err := queue.Enter(ctx, m.session, queue.Entry{Kind: queue.Turn, Data: writeNote(m.options.Note, queue.Holding(ctx))}, m.locks())
 	if err != nil {
 		return nil, err
 	}

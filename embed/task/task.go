@@ -67,7 +67,7 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 		count = embed.OpSet(queue.Child(q.tries, name), data, stat.Version)
 	}
 	t.claim, err = claim.New(ctx, q.session, embed.OpCheck(t.item(), embed.AnyVersion), count,
-		embed.OpCreate(queue.Child(q.locks, name), nil, embed.Ephemeral))
+		queue.OfTask(embed.OpCreate(queue.Child(q.locks, name), nil, embed.Ephemeral)))
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ type Claim struct {
 	call    *outbox.Call
 	asked   []tree.Op // the creates of ephemerals, without their data
 	heir    bool      // it takes the place of something lost, and is lost itself until it is held
+	kind    ClaimKind // for the metrics only
 
 	// The outcome. Read it after the call is done.
 	results []tree.Result
@@ -87,13 +88,21 @@ func (c *Claim) goToLocked(next claimState) {
 			return
 		}
 	}
-	if c.state == claimHeld {
-		c.session.keeper.mu.held--
-	}
-	if next == claimHeld {
-		c.session.keeper.mu.held++
-	}
+	c.countLocked(-1)
 	c.state = next
+	c.countLocked(1)
+}
+
+// countLocked adds n to what counts claims in the claim's state. A claim that was held before does
+// not wait: its znodes keep others out.
+func (c *Claim) countLocked(n int) {
+	k := c.session.keeper
+	switch {
+	case c.state == claimHeld:
+		k.mu.claims.Held[c.kind] += n
+	case !c.wasHeld && (c.state == claimStanding || c.state == claimLeaving):
+		k.mu.claims.Standing[c.kind] += n
+	}
 }
 
 // ephemerals returns the creates among ops that a claim stands for.
@@ -111,8 +120,10 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 	at, err := s.keeper.node.Route(ops)
 	c := &Claim{session: s, outbox: s.keeper.outboxes[at-1], asked: ephemerals(ops), done: make(chan struct{}), call: s.newTxn(ops, with)}
 	c.call.OnOutcome = c.applied
-	if with != nil && with.Inherits {
-		c.heir = true
+	if with != nil {
+		c.heir, c.kind = with.Inherits, with.Kind
+	}
+	if c.heir {
 		k := s.keeper
 		k.mu.Lock()
 		if s.end == nil { // the end of a session is what forgets the loss

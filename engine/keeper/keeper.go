@@ -61,7 +61,7 @@ type Keeper struct {
 		losing    map[*Session][]*outbox.Call // calls that end lost claims, or inherit from them
 		unknown   []*Claim                    // without an outcome, until Reconcile has looked for their znodes
 		opening   map[*Session]*outbox.Call   // the calls that open them
-		held      int                         // claims that are held
+		claims    ClaimCounts                 // of all sessions
 		closing   bool                        // new sessions are refused
 		closed    error
 		defect    bool // one was found

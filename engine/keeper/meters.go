@@ -13,6 +13,39 @@ type Meters struct {
 	Silences, Jumps meter.Counter
 	Ends            [EndCauses]meter.Counter  // of all sessions
 	Losses          [LossCauses]meter.Counter // of what was held
+	// Queued are the callers in this process that wait behind one another for a claim which is held
+	// again and again. They have no claims of their own.
+	Queued meter.Gauge
+}
+
+// A ClaimKind is what a claim is for, as far as the metrics tell.
+type ClaimKind uint8
+
+// The kinds. The zero value is that of a claim whose maker does not say.
+const (
+	ClaimOther ClaimKind = iota
+	ClaimMutex
+	ClaimRead
+	ClaimWrite
+	ClaimSemaphore
+	ClaimElection
+	ClaimTask
+	ClaimKinds // how many there are
+)
+
+// String returns the kind as the metrics name it.
+func (k ClaimKind) String() string {
+	return [...]string{"other", "mutex", "read", "write", "semaphore", "election", "task"}[k]
+}
+
+// Queues reports whether a claim of the kind that was never held waits for others to go. Claims of
+// other kinds may stand without ever being held, such as that of a group's member.
+func (k ClaimKind) Queues() bool { return ClaimMutex <= k && k <= ClaimElection }
+
+// ClaimCounts count claims by their kind.
+type ClaimCounts struct {
+	Held     [ClaimKinds]int
+	Standing [ClaimKinds]int // never held yet, with znodes that exist
 }
 
 // An EndCause is why a session ended on this node.
@@ -87,7 +120,7 @@ func (m *Meters) noteSuspension(jump bool) {
 type Figures struct {
 	Sessions, Remote int // in-process ones, and those of clients
 	Suspended        int // of both
-	Held             int // claims
+	Claims           ClaimCounts
 	// Margin is the time until the first in-process session is past its local deadline. Without a
 	// session there is none.
 	Margin    time.Duration
@@ -103,7 +136,7 @@ func (k *Keeper) TryFigures() (f Figures, ok bool) {
 	defer k.mu.Unlock()
 	f = Figures{
 		Sessions: len(k.mu.sessions), Remote: len(k.mu.remotes.byID),
-		Suspended: len(k.mu.suspended), Held: k.mu.held,
+		Suspended: len(k.mu.suspended), Claims: k.mu.claims,
 	}
 	for _, c := range k.mu.remotes.classes {
 		if c.suspended {

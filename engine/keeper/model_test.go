@@ -152,7 +152,9 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.keeper.add(s, m.nextID, m.sent, m.sentOffset)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), state: claimStanding, paths: []string{"/c"}}
+	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), paths: []string{"/c"}}
+	c.kind = ClaimKind(m.nextID) % ClaimKinds
+	c.goToLocked(claimStanding)
 	s.claims = map[string]*Claim{"/c": c}
 	m.claims[m.nextID] = c
 }
@@ -186,10 +188,14 @@ func (m *keeperModel) hold() {
 
 func (m *keeperModel) compare() {
 	m.naive.look(m.now, m.offset())
+	var counts ClaimCounts
 	for _, s := range m.sessions {
-		if err := s.verifyClaimsLocked(); err != nil {
+		if err := s.verifyClaimsLocked(&counts); err != nil {
 			m.t.Fatal(err)
 		}
+	}
+	if counted := m.keeper.mu.claims; counts != counted {
+		m.t.Fatalf("the claims are %v, counted were %v", counts, counted)
 	}
 	for id, naive := range m.naive.sessions {
 		want := naive.life.State()

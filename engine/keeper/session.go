@@ -122,6 +122,9 @@ func (s *Session) ID() tree.SessionID { return s.id }
 // Timeout returns how long the ensemble waits in silence before it expires the session.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
+// Meters returns what counts the sessions of this node.
+func (s *Session) Meters() *Meters { return &s.keeper.Meters }
+
 // Context compares the clock and returns a context that ends with the session. Its cause is why the
 // session ended.
 func (s *Session) Context() context.Context {

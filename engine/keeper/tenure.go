@@ -126,6 +126,8 @@ type With struct {
 	// Inherits says that a claim of the transaction takes the place of something lost. Such a claim
 	// lingers in the same way when it ends, unless it has been held.
 	Inherits bool
+	// Kind is what a claim of the transaction is for.
+	Kind ClaimKind
 
 	tenures []*Tenure // that guard the transaction
 	leaves  []*Claim  // whose znodes the transaction deletes

@@ -11,10 +11,14 @@ import (
 func (k *Keeper) Verify(table *session.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	var counts ClaimCounts
 	for s := range k.allLocked() {
-		if err := s.verifyClaimsLocked(); err != nil {
+		if err := s.verifyClaimsLocked(&counts); err != nil {
 			return err
 		}
+	}
+	if counts != k.mu.claims {
+		return fmt.Errorf("the claims are %v, counted were %v", counts, k.mu.claims)
 	}
 	r := &k.mu.remotes
 	listed := 0
@@ -53,12 +57,20 @@ func (k *Keeper) verifyLocked(c *remoteClass, place int, s *Session, table *sess
 	return nil
 }
 
-// verifyClaimsLocked returns an error if the session's claims break an invariant of Claim.
-func (s *Session) verifyClaimsLocked() error {
+// verifyClaimsLocked returns an error if the session's claims break an invariant of Claim. It adds
+// the claims to counts.
+func (s *Session) verifyClaimsLocked(counts *ClaimCounts) error {
 	for path, c := range s.claims {
 		live := c.state == claimStanding || c.state == claimHeld || c.state == claimLeaving
 		if !live || c.session != s || c.err != nil || (c.tenure != nil) != (c.state == claimHeld) {
 			return fmt.Errorf("claim %s of session %d is in state %d, with tenure %v and error %v", path, s.id, c.state, c.tenure != nil, c.err)
+		}
+		switch {
+		case path != c.paths[0]: // it is counted once
+		case c.state == claimHeld:
+			counts.Held[c.kind]++
+		case !c.wasHeld:
+			counts.Standing[c.kind]++
 		}
 	}
 	return nil

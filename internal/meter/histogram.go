@@ -73,6 +73,15 @@ func (r Reading) Count() (n uint64) {
 	return n
 }
 
+// Less returns what was counted since an older reading of the same histogram.
+func (r Reading) Less(old Reading) Reading {
+	r.Sum -= old.Sum
+	for i := range r.Counts {
+		r.Counts[i] -= old.Counts[i]
+	}
+	return r
+}
+
 // Quantile returns about the duration that a share of all durations do not exceed, or zero if there
 // are none. It takes the durations of a bucket as evenly spread. Of those beyond the last bound, it
 // knows no more than that.

@@ -84,6 +84,24 @@ func TestMeter_Together(t *testing.T) {
 	}
 }
 
+func TestGauge(t *testing.T) {
+	var g Gauge
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 1000 {
+				g.Inc()
+				g.Inc()
+				g.Dec()
+			}
+		})
+	}
+	all.Wait()
+	if n := g.Read(); n != 8000 {
+		t.Errorf("the gauge is at %d, want 8000", n)
+	}
+}
+
 func TestMeter_AllocatesNothing(t *testing.T) {
 	var h Histogram
 	var c Counter

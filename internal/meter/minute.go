@@ -17,11 +17,4 @@ func (m *Minute) Step(now Reading) {
 }
 
 // Since returns what was counted during the last 50 to 60 s.
-func (m *Minute) Since(now Reading) Reading {
-	old := &m.past[m.next]
-	now.Sum -= old.Sum
-	for i := range now.Counts {
-		now.Counts[i] -= old.Counts[i]
-	}
-	return now
-}
+func (m *Minute) Since(now Reading) Reading { return now.Less(m.past[m.next]) }

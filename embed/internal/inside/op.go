@@ -19,11 +19,12 @@ var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to %d"
 // become operations when the transaction is sent. The zero Op is refused.
 type Op struct {
 	kind    opKind
-	plain   tree.Op        // of kindPlain
-	guard   *engine.Tenure // of kindGuard; nil has ended
-	release *engine.Claim  // of kindRelease; nil has ended
-	inherit bool           // of kindPlain: the znode it deletes lingers, see engine.With
-	parents bool           // of kindPlain: what is missing above the znode it creates is created too
+	plain   tree.Op          // of kindPlain
+	guard   *engine.Tenure   // of kindGuard; nil has ended
+	release *engine.Claim    // of kindRelease; nil has ended
+	inherit bool             // of kindPlain: the znode it deletes lingers, see engine.With
+	parents bool             // of kindPlain: what is missing above the znode it creates is created too
+	claims  engine.ClaimKind // of kindPlain: what the transaction's claim is for
 }
 
 type opKind uint8
@@ -52,6 +53,12 @@ func Inherit(path string) Op {
 // WithParents returns a create that also creates what is missing above its znode.
 func (o Op) WithParents() Op {
 	o.parents = true
+	return o
+}
+
+// For returns a create that says what the transaction's claim is for.
+func (o Op) For(k engine.ClaimKind) Op {
+	o.claims = k
 	return o
 }
 

@@ -65,6 +65,7 @@ func (t *Txn) add(o *Op) error {
 			}
 			t.ops = append(t.ops, op)
 			t.with.Inherits = t.with.Inherits || o.inherit
+			t.with.Kind = max(t.with.Kind, o.claims)
 		}
 	}
 	t.ops = append(t.ops, ops...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // A Kind is what a contender waits for. Word stands in its name right before the number, as Curator
@@ -19,16 +20,20 @@ import (
 type Kind struct {
 	Word  string
 	After []string
+	is    engine.ClaimKind // what the metrics count it as
 }
 
 // The kinds that Curator's recipes know.
 var (
-	Lock  = Kind{Word: "lock-"}                       // InterProcessMutex
-	Read  = Kind{Word: "__READ__", After: notReaders} // InterProcessReadWriteLock
-	Write = Kind{Word: "__WRIT__"}
-	// InterProcessSemaphoreV2. A Lease waits for nobody, because no name has a slash.
-	Lease = Kind{Word: "lease-", After: []string{"/"}}
-	Latch = Kind{Word: "latch-"} // LeaderLatch
+	Lock = Kind{Word: "lock-", is: engine.ClaimMutex} // InterProcessMutex
+	// InterProcessReadWriteLock.
+	Read  = Kind{Word: "__READ__", After: notReaders, is: engine.ClaimRead}
+	Write = Kind{Word: "__WRIT__", is: engine.ClaimWrite}
+	// InterProcessSemaphoreV2: the queue for permits is a lock. A Lease waits for nobody, because no
+	// name has a slash.
+	Turn  = Kind{Word: "lock-", is: engine.ClaimSemaphore}
+	Lease = Kind{Word: "lease-", After: []string{"/"}, is: engine.ClaimSemaphore}
+	Latch = Kind{Word: "latch-", is: engine.ClaimElection} // LeaderLatch
 )
 
 // KazooLock is kazoo's Lock, which sees no other kind unless it is given patterns.

@@ -68,7 +68,8 @@ func (e *Entry) create(name, number, parent string, parents bool) embed.Op {
 	if number != "" {
 		mode = embed.Ephemeral
 	}
-	return embed.OpCreateWith(Child(parent, name+number), e.Data, embed.CreateOptions{Mode: mode, TTL: e.Delay, Parents: parents})
+	o := embed.CreateOptions{Mode: mode, TTL: e.Delay, Parents: parents}
+	return counted(embed.OpCreateWith(Child(parent, name+number), e.Data, o), e.Kind.is)
 }
 
 // Enter queues a contender under each parent, all in one transaction. The transaction also creates
