@@ -88,6 +88,10 @@
 //
 //   - mntr has no keys for what does not exist here or is not known: zk_pending_syncs, sizes of
 //     responses, TLS handshakes under way, ZooKeeper's log, and ZooKeeper's internal counters.
+//     zk_cnt_fsynctime, its sum and its average are those of the Raft log; the shortest and the
+//     longest fsync are not known. zk_updatelatency is of the requests that write, without those
+//     that open and close sessions. zk_response_bytes has all that was sent to clients, events and
+//     answers to words included. zk_snap_count is of all shards.
 //     Proposals are the entries of the first shard's log that this member has applied. A key that
 //     ZooKeeper does not have is zk_feature_level; see docs/upgrades.md. A follower or observer
 //     counts as synced if it answers and is at most 1,000 entries of the log behind.

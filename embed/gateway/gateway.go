@@ -238,7 +238,9 @@ type Gateway struct {
 	relieving   atomic.Bool  // a connection is being ended because held is beyond Config.Memory
 	meters      meters
 	figures     figures
-	reads       figures // of the requests that only read
+	reads       figures                // of the requests that only read
+	writes      figures                // of those that write
+	reset       atomic.Pointer[counts] // at the last srst; nil: never
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}

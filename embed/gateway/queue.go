@@ -95,9 +95,12 @@ func (c *conn) pop(a *answer) {
 	c.gate.outstanding.Add(-1)
 	c.figures.answered(after)
 	c.gate.figures.answered(after)
-	c.gate.meters.answered(a, after)
-	if a.readOnly {
+	class := c.gate.meters.answered(a, after)
+	switch {
+	case a.readOnly:
 		c.gate.reads.answered(after)
+	case class == classWrite:
+		c.gate.writes.answered(after)
 	}
 }
 

@@ -15,6 +15,7 @@ type meters struct {
 	received, sent meter.Counter // bytes, without those of TLS
 	seconds        [classes]meter.Histogram
 	failed         [classes]meter.Counter
+	requests       [len(operations)]meter.Counter
 	handshakes     [results]meter.Counter
 }
 
@@ -58,13 +59,56 @@ func classOf(a *answer) class {
 	return classOther
 }
 
-// answered counts an answer that is about to be sent.
-func (m *meters) answered(a *answer, after time.Duration) {
+// operations are the requests that are counted apart. The first one is any other.
+var operations = [...]struct {
+	name string
+	ops  []wire.Op
+}{
+	{"other", nil},
+	{"create", []wire.Op{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL}},
+	{"delete", []wire.Op{wire.OpDelete}},
+	{"set_data", []wire.Op{wire.OpSetData}},
+	{"set_acl", []wire.Op{wire.OpSetACL}},
+	{"multi", []wire.Op{wire.OpMulti}},
+	{"reconfig", []wire.Op{wire.OpReconfig}},
+	{"exists", []wire.Op{wire.OpExists}},
+	{"get_data", []wire.Op{wire.OpGetData}},
+	{"get_acl", []wire.Op{wire.OpGetACL}},
+	{"get_children", []wire.Op{wire.OpGetChildren, wire.OpGetChildren2}},
+	{"get_all_children_number", []wire.Op{wire.OpGetAllChildrenNumber}},
+	{"get_ephemerals", []wire.Op{wire.OpGetEphemerals}},
+	{"multi_read", []wire.Op{wire.OpMultiRead}},
+	{"sync", []wire.Op{wire.OpSync}},
+	{"ping", []wire.Op{wire.OpPing}},
+	{"auth", []wire.Op{wire.OpAuth, wire.OpSASL}},
+	{"who_am_i", []wire.Op{wire.OpWhoAmI}},
+	{"set_watches", []wire.Op{wire.OpSetWatches, wire.OpSetWatches2}},
+	{"add_watch", []wire.Op{wire.OpAddWatch}},
+	{"check_watches", []wire.Op{wire.OpCheckWatches}},
+	{"remove_watches", []wire.Op{wire.OpRemoveWatches}},
+	{"close_session", []wire.Op{wire.OpCloseSession}},
+}
+
+// operationOf has the place of each operation among operations.
+var operationOf = func() map[wire.Op]int {
+	at := make(map[wire.Op]int)
+	for i, o := range operations {
+		for _, op := range o.ops {
+			at[op] = i
+		}
+	}
+	return at
+}()
+
+// answered counts an answer that is about to be sent, and returns its class.
+func (m *meters) answered(a *answer, after time.Duration) class {
 	c := classOf(a)
 	m.seconds[c].Observe(after)
 	if a.reply.Err != 0 {
 		m.failed[c].Inc()
 	}
+	m.requests[operationOf[a.reply.Op]].Inc()
+	return c
 }
 
 // Samples returns the gateway's metrics, read anew at each use. It makes the gateway a
@@ -103,6 +147,11 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 			to.Counter("gateway_errors_total",
 				"Requests that were answered with an error code, such as that of a missing znode.",
 				m.failed[c].Read(), "class", c.String())
+		}
+		for i := range operations {
+			to.Counter("gateway_requests_total",
+				"Requests that were answered, by operation.",
+				m.requests[i].Read(), "op", operations[i].name)
 		}
 		to.Certificates(g.tls, "gateway")
 	})

@@ -36,6 +36,8 @@ func TestSamples(t *testing.T) {
 		"vivarium_gateway_request_seconds write": 2, "vivarium_gateway_errors_total write": 1,
 		"vivarium_gateway_request_seconds read": 2, "vivarium_gateway_errors_total read": 1,
 		"vivarium_gateway_request_seconds other": 1, "vivarium_gateway_errors_total other": 0,
+		"vivarium_gateway_requests_total create": 2, "vivarium_gateway_requests_total get_data": 2, "vivarium_gateway_requests_total ping": 1,
+		"vivarium_gateway_requests_total exists": 0, "vivarium_gateway_requests_total other": 0,
 	}
 	check := func() {
 		t.Helper()

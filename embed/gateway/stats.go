@@ -3,6 +3,8 @@ package gateway
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // figures counts the traffic of one connection, or of all of them.
@@ -44,4 +46,42 @@ func (f *figures) latency() (least int64, mean float64, most int64) {
 func (f *figures) counted() (n int64, mean float64, least, most int64) {
 	least, mean, most = f.latency()
 	return f.replies.Load(), mean, least, most
+}
+
+// counts are what mntr shows of the metrics, which are never reset: since the last srst.
+type counts struct {
+	received, sent uint64 // bytes
+	connects       uint64 // handshakes, however they ended
+	states         uint64 // whole states that this member has sent to others
+	fsyncs         meter.Reading
+}
+
+// count returns the counts since the start.
+func (g *Gateway) count() (c counts) {
+	c.received, c.sent = g.meters.received.Read(), g.meters.sent.Read()
+	for i := range g.meters.handshakes {
+		c.connects += g.meters.handshakes[i].Read()
+	}
+	f := g.node.Engine.Figures()
+	for i := range f.Shards {
+		if raft := f.Shards[i].Raft; raft != nil {
+			c.states += raft.Snapshots.Read()
+		}
+	}
+	c.fsyncs = f.Fsyncs.Log.Read()
+	return c
+}
+
+// counted returns the counts since the last srst.
+func (g *Gateway) counted() counts {
+	c, old := g.count(), g.reset.Load()
+	if old == nil {
+		return c
+	}
+	c.received -= old.received
+	c.sent -= old.sent
+	c.connects -= old.connects
+	c.states -= old.states
+	c.fsyncs = c.fsyncs.Less(old.fsyncs)
+	return c
 }

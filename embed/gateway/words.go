@@ -232,6 +232,9 @@ func (g *Gateway) crst(b *strings.Builder) {
 func (g *Gateway) srst(b *strings.Builder) {
 	g.figures.reset()
 	g.reads.reset()
+	g.writes.reset()
+	now := g.count()
+	g.reset.Store(&now)
 	g.node.Engine.Proposals().Reset()
 	b.WriteString("Server stats reset.\n")
 }
@@ -423,15 +426,28 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("min_latency", least)
 	line("avg_latency", decimal(mean))
 	line("max_latency", most)
-	if n, mean, least, most := g.reads.counted(); n > 0 { // of the requests that only read
-		line("cnt_readlatency", n)
-		line("sum_readlatency", g.reads.total.Load()/1e6)
-		line("min_readlatency", least)
-		line("avg_readlatency", decimal(mean))
-		line("max_readlatency", most)
+	summary := func(name string, f *figures) {
+		if n, mean, least, most := f.counted(); n > 0 {
+			line("cnt_"+name, n)
+			line("sum_"+name, f.total.Load()/1e6)
+			line("min_"+name, least)
+			line("avg_"+name, decimal(mean))
+			line("max_"+name, most)
+		}
+	}
+	summary("readlatency", &g.reads)
+	summary("updatelatency", &g.writes)
+	counts := g.counted()
+	if n := counts.fsyncs.Count(); n > 0 { // nobody keeps the shortest and the longest one
+		line("cnt_fsynctime", n)
+		line("sum_fsynctime", counts.fsyncs.Sum.Milliseconds())
+		line("avg_fsynctime", decimal(counts.fsyncs.Sum.Seconds()*1e3/float64(n)))
 	}
 	line("packets_received", g.figures.received.Load())
 	line("packets_sent", g.figures.sent.Load())
+	line("bytes_received_count", counts.received)
+	line("response_bytes", counts.sent)
+	line("connection_request_count", counts.connects)
 	line("num_alive_connections", len(g.connections()))
 	line("outstanding_requests", g.outstanding.Load())
 	line("uptime", time.Since(g.since).Milliseconds())
@@ -459,6 +475,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("connection_drop_probability", "0.0")
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
+	line("snap_count", counts.states)
 	line("feature_level", g.node.Engine.Level())
 	s := g.standing()
 	line("quorum_size", s.voters)
