@@ -79,6 +79,36 @@ func TestSlow_Disk(t *testing.T) {
 	})
 }
 
+// Health says that the disk was slow for one minute after it was, also if nothing is written. What
+// comes later counts anew.
+func TestSlow_HealthClearsAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.Tick = 1, embed.DefaultTick }})
+		ens.Ready(1)
+		n := ens.Node(1)
+		fsyncs := engineOf(n).Figures().Fsyncs
+		want := func(after time.Duration, want string) {
+			t.Helper()
+			<-time.After(after)
+			if slow := n.Health().Slow; (want == "") != (slow == "") || !strings.Contains(slow, want) {
+				t.Errorf("%q, want %q", slow, want)
+			}
+		}
+		want(0, "")
+		fsyncs.Log.Observe(3 * time.Second)
+		want(0, "an fsync has taken 3s")
+		want(59*time.Second, "an fsync has taken 3s")
+		want(2*time.Second, "")
+		fsyncs.Other.Observe(400 * time.Millisecond)
+		fsyncs.Log.Observe(300 * time.Millisecond)
+		want(0, "an fsync has taken 400ms") // and not 3s
+		want(30*time.Second, "an fsync has taken 400ms")
+		fsyncs.Log.Observe(300 * time.Millisecond)
+		want(31*time.Second, "an fsync has taken 300ms")
+		want(30*time.Second, "")
+	})
+}
+
 // What is slow is told of with its shard or peer. With a negative Config.Slow, nothing is.
 func TestSlow_Kinds(t *testing.T) {
 	for _, slow := range []time.Duration{0, 3 * time.Second, -1} {

@@ -110,14 +110,15 @@
 //	    weekly: 4
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
-// serve -config node.yaml -id 2. With join, give it its own address instead: vivarium serve -config
-// node.yaml -advertise pod-2.pods:7400. docs/kubernetes.md of the repository has the manifests for
-// Kubernetes, and examples/deploy a unit for systemd, a Dockerfile and a file for Docker Compose.
+// serve -config node.yaml -id 2. With join, leave advertise out: vivarium serve -config
+// node.yaml -advertise pod-2.pods:7400. The repository has manifests for Kubernetes in
+// docs/kubernetes.md. Its folder examples/deploy has a unit for systemd, a Dockerfile and a file for
+// Docker Compose.
 //
 // With -seed FILE a new ensemble begins with a backup. All members need the same file. A member whose
 // directory is empty reads all of it first, and does nothing if it is damaged. Clients are served
-// when the backup is loaded. An ensemble that has begun does not need the file again. See
-// docs/backup.md of the repository.
+// when the backup is loaded. An ensemble that has begun does not need the file again, and ignores
+// another one with a warning in the log. See docs/backup.md of the repository.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //
@@ -191,19 +192,20 @@
 // the directory of a stopped member instead. It writes beside FILE, syncs, reads everything again,
 // and only then gives the file its name. Only its owner may read the file.
 //
-// verify refuses every byte that is not as it was written. export prints a line for each znode, of
-// a file, or with -config or -dir of a member. import creates the znodes of a backup or of such
-// lines through the port for clients. It verifies a backup first. -path limits both to a znode and
-// what is below it.
+// verify refuses every byte that is not as it was written.
 //
-// import can also put that subtree elsewhere, with -as. -existing says what to do with a znode that
-// exists: fail, skip or overwrite. -prune deletes what the server has in the subtree and the file
-// does not, except ephemerals and what is above them, and prints a line for each znode that it
-// keeps. -dry-run changes nothing and prints a line for each step. If an import is interrupted, the
-// same command with skip or overwrite goes on.
+// export prints a line for each znode of a file. With -config or -dir it prints those of a member.
+// import creates the znodes of a backup or of such lines through the port for clients. It verifies a
+// backup first. -path limits both commands to a znode and what is below it.
 //
-// Instead of a FILE, backup writes to the standard output if it is named "-", and the others read
-// the standard input. docs/backup.md of the repository says what is in a backup, and what is not.
+// With -as, import puts that subtree elsewhere. -existing says what it does with a znode that
+// exists; the value is fail, skip or overwrite. -prune deletes what the server has in the subtree
+// and the file does not. It keeps ephemerals, what is above them, and what others change meanwhile.
+// It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for each
+// step. If an import is interrupted, the same command with skip or overwrite goes on.
+//
+// A FILE named "-" is the standard output of backup, and the standard input of the others.
+// docs/backup.md of the repository says what is in a backup, and what is not.
 //
 // # copy
 //
@@ -247,8 +249,8 @@
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
 //
-// audit, backup, verify, export and import end with 0 when all was done, with 1 if not, and with 2
-// for a wrong command line or a file that cannot be opened.
+// audit, backup, verify, export and import end with 0 when all was done, and with 1 if not. They end
+// with 2 for a wrong command line, or for a file that cannot be opened.
 //
 // copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with 1
 // if they differ, or if it could not compare them.

@@ -3,8 +3,15 @@
 package main
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // An operator brings back a subtree at another place, looks first at what would be done, and
@@ -62,5 +69,53 @@ func TestImport_IntoALivingTree(t *testing.T) {
 		if code, out, stderr := fed(lines, args...); code != exitFailed || !strings.Contains(stderr, want) || !strings.HasPrefix(out, "0 created") {
 			t.Errorf("%q: %d, %s%s", more, code, out, stderr)
 		}
+	}
+}
+
+// A prune through a server deletes only what it has read. A znode that was created anew has another
+// zxid. One that has the right zxid and is an ephemeral can only come of a race, and stays as well.
+func TestRemote_DeletesOnlyWhatItRead(t *testing.T) {
+	_, server, _ := served(t)
+	servers, root, err := client.ParseServers(server)
+	must(t, err)
+	zk, err := connect(t.Context(), servers, root, "")
+	must(t, err)
+	defer zk.Close()
+	to := remote{zk}
+	call := func(o wire.Operation) { // with an open ACL, if that matters
+		t.Helper()
+		o.ACL = aclOf(&backup.Znode{ACL: embed.OpenACL()})
+		_, err := to.call(t.Context(), o)
+		must(t, err)
+	}
+	get := func(path string) backup.Znode {
+		t.Helper()
+		z, err := to.Get(t.Context(), path)
+		must(t, err)
+		return z
+	}
+	for _, path := range []string{"/a", "/a/anew", "/a/held", "/a/same", "/a/same/below"} {
+		call(wire.Operation{Op: wire.OpCreate, Path: path})
+	}
+	read := map[string]backup.Znode{"/a/anew": get("/a/anew"), "/a/held": get("/a/held")}
+	for path := range read {
+		call(wire.Operation{Op: wire.OpDelete, Path: path, Version: -1})
+	}
+	call(wire.Operation{Op: wire.OpCreate, Path: "/a/anew"})
+	call(wire.Operation{Op: wire.OpCreate, Path: "/a/held", Flags: wire.FlagsEphemeral})
+	for what, z := range map[string]backup.Znode{
+		"created anew":              read["/a/anew"],
+		"an ephemeral in its place": read["/a/held"],
+		"an ephemeral after a race": get("/a/held"),
+	} {
+		if err := to.Delete(t.Context(), []backup.Znode{get("/a/same/below"), z}); !errors.Is(err, embed.ErrBadVersion) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must(t, to.Delete(t.Context(), []backup.Znode{get("/a/same/below"), get("/a/same")}))
+	names, err := to.Children(t.Context(), "/a")
+	must(t, err)
+	if slices.Sort(names); !slices.Equal(names, []string{"anew", "held"}) {
+		t.Errorf("%q", names)
 	}
 }

@@ -20,7 +20,9 @@ func (r remote) call(ctx context.Context, o wire.Operation) (wire.Reply, error) 
 }
 
 // errorsOf are the codes that an import must recognize.
-var errorsOf = map[wire.Code]error{wire.NoNode: embed.ErrNoNode, wire.NodeExists: embed.ErrNodeExists, wire.NotEmpty: embed.ErrNotEmpty}
+var errorsOf = map[wire.Code]error{
+	wire.NoNode: embed.ErrNoNode, wire.NodeExists: embed.ErrNodeExists, wire.NotEmpty: embed.ErrNotEmpty, wire.BadVersion: embed.ErrBadVersion,
+}
 
 // inEmbed returns an error of package embed for a code that has one.
 func inEmbed(err error, path string) error {
@@ -56,7 +58,7 @@ func (r remote) Get(ctx context.Context, path string) (backup.Znode, error) {
 		return backup.Znode{}, err
 	}
 	acl, err := r.call(ctx, wire.Operation{Op: wire.OpGetACL, Path: path})
-	z := backup.Znode{Path: path, Data: data.Data, Owner: ownerOf(data.Stat.EphemeralOwner)}
+	z := backup.Znode{Path: path, Data: data.Data, Owner: ownerOf(data.Stat.EphemeralOwner), Mzxid: embed.Zxid(data.Stat.Mzxid), Version: data.Stat.Version}
 	for _, a := range acl.ACL {
 		z.ACL = append(z.ACL, embed.ACL{Perms: embed.Perms(a.Perms), Scheme: a.Scheme, ID: a.ID})
 	}
@@ -112,10 +114,30 @@ func (r remote) Overwrite(ctx context.Context, z backup.Znode) error {
 	return err
 }
 
-func (r remote) Delete(ctx context.Context, paths []string) error {
-	ops := make([]wire.Operation, len(paths))
-	for i, path := range paths {
-		ops[i] = wire.Operation{Op: wire.OpDelete, Path: path, Version: -1}
+// Delete looks at the zxid of each znode's last write, because a version begins again at zero in
+// each new znode. ZooKeeper's protocol cannot check a zxid in a transaction. So the transaction
+// checks the version, and by a child that it creates and deletes that the znode is no ephemeral.
+// What is left: a znode that is no ephemeral, has the same version, and took the place of the other
+// one between the look and the transaction.
+func (r remote) Delete(ctx context.Context, znodes []backup.Znode) error {
+	ops := make([]wire.Operation, 0, 3*len(znodes))
+	for i := range znodes {
+		z := &znodes[i]
+		now, err := r.call(ctx, wire.Operation{Op: wire.OpExists, Path: z.Path})
+		if err != nil {
+			return err
+		}
+		if now.Stat.Mzxid != int64(z.Mzxid) {
+			return fmt.Errorf("%s: %w", z.Path, embed.ErrBadVersion)
+		}
+		child := wire.Operation{Op: wire.OpCreate, Path: z.Path + "/-", ACL: aclOf(&backup.Znode{ACL: embed.OpenACL()})}
+		ops = append(ops, child,
+			wire.Operation{Op: wire.OpDelete, Path: child.Path, Version: -1},
+			wire.Operation{Op: wire.OpDelete, Path: z.Path, Version: z.Version})
 	}
-	return r.transaction(ctx, ops)
+	err := r.transaction(ctx, ops)
+	if client.CodeOf(err) == wire.NoChildrenForEphemerals {
+		return fmt.Errorf("%w: %w", embed.ErrBadVersion, err)
+	}
+	return err
 }

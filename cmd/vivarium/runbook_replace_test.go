@@ -85,7 +85,8 @@ func TestRunbook_TheMajorityIsLost(t *testing.T) {
 		t.Errorf("-look: %d, %s", code, stderr)
 	}
 	contains(t, stdout, "  member 2: voter\n")
-	code, stdout, stderr = vivarium("recover", "-accept-data-loss", "-i-have-stopped", "2,3", n.data(1))
+	code, stdout, stderr = vivarium("recover", "-accept-data-loss", "-i-have-stopped", "2,3",
+		n.data(1))
 	if code != exitOK {
 		t.Errorf("recover: %d, %s", code, stderr)
 	}

@@ -102,14 +102,15 @@ func TestRunbook_ClientsStandStill(t *testing.T) {
 	counts(4)
 }
 
-// "Many sessions end at once", and "No quorum" before: the other members stand still. One of them is
-// ended and started again. This process is the third member, with sessions of its own.
+// "Many sessions end at once", and "No quorum" before: the other members stand still. One of them
+// is ended and started again. This process is the third member, with sessions of its own.
 func TestRunbook_SessionsEndWithoutAQuorum(t *testing.T) {
 	t.Parallel()
 	n := newNight(t, 3)
 	others := []*child.Program{n.start(1), n.start(2)}
 	log := &logbook{}
-	node, err := embed.Start(embed.Config{Dir: n.data(3), ID: 3, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	node, err := embed.Start(embed.Config{Dir: n.data(3), ID: 3,
+		Logger:  slog.New(slog.NewTextHandler(log, nil)),
 		Members: map[embed.MemberID]string{1: n.addrs[0], 2: n.addrs[1], 3: n.addrs[2]}})
 	must(t, err)
 	defer node.Close()

@@ -189,7 +189,8 @@ func TestRunbook_WrongConfig(t *testing.T) {
 	end(t, third)
 
 	third = n.start(3, "shards: 4")
-	if code := third.ExitCode(); code != exitFailed || third.Line("was founded with Shards 1, the config says 4") == "" {
+	if code := third.ExitCode(); code != exitFailed ||
+		third.Line("was founded with Shards 1, the config says 4") == "" {
 		t.Errorf("other shards: %d\n%s", code, third.Log())
 	}
 	third = n.start(3)
@@ -209,7 +210,8 @@ func TestRunbook_OneWay(t *testing.T) {
 	third := n.serve(3, wrong[0], fmt.Sprintf("listen: %q", right))
 	third.Says("msg=\"connected to member\"")
 	line := third.Says("msg=\"no quorum\"")
-	if !strings.Contains(line, "member 1 does not connect to this one") || !strings.Contains(line, "member 2 does not connect to this one") {
+	if !strings.Contains(line, "member 1 does not connect to this one") ||
+		!strings.Contains(line, "member 2 does not connect to this one") {
 		t.Errorf("the third says: %s", line)
 	}
 	first.Says("msg=\"no connection to member\" member=1 cause=\"dial tcp " + wrong[0])
@@ -231,13 +233,15 @@ func TestRunbook_TreeIsTooLarge(t *testing.T) {
 	}
 	made, answer := 0, ""
 	for ; made < 10; made++ {
-		if answer = n.shell(1, "create", "-s", "/app/jobs/job-", job); !strings.Contains(answer, "Created ") {
+		answer = n.shell(1, "create", "-s", "/app/jobs/job-", job)
+		if !strings.Contains(answer, "Created ") {
 			break
 		}
 	}
 	contains(t, answer, "Quota has exceeded")
 	n.says("Quota has exceeded", 1, "set", "/other", job)
-	contains(t, mntr(t, n.clients[0]), fmt.Sprintf("zk_approximate_data_size\t%d", made*len(job)/10_000)) // its first digits
+	digits := made * len(job) / 10_000 // the first ones
+	contains(t, mntr(t, n.clients[0]), fmt.Sprintf("zk_approximate_data_size\t%d", digits))
 	n.says("[app, other, zookeeper]", 1, "ls", "/")
 	n.says(fmt.Sprint(made+1), 1, "getAllChildrenNumber", "/app")
 
@@ -261,7 +265,8 @@ func TestRunbook_ConnectionsOfOneAddress(t *testing.T) {
 	must(t, err)
 	serve := func(most int) *child.Program {
 		must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), fmt.Appendf(nil,
-			"dir: data\ngateway: {listen: %q, words: [mntr], connectionsPerAddress: %d}\n", addrs[0], most), 0o644))
+			"dir: data\ngateway: {listen: %q, words: [mntr], connectionsPerAddress: %d}\n",
+			addrs[0], most), 0o644))
 		p := spawn(t, dir, "serve", "-config", "node.yaml")
 		p.Says("msg=serving")
 		return p

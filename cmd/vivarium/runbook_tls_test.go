@@ -46,7 +46,8 @@ func (p *papers) issue(id int, life time.Duration) {
 
 // config returns the line of config for a member's certificate.
 func (p *papers) config(id int, migrate bool) string {
-	return fmt.Sprintf("tls: {certFile: %d.crt, keyFile: %[1]d.key, caFile: ca, migrate: %t}", id, migrate)
+	return fmt.Sprintf(
+		"tls: {certFile: %d.crt, keyFile: %[1]d.key, caFile: ca, migrate: %t}", id, migrate)
 }
 
 const month = 30 * 24 * time.Hour

@@ -51,7 +51,8 @@ func TestRunbook_AnUpgradeWentWrong(t *testing.T) {
 		restart(id + 1)
 	}
 	for id, p := range runs {
-		p.Says(fmt.Sprintf("msg=\"feature level raised\" member=%d shard=1 level=%d", id+1, engine.LevelMax))
+		p.Says(fmt.Sprintf(
+			"msg=\"feature level raised\" member=%d shard=1 level=%d", id+1, engine.LevelMax))
 		level(id+1, engine.LevelMax)
 	}
 	// A member that was killed may have no image of the new level. Then its log or the others tell.

@@ -15,9 +15,10 @@
 // Each member keeps its own files. Every member records every change, so the files of any one of
 // them have the answer; see embed.AuditRecord. The command vivarium audit prints it.
 //
-// A record is one line of JSON. It is written at once and not synced. A crash of the process costs
-// only what waits for Record. A crash of the machine also costs what the kernel had not written.
-// After a restart, the member records the newest part of its log again.
+// A record is one line of JSON. It is written as soon as the disk is free and not synced; records
+// that come meanwhile are written together. A crash of the process costs only what waits for the
+// disk. A crash of the machine also costs what the kernel had not written. After a restart, the
+// member records the newest part of its log again.
 //
 // The files have the names audit-0000000001.jsonl and so on. The one with the highest number grows;
 // none is ever renamed or changed otherwise. Only their owner may read them.

@@ -24,12 +24,16 @@ func ExampleSearch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	node, err := embed.Start(embed.Config{Dir: filepath.Join(dir, "data"), Audit: journal.Record, Logger: slog.New(slog.DiscardHandler)})
+	node, err := embed.Start(embed.Config{
+		Dir: filepath.Join(dir, "data"), Audit: journal.Record, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	alice, err := node.NewSession(ctx, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("alice:secret")}}})
+	alice, err := node.NewSession(ctx, embed.SessionOptions{
+		Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("alice:secret")}},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

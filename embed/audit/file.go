@@ -64,27 +64,40 @@ const lockName = "lock"
 // failPause is the least time between two log lines about records that cannot be written.
 const failPause = time.Minute
 
+// outKeep is how much memory for one call is kept for the next one.
+const outKeep = 1 << 20
+
+// waitMax is how many records may wait to be written. Record waits while there are more. So a disk
+// that hangs holds up the records of its node, and nothing else.
+const waitMax = 256
+
 // A File writes records to files. Its methods may be called by any number of goroutines.
 type File struct {
 	// Immutable.
-	cfg  Config
-	sys  files.System
-	lock files.File
+	cfg   Config
+	sys   files.System
+	lock  files.File
+	lines chan []byte   // to the loop; closed by Close
+	ended chan struct{} // closed when the loop has ended
 
 	dropped meter.Counter
 
-	// turn is full while somebody works on what follows. It is a channel and no lock, because it is
-	// held over I/O.
+	// turn is full while somebody uses closed, or sends to lines. It is a channel and no lock,
+	// because it is held while lines is full.
 	turn   chan struct{} // capacity 1
-	now    files.File    // nil: the next record opens it
-	number int           // of the newest file
-	size   int64         // of that file
-	began  time.Time     // when the first record came that is still in it; zero: it is empty
-	older  []older       // the files before it, the oldest first
-	lost   uint64        // how many records no line tells of
-	told   time.Time     // when the last failure was logged
-	failed bool          // since then, no record was written
 	closed bool
+
+	// Owned by the loop.
+	out    []byte     // memory for what one call writes
+	now    files.File // nil: the next record opens it
+	number int        // of the newest file
+	size   int64      // of that file
+	began  time.Time  // when the first record came that is still in it; zero: it is empty
+	older  []older    // the files before it, the oldest first
+	lost   uint64     // how many records no line tells of
+	told   time.Time  // when the last failure was logged
+	failed bool       // since then, no record was written
+	end    error      // of the last Sync and Close
 }
 
 // An older file gets no more records.
@@ -107,13 +120,17 @@ func open(c Config, sys files.System) (*File, error) {
 	}
 	c.Dir, c.Size, c.Keep = dir, cmp.Or(c.Size, DefaultSize), cmp.Or(c.Keep, DefaultKeep)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	f := &File{cfg: c, sys: sys, turn: make(chan struct{}, 1)}
+	f := &File{
+		cfg: c, sys: sys, turn: make(chan struct{}, 1),
+		lines: make(chan []byte, waitMax), ended: make(chan struct{}),
+	}
 	if err := f.start(); err != nil {
 		if f.lock != nil {
 			err = errors.Join(err, f.lock.Close())
 		}
 		return nil, fmt.Errorf("audit: %w", err)
 	}
+	go f.writeLoop()
 	return f, nil
 }
 
@@ -122,7 +139,8 @@ func (f *File) start() (err error) {
 	if err := makeDir(f.sys, f.cfg.Dir); err != nil {
 		return err
 	}
-	if f.lock, err = f.sys.OpenFile(filepath.Join(f.cfg.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	name := filepath.Join(f.cfg.Dir, lockName)
+	if f.lock, err = f.sys.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
 	if err := f.lock.Lock(false); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -196,58 +214,110 @@ func (f *File) open() error {
 	return nil
 }
 
-// firstTime returns about when a file began. That is the time of its first record, unless the clock
-// of the member that asked for the change was far from this one's: then it is that of the last
-// change of the file.
+// firstTime returns about when a file began. That is the time of its first record. If the clock of
+// the member that was asked was far from this one's, it is the time of the file's last change.
 func (f *File) firstTime(file files.File, info os.FileInfo) time.Time {
 	line := make([]byte, min(info.Size(), lineMax))
 	n, _ := file.ReadAt(line, 0)
-	if r, ok := decode(firstLine(line[:n])); ok && r.Time.Before(info.ModTime()) && info.ModTime().Sub(r.Time) < 2*f.cfg.Age {
+	changed := info.ModTime()
+	r, ok := decode(firstLine(line[:n]))
+	if ok && r.Time.Before(changed) && changed.Sub(r.Time) < 2*f.cfg.Age {
 		return r.Time
 	}
-	return info.ModTime()
+	return changed
 }
 
-// Record writes a record. It is what embed.Config.Audit wants. If a record cannot be written,
-// because the disk is full for example, Record counts it. The next record that can be written comes
-// after one that says how many are missing.
+// Record has a record written. It is what embed.Config.Audit wants. It waits for the disk only
+// while 256 records do. If a record cannot be written, because the disk is full for example,
+// Dropped counts it. The next record that can be written comes after one that says how many are
+// missing.
 func (f *File) Record(r embed.AuditRecord) {
+	line := encode(r)
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
-	if err := f.record(r); err != nil {
+	if f.closed {
 		f.dropped.Inc()
-		f.lost++
-		f.tell(err)
 		return
 	}
-	if f.failed {
-		f.failed = false
-		f.cfg.Logger.Info("audit records are written again", "dir", f.cfg.Dir)
+	f.lines <- line
+}
+
+// writeLoop writes what Record sends, until Close.
+func (f *File) writeLoop() {
+	defer close(f.ended)
+	batch := make([][]byte, 0, waitMax)
+	for line := range f.lines {
+		batch = append(batch[:0], line)
+		for more := true; more && len(batch) < waitMax; {
+			select {
+			case line, more = <-f.lines:
+				if more {
+					batch = append(batch, line)
+				}
+			default:
+				more = false
+			}
+		}
+		f.write(batch)
+		clear(batch)
+	}
+	if f.now != nil {
+		f.end = errors.Join(f.now.Sync(), f.now.Close())
 	}
 }
 
-func (f *File) record(r embed.AuditRecord) error {
-	if f.closed {
-		return os.ErrClosed
+// write writes lines, as many as it can with one call. If that fails, it tries each alone: there
+// may be room for some.
+func (f *File) write(lines [][]byte) {
+	most := len(lines)
+	for len(lines) > 0 {
+		n, err := f.append(lines[:min(most, len(lines))])
+		switch {
+		case err != nil && n > 1:
+			most = 1
+			continue
+		case err != nil:
+			f.dropped.Inc()
+			f.lost++
+			f.tell(err)
+		case f.failed:
+			f.failed = false
+			f.cfg.Logger.Info("audit records are written again", "dir", f.cfg.Dir)
+		}
+		lines = lines[n:]
 	}
-	line, now := encode(r), time.Now()
+}
+
+// append writes the first of the lines, and those after it that fit in the same file. It returns
+// how many that are. After an error, none is written.
+func (f *File) append(lines [][]byte) (n int, err error) {
+	now, out := time.Now(), f.out[:0]
 	if f.lost > 0 {
-		gap := embed.AuditRecord{Time: now.UTC(), Op: gapOp, Why: "not written", Result: "ok", Lost: f.lost}
-		line = append(encode(gap), line...)
+		gap := embed.AuditRecord{
+			Time: now.UTC(), Op: gapOp, Why: "not written", Result: "ok", Lost: f.lost,
+		}
+		out = append(out, encode(gap)...)
 	}
-	if err := f.rotate(now, int64(len(line))); err != nil {
-		return err
+	out = append(out, lines[0]...)
+	if err := f.rotate(now, int64(len(out))); err != nil {
+		return 1, err
 	}
-	if _, err := f.now.WriteAt(line, f.size); err != nil {
+	for n = 1; n < len(lines) && f.size+int64(len(out)+len(lines[n])) <= f.cfg.Size; n++ {
+		out = append(out, lines[n]...)
+	}
+	if f.out = out; cap(out) > outKeep {
+		f.out = nil
+	}
+	if _, err := f.now.WriteAt(out, f.size); err != nil {
 		// What was written of it is overwritten by the next record, or skipped by Search.
-		return errors.Join(err, f.now.Truncate(f.size))
+		return n, errors.Join(err, f.now.Truncate(f.size))
 	}
-	f.size += int64(len(line))
+	f.size += int64(len(out))
 	f.lost = 0
 	if f.began.IsZero() {
 		f.began = now // not the record's time, which is by another member's clock
 	}
-	return nil
+	return n, nil
 }
 
 // rotate makes room for a line: it opens the next file if this one is full or old, and deletes
@@ -282,17 +352,19 @@ func (f *File) rotate(now time.Time, room int64) error {
 // tell logs that a record could not be written, at most once per failPause.
 func (f *File) tell(err error) {
 	now := time.Now()
-	if f.closed || f.failed && now.Sub(f.told) < failPause {
+	if f.failed && now.Sub(f.told) < failPause {
 		return
 	}
 	f.failed, f.told = true, now
-	f.cfg.Logger.Error("audit records cannot be written", "dir", f.cfg.Dir, "count", f.lost, "cause", err)
+	f.cfg.Logger.Error("audit records cannot be written",
+		"dir", f.cfg.Dir, "count", f.lost, "cause", err)
 }
 
 // Dropped returns how many records could not be written since Open.
 func (f *File) Dropped() uint64 { return f.dropped.Read() }
 
-// Close closes the File. Call it after Node.Close: records that come later are lost.
+// Close writes what waits, and closes the File. Call it after Node.Close: records that come later
+// are lost.
 func (f *File) Close() error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
@@ -300,11 +372,9 @@ func (f *File) Close() error {
 		return nil
 	}
 	f.closed = true
-	var errs []error
-	if f.now != nil {
-		errs = append(errs, f.now.Sync(), f.now.Close())
-	}
-	if err := errors.Join(append(errs, f.lock.Close())...); err != nil {
+	close(f.lines)
+	<-f.ended
+	if err := errors.Join(f.end, f.lock.Close()); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil

@@ -28,7 +28,8 @@ func must(t *testing.T, err error) {
 
 // set is a record that a test tells from others by its zxid.
 func set(z embed.Zxid) embed.AuditRecord {
-	return embed.AuditRecord{Time: time.Now().UTC().Truncate(time.Second), Zxid: z, Shard: 1, Op: "set", Path: "/a", Session: 7, Member: 2, Version: int32(z), Result: "ok"}
+	return embed.AuditRecord{Time: time.Now().UTC().Truncate(time.Second), Zxid: z, Shard: 1,
+		Op: "set", Path: "/a", Session: 7, Member: 2, Version: int32(z), Result: "ok"}
 }
 
 func collect(t *testing.T, dir string, q Query) (list []embed.AuditRecord) {
@@ -63,16 +64,25 @@ func upTo(first, last int) (out []int) {
 func TestLine(t *testing.T) {
 	for _, r := range []embed.AuditRecord{
 		set(1),
-		{Time: time.UnixMilli(1).UTC(), Op: "gap", Shard: 3, After: 5, Zxid: 9, Lost: 1 << 40, Why: "x", Result: "ok"},
-		{Time: time.UnixMilli(1).UTC(), Op: "create", Path: "/\x01\n\"ü", Mode: embed.EphemeralSequential, Session: 1 << 40, Client: "::1",
-			ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "digest", ID: "alice"}}, Identities: []string{"ip:::1", "super"}, Result: "operation 1: znode does not exist"},
+		{
+			Time: time.UnixMilli(1).UTC(), Op: "gap", Shard: 3, After: 5, Zxid: 9, Lost: 1 << 40,
+			Why: "x", Result: "ok",
+		},
+		{
+			Time: time.UnixMilli(1).UTC(), Op: "create", Path: "/\x01\n\"ü",
+			Mode: embed.EphemeralSequential, Session: 1 << 40, Client: "::1",
+			ACL:        []embed.ACL{{Perms: embed.PermAll, Scheme: "digest", ID: "alice"}},
+			Identities: []string{"ip:::1", "super"}, Result: "operation 1: znode does not exist",
+		},
 	} {
 		text := encode(r)
-		if got, ok := decode(text); !ok || !reflect.DeepEqual(got, r) || bytes.Count(text, []byte{'\n'}) != 1 {
+		if got, ok := decode(text); !ok || !reflect.DeepEqual(got, r) ||
+			bytes.Count(text, []byte{'\n'}) != 1 {
 			t.Errorf("%+v\nis read as\n%+v", r, got)
 		}
 	}
-	if r, ok := decode(encode(embed.AuditRecord{Op: "set", Time: time.UnixMilli(1 << 50)})); !ok || !r.Time.IsZero() {
+	if r, ok := decode(encode(embed.AuditRecord{Op: "set", Time: time.UnixMilli(1 << 50)})); !ok ||
+		!r.Time.IsZero() {
 		t.Errorf("a time that JSON cannot say: %+v", r)
 	}
 }
@@ -84,7 +94,8 @@ func TestFile_Size(t *testing.T) {
 	for z := embed.Zxid(100); z < 120; {
 		f, err := Open(Config{Dir: dir, Size: size, Keep: 3})
 		must(t, err)
-		if _, err := Open(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "open already") {
+		if _, err := Open(Config{Dir: dir}); err == nil ||
+			!strings.Contains(err.Error(), "open already") {
 			t.Fatalf("a second File: %v", err)
 		}
 		for range 5 {
@@ -118,13 +129,14 @@ func TestFile_LargeRecord(t *testing.T) {
 	dir := t.TempDir()
 	f, err := Open(Config{Dir: dir, Size: 10})
 	must(t, err)
-	defer f.Close()
 	large := set(2)
 	large.Path = "/" + strings.Repeat("x", 65535)
 	for _, r := range []embed.AuditRecord{set(1), large, set(3)} {
 		f.Record(r)
 	}
-	if got := collect(t, dir, Query{}); !slices.Equal(zxids(got), upTo(1, 3)) || got[1].Path != large.Path {
+	must(t, f.Close())
+	if got := collect(t, dir, Query{}); !slices.Equal(zxids(got), upTo(1, 3)) ||
+		got[1].Path != large.Path {
 		t.Errorf("%v", zxids(got))
 	}
 }
@@ -139,6 +151,7 @@ func TestFile_Age(t *testing.T) {
 		for z := 1; z <= 300; z++ {
 			<-time.After(time.Minute)
 			f.Record(set(embed.Zxid(z)))
+			synctest.Wait() // until it is written
 			got := zxids(collect(t, dir, Query{}))
 			if want := upTo(got[0], z); !slices.Equal(got, want) || got[0] > max(1, z-59) || got[0] < z-122 {
 				t.Fatalf("after %d minutes: %d to %d", z, got[0], got[len(got)-1])
@@ -200,7 +213,8 @@ func TestFile_CrashAtEveryStep(t *testing.T) {
 		f.Record(set(6))
 		must(t, f.Close())
 		got := zxids(collect(t, dir, Query{}))
-		if !slices.Equal(got, append(before[max(0, len(before)-1):], 6)) && !slices.Equal(got, []int{6}) { // a torn file is one of two
+		if !slices.Equal(got, append(before[max(0, len(before)-1):], 6)) &&
+			!slices.Equal(got, []int{6}) { // a torn file is one of two
 			t.Errorf("step %d: %v, then %v", step, before, got)
 		}
 		if sys.after > 0 { // nothing was left to break
@@ -269,20 +283,24 @@ func TestFile_DiskFull(t *testing.T) {
 		must(t, err)
 		defer f.Close()
 		f.Record(set(1))
+		synctest.Wait()
 		sys.err, sys.after = syscall.ENOSPC, 0
 		for z := embed.Zxid(2); z <= 11; z++ {
 			f.Record(set(z))
 			<-time.After(10 * time.Second)
 		}
+		synctest.Wait()
 		if f.Dropped() != 10 {
 			t.Errorf("%d dropped", f.Dropped())
 		}
-		if n := strings.Count(log.String(), "audit records cannot be written"); n != 2 || !strings.Contains(log.String(), "no space left") {
+		if n := strings.Count(log.String(), "audit records cannot be written"); n != 2 ||
+			!strings.Contains(log.String(), "no space left") {
 			t.Errorf("%d lines: %s", n, log.String())
 		}
 		sys.err = nil
 		f.Record(set(12))
 		f.Record(set(13))
+		synctest.Wait()
 		if got := zxids(collect(t, dir, Query{})); !slices.Equal(got, []int{1, -10, 12, 13}) {
 			t.Errorf("%v", got)
 		}
@@ -297,15 +315,16 @@ func TestSearch(t *testing.T) {
 	dir := t.TempDir()
 	f, err := Open(Config{Dir: dir, Size: 200})
 	must(t, err)
-	defer f.Close()
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 12, minute, 0, 0, time.UTC) }
 	for i, r := range []embed.AuditRecord{
-		{Op: "start"}, {Op: "create", Path: "/a", Session: 1}, {Op: "create", Path: "/a/b", Session: 2}, {Op: "create", Path: "/ab", Session: 1},
+		{Op: "start"}, {Op: "create", Path: "/a", Session: 1}, {Op: "create", Path: "/a/b", Session: 2},
+		{Op: "create", Path: "/ab", Session: 1},
 		{Op: "gap", Lost: 5}, {Op: "delete", Path: "/a/b", Session: 2}, {Op: "expire", Session: 2},
 	} {
 		r.Time, r.Zxid = at(i), embed.Zxid(i)
 		f.Record(r)
 	}
+	must(t, f.Close())
 	for text, c := range map[string]struct {
 		q    Query
 		want []int
@@ -358,5 +377,8 @@ func BenchmarkRecord(b *testing.B) {
 	r := set(1 << 40)
 	for b.Loop() {
 		f.Record(r)
+	}
+	if err := f.Close(); err != nil { // what waits is part of the cost
+		b.Error(err)
 	}
 }

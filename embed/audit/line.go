@@ -13,8 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// lineMax bounds a line: a path has up to 64 KiB, of which JSON may make six times as much, and an
-// ACL and identities have up to 64 KiB each.
+// lineMax bounds a line. A path, an ACL and the identities have up to 64 KiB each, and JSON may
+// need six times as much for a text.
 const lineMax = 2 << 20
 
 // gapOp is the Op of a record that says what is missing.
@@ -48,8 +48,11 @@ type acl struct {
 
 // encode returns the line of a record, with its end.
 func encode(r embed.AuditRecord) []byte {
-	l := line{Time: r.Time, Shard: r.Shard, Zxid: int64(r.Zxid), Op: r.Op, Path: r.Path, Version: r.Version, Session: int64(r.Session),
-		Member: uint64(r.Member), Client: r.Client, Who: r.Identities, Why: r.Why, Result: r.Result, After: int64(r.After), Lost: r.Lost}
+	l := line{
+		Time: r.Time, Shard: r.Shard, Zxid: int64(r.Zxid), Op: r.Op, Path: r.Path, Version: r.Version,
+		Session: int64(r.Session), Member: uint64(r.Member), Client: r.Client, Who: r.Identities,
+		Why: r.Why, Result: r.Result, After: int64(r.After), Lost: r.Lost,
+	}
 	if r.Mode != embed.Persistent {
 		l.Mode = r.Mode.String()
 	}
@@ -70,9 +73,12 @@ func decode(text []byte) (r embed.AuditRecord, ok bool) {
 	if json.Unmarshal(text, &l) != nil || l.Op == "" {
 		return r, false
 	}
-	r = embed.AuditRecord{Time: l.Time, Shard: l.Shard, Zxid: embed.Zxid(l.Zxid), Op: l.Op, Path: l.Path, Mode: modes[l.Mode], Version: l.Version,
-		Session: embed.SessionID(l.Session), Member: embed.MemberID(l.Member), Client: l.Client, Identities: l.Who, Why: l.Why, Result: l.Result,
-		After: embed.Zxid(l.After), Lost: l.Lost}
+	r = embed.AuditRecord{
+		Time: l.Time, Shard: l.Shard, Zxid: embed.Zxid(l.Zxid), Op: l.Op, Path: l.Path,
+		Mode: modes[l.Mode], Version: l.Version, Session: embed.SessionID(l.Session),
+		Member: embed.MemberID(l.Member), Client: l.Client, Identities: l.Who,
+		Why: l.Why, Result: l.Result, After: embed.Zxid(l.After), Lost: l.Lost,
+	}
 	for _, a := range l.ACL {
 		r.ACL = append(r.ACL, embed.ACL{Perms: a.Perms, Scheme: a.Scheme, ID: a.ID})
 	}
@@ -106,7 +112,8 @@ func numbers(names []string) (list []int) {
 	for _, name := range names {
 		digits, ok := strings.CutPrefix(filepath.Base(name), namePrefix)
 		digits, is := strings.CutSuffix(digits, nameSuffix)
-		if n, err := strconv.Atoi(digits); ok && is && err == nil && n > 0 && nameOf(n) == filepath.Base(name) {
+		n, err := strconv.Atoi(digits)
+		if ok && is && err == nil && n > 0 && nameOf(n) == filepath.Base(name) {
 			list = append(list, n)
 		}
 	}

@@ -47,8 +47,8 @@ func (q *Query) matches(r *embed.AuditRecord) bool {
 // recorded. It may run beside the File that writes there. Records that say what is missing are
 // among the results whatever the query, unless they are outside its time.
 //
-// Lines that are no records are skipped: a crash may have torn them. An error is the last value, and
-// its record is zero.
+// Lines that are no records are skipped: a crash may have torn them. An error is the last value,
+// and its record is zero.
 func Search(dir string, q Query) iter.Seq2[embed.AuditRecord, error] {
 	return func(yield func(embed.AuditRecord, error) bool) {
 		entries, err := os.ReadDir(dir)
@@ -73,7 +73,9 @@ func Search(dir string, q Query) iter.Seq2[embed.AuditRecord, error] {
 }
 
 // searchFile yields what one file has. It returns false if nobody wants more.
-func searchFile(name string, q *Query, yield func(embed.AuditRecord, error) bool) (more bool, err error) {
+func searchFile(
+	name string, q *Query, yield func(embed.AuditRecord, error) bool,
+) (more bool, err error) {
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) { // it was too old, just now
 		return true, nil

@@ -39,8 +39,9 @@ type Options struct {
 	Existing Existing
 	// Prune also deletes what is below As and not in the backup, after everything else. It never
 	// deletes an ephemeral, nor a znode above one, nor anything at /zookeeper: these are Kept. It
-	// needs Skip or Overwrite, and a backup that has the znode at Path. It keeps the paths of the
-	// imported znodes in memory.
+	// needs Skip or Overwrite, and a backup that has the znode at Path. What others write to or
+	// create anew after Prune has read it is Kept too. It keeps the paths of the imported znodes in
+	// memory.
 	Prune bool
 	// DryRun makes the import change nothing. It takes the same steps and returns the same report
 	// as the import would, and the same error for a znode that exists or a parent that is missing.
@@ -68,7 +69,7 @@ const (
 	// Deleted says that Prune has deleted the znode.
 	Deleted
 	// Kept says that the znode was neither overwritten nor deleted, because it is an ephemeral or
-	// above something that is kept.
+	// above something that is kept, or because others have changed it meanwhile.
 	Kept
 )
 
@@ -105,7 +106,8 @@ const (
 // Errors: embed.ErrInvalidPath and embed.ErrInvalidArgument for Options that cannot be; ErrMissing;
 // those of the sequence and of the Target, with the path. With a Session those are the ones of
 // embed.Session.Multi, Set, SetACL, Get, ACL, Children and Sync, such as embed.ErrNoNode for a
-// missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, and embed.ErrUnknownOutcome.
+// missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, embed.ErrUnknownOutcome, and
+// embed.ErrLevel with Prune below feature level 4.
 func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Options) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err

@@ -10,8 +10,8 @@ import (
 // znodes at once, as a Target creates them.
 type pruner struct {
 	*importer
-	doomed []string // below one child of the root
-	size   int      // bytes of these paths
+	doomed []Znode // as Get has returned them, below one child of the root
+	size   int     // what they add to batchBytesMax
 }
 
 func (i *importer) prune() error {
@@ -53,31 +53,38 @@ func (p *pruner) at(path string) (kept bool, err error) {
 	if kept, err = p.below(path); err != nil || p.had[path] {
 		return true, err
 	}
-	if !kept {
-		z, err := p.to.Get(p.ctx, path)
-		if errors.Is(err, embed.ErrNoNode) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		kept = z.Owner != 0
-	}
 	if kept {
 		p.step(Kept, path)
 		return true, nil
 	}
-	if len(p.doomed) == batchMax || p.size+len(path) > batchBytesMax || len(p.doomed) > 0 && top(p.doomed[0]) != top(path) {
+	z, err := p.to.Get(p.ctx, path)
+	switch {
+	case errors.Is(err, embed.ErrNoNode):
+		return false, nil
+	case err != nil:
+		return false, err
+	case z.Owner != 0:
+		p.step(Kept, path)
+		return true, nil
+	}
+	z.Data, z.ACL = nil, nil // they may be large, and are not needed any more
+	return false, p.doom(z)
+}
+
+// doom adds a znode to those that flush deletes.
+func (p *pruner) doom(z Znode) error {
+	size := 3 * len(z.Path) // a Target may need several operations for each
+	if len(p.doomed) == batchMax || p.size+size > batchBytesMax || len(p.doomed) > 0 && top(p.doomed[0].Path) != top(z.Path) {
 		if err := p.flush(); err != nil {
-			return false, err
+			return err
 		}
 	}
-	p.doomed, p.size = append(p.doomed, path), p.size+len(path)
-	return false, nil
+	p.doomed, p.size = append(p.doomed, z), p.size+size
+	return nil
 }
 
 // flush deletes what is doomed. If others have changed something meanwhile, it goes through it one
-// by one. What has got children is kept.
+// by one. What has got children is kept, and so is what is not the znode that was read.
 func (p *pruner) flush() error {
 	doomed := p.doomed
 	p.doomed, p.size = p.doomed[:0], 0
@@ -86,23 +93,28 @@ func (p *pruner) flush() error {
 	}
 	err := p.to.Delete(p.ctx, doomed)
 	if err == nil {
-		for _, path := range doomed {
-			p.step(Deleted, path)
+		for _, z := range doomed {
+			p.step(Deleted, z.Path)
 		}
 		return nil
 	}
-	if !errors.Is(err, embed.ErrNoNode) && !errors.Is(err, embed.ErrNotEmpty) {
+	if !errors.Is(err, embed.ErrNoNode) && !isOther(err) {
 		return err
 	}
-	for _, path := range doomed {
-		switch err := p.to.Delete(p.ctx, []string{path}); {
+	for i := range doomed {
+		switch err := p.to.Delete(p.ctx, doomed[i:i+1]); {
 		case err == nil:
-			p.step(Deleted, path)
-		case errors.Is(err, embed.ErrNotEmpty):
-			p.step(Kept, path)
+			p.step(Deleted, doomed[i].Path)
+		case isOther(err):
+			p.step(Kept, doomed[i].Path)
 		case !errors.Is(err, embed.ErrNoNode):
 			return err
 		}
 	}
 	return nil
+}
+
+// isOther reports whether a Delete has failed because others have changed what it should delete.
+func isOther(err error) bool {
+	return errors.Is(err, embed.ErrNotEmpty) || errors.Is(err, embed.ErrBadVersion)
 }

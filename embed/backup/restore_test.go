@@ -259,8 +259,8 @@ func (c *cut) Overwrite(ctx context.Context, z backup.Znode) error {
 	return c.call(func() error { return c.Target.Overwrite(ctx, z) })
 }
 
-func (c *cut) Delete(ctx context.Context, paths []string) error {
-	return c.call(func() error { return c.Target.Delete(ctx, paths) })
+func (c *cut) Delete(ctx context.Context, znodes []backup.Znode) error {
+	return c.call(func() error { return c.Target.Delete(ctx, znodes) })
 }
 
 // An import that is interrupted before or after any of its writes, even one whose outcome it does
@@ -323,9 +323,9 @@ func (r rival) Overwrite(ctx context.Context, z backup.Znode) error {
 	return r.Target.Overwrite(ctx, z)
 }
 
-func (r rival) Delete(ctx context.Context, paths []string) error {
-	r.before(fmt.Sprint("delete ", len(paths)))
-	return r.Target.Delete(ctx, paths)
+func (r rival) Delete(ctx context.Context, znodes []backup.Znode) error {
+	r.before(fmt.Sprint("delete ", len(znodes)))
+	return r.Target.Delete(ctx, znodes)
 }
 
 // Others who create and delete in the target meanwhile do not end an import, and prune does not
@@ -355,6 +355,35 @@ func TestImport_BesideOthers(t *testing.T) {
 		want := []string{"/a", "/a/new", "/a/old/y", "/a/old=", "/a/v", "/a/v/w"}
 		if got := contents(t, s); !slices.Equal(got, want) || report.Kept != 1 || report.Deleted != 1 || len(rivals) > 0 {
 			t.Errorf("%v, not called: %v\n%q, want\n%q", report, rivals, got, want)
+		}
+	})
+}
+
+// Prune deletes only what it has read. What others created anew meanwhile at the same path stays,
+// also if it has the same version, data and kind. So do an ephemeral, and what was written to.
+func TestImport_PruneDeletesOnlyWhatItRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := several(t, 1)
+		plant(t, s, "/a", "/a/anew", "/a/gone", "/a/held", "/a/parent/anew", "/a/same", "/a/written")
+		rivals := 0
+		before := func(call string) {
+			if call != "delete 7" {
+				return
+			}
+			rivals++
+			for _, path := range []string{"/a/anew", "/a/held", "/a/parent/anew"} {
+				must(t, s.Delete(t.Context(), path, embed.AnyVersion))
+			}
+			plant(t, s, "/a/anew", "/a/held!", "/a/parent/anew!")
+			_, err := s.Set(t.Context(), "/a/written", []byte("now"), embed.AnyVersion)
+			must(t, err)
+		}
+		report, err := backup.Import(t.Context(), rival{backup.Session(s), before}, list("/a"),
+			backup.Options{Path: "/a", Existing: backup.Skip, Prune: true})
+		must(t, err)
+		want := []string{"/a", "/a/anew", "/a/held!", "/a/parent/anew!", "/a/parent=", "/a/written=now"}
+		if got := contents(t, s); !slices.Equal(got, want) || report.Kept != 5 || report.Deleted != 2 || rivals != 1 {
+			t.Errorf("%v, %d\n%q, want\n%q", report, rivals, got, want)
 		}
 	})
 }

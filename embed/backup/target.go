@@ -7,11 +7,11 @@ import (
 )
 
 // A Target is what an import writes to. Session returns one. Its methods are called one at a time.
-// Their errors match those of package embed: ErrNoNode, ErrNodeExists, ErrNotEmpty.
+// Their errors match those of package embed: ErrNoNode, ErrNodeExists, ErrNotEmpty, ErrBadVersion.
 type Target interface {
 	// Sync makes later reads show everything that was acknowledged before.
 	Sync(ctx context.Context, path string) error
-	// Get returns the data, the ACL and the owner of a znode.
+	// Get returns the data, the ACL and the owner of a znode, and what Delete needs to know it again.
 	Get(ctx context.Context, path string) (Znode, error)
 	// Children returns the names of a znode's children.
 	Children(ctx context.Context, path string) ([]string, error)
@@ -20,14 +20,16 @@ type Target interface {
 	Create(ctx context.Context, znodes []Znode) error
 	// Overwrite sets the data and the ACL of a znode.
 	Overwrite(ctx context.Context, z Znode) error
-	// Delete deletes the znodes, of any version, in one transaction. They are all below one child
-	// of the root, and children come first. Errors that match embed.ErrNoNode or embed.ErrNotEmpty
-	// say that none was deleted.
-	Delete(ctx context.Context, paths []string) error
+	// Delete deletes znodes as Get has returned them, without their data and ACL, in one
+	// transaction. They are all below one child of the root, and children come first. If one was
+	// written to since, or created anew, the error matches embed.ErrBadVersion. Errors that match
+	// that, embed.ErrNoNode or embed.ErrNotEmpty say that none was deleted.
+	Delete(ctx context.Context, znodes []Znode) error
 }
 
 // Session returns the tree as a session sees it: a path of a backup is below the session's Root. To
 // create znodes with any ACL, the session needs the permissions to do so; the superuser has them.
+// Its Delete needs feature level 4, and returns embed.ErrLevel below.
 func Session(s *embed.Session) Target { return target{s} }
 
 type target struct{ s *embed.Session }
@@ -43,7 +45,7 @@ func (t target) Get(ctx context.Context, path string) (Znode, error) {
 		return Znode{}, err
 	}
 	acl, _, err := t.s.ACL(ctx, path)
-	return Znode{Path: path, Data: data, ACL: acl, Owner: stat.EphemeralOwner}, err
+	return Znode{Path: path, Data: data, ACL: acl, Owner: stat.EphemeralOwner, Mzxid: stat.Mzxid}, err
 }
 
 func (t target) Children(ctx context.Context, path string) ([]string, error) {
@@ -68,10 +70,12 @@ func (t target) Overwrite(ctx context.Context, z Znode) error {
 	return err
 }
 
-func (t target) Delete(ctx context.Context, paths []string) error {
-	ops := make([]embed.Op, len(paths))
-	for i, path := range paths {
-		ops[i] = embed.OpDelete(path, embed.AnyVersion)
+// Delete checks the Mzxid. No two znodes have the same one at the same path, while a version begins
+// again at zero in each new znode.
+func (t target) Delete(ctx context.Context, znodes []Znode) error {
+	ops := make([]embed.Op, 0, 2*len(znodes))
+	for _, z := range znodes {
+		ops = append(ops, embed.OpCheckMzxid(z.Path, z.Mzxid), embed.OpDelete(z.Path, embed.AnyVersion))
 	}
 	_, err := t.s.Multi(ctx, ops...)
 	return err

@@ -84,15 +84,16 @@ func (t *trial) mayHaveChildren(ctx context.Context, path string) error {
 
 func (t *trial) Overwrite(context.Context, Znode) error { return nil }
 
-func (t *trial) Delete(ctx context.Context, paths []string) error {
-	for i, path := range paths {
+func (t *trial) Delete(ctx context.Context, znodes []Znode) error {
+	for i, z := range znodes {
+		path := z.Path
 		names, err := t.Children(ctx, path)
 		if err == nil && len(names) > 0 {
 			err = fmt.Errorf("%s: %w", path, embed.ErrNotEmpty)
 		}
 		if err != nil {
-			for _, path := range paths[:i] {
-				delete(t.deleted, path)
+			for _, z := range znodes[:i] {
+				delete(t.deleted, z.Path)
 			}
 			return err
 		}

@@ -83,6 +83,40 @@ func TestLoop(t *testing.T) {
 	})
 }
 
+// Whoever wants to know of changes is told of each, when the new config is in use already. What is
+// as before, and what cannot be read, is no change.
+func TestStore_OnChange(t *testing.T) {
+	a := testkit.NewAuthority(t, "authority")
+	issue := func() *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{a.Issue(t, func(*x509.Certificate) {})}, RootCAs: a.Pool}
+	}
+	now, broken := issue(), error(nil)
+	s, err := New(func() (*tls.Config, error) { return now, broken })
+	testkit.Must(t, err)
+	told := 0
+	s.OnChange(func() {
+		if told++; s.Config() != now {
+			t.Error("it is told before the config has changed")
+		}
+	})
+	for i, step := range []struct {
+		config *tls.Config
+		broken error
+		told   int
+	}{
+		{now, nil, 0}, {issue(), nil, 1}, {issue(), errors.New("half written"), 1}, {issue(), nil, 2}, {nil, errors.New("gone"), 2},
+	} {
+		if now, broken = step.config, step.broken; now == nil {
+			now = s.Config()
+		}
+		was := told
+		changed, err := s.Reload()
+		if told != step.told || changed != (told > was) || !errors.Is(err, step.broken) {
+			t.Errorf("step %d: told %d times, changed %v, %v", i, told, changed, err)
+		}
+	}
+}
+
 // A book is a log that a test reads meanwhile.
 type book struct {
 	mu   sync.Mutex

@@ -188,17 +188,19 @@ func read(ctx context.Context, session *embed.Session) (*record, error) {
 	return r, nil
 }
 
-// make makes the backup of a tick. A failure is logged, and is no error.
+// make makes the backup of a tick. A failure is logged, and is no error unless it is final.
 func (s *Schedule) make(ctx context.Context, session *embed.Session, tick time.Time) error {
 	began := time.Now()
 	member := s.node.Status().Member
 	name := fileName(s.clock(), member)
 	info, err := backup.Save(filepath.Join(s.c.Dir, name), func(w io.Writer) error { return s.write(ctx, w) })
+	var end error // what the next write would answer again
 	if err == nil {
 		r := &record{Tick: tick, Time: s.clock().UTC().Round(0), Member: member, File: name, Size: info.Size}
 		if err = write(ctx, session, r); err == nil {
 			s.last.Store(r)
 		}
+		end = sessions.Final(err)
 	}
 	if ctx.Err() != nil && err != nil {
 		return context.Cause(ctx) // stopped, or the lock was lost: not a failure of this member's disk
@@ -210,7 +212,7 @@ func (s *Schedule) make(ctx context.Context, session *embed.Session, tick time.T
 		s.failed = time.Now()
 		s.failures.Inc()
 		s.c.Logger.Error("backup failed", "dir", s.c.Dir, "file", name, "cause", err)
-		return nil
+		return end
 	}
 	s.due, s.failed, s.made = time.Time{}, time.Time{}, time.Now()
 	s.took.Observe(time.Since(began))

@@ -241,6 +241,39 @@ func TestSchedule_WithoutADirectory(t *testing.T) {
 	})
 }
 
+// A backup that is good, but whose record the ACLs forbid, is a failure. Old backups go all the same,
+// and Run ends with the error: the next record would be refused too.
+func TestSchedule_MayNotRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		dir := t.TempDir()
+		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir, Every: every})
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(t.Context()) }()
+		ens.Until("the first backup", func() bool { return value(t, s, "backup_seconds") == 1 })
+		first := files(t, dir)
+		session := ens.Session(1, embed.SessionOptions{})
+		_, err = session.SetACL(t.Context(), "/zookeeper/vivarium/backup/last", embed.ReadACL(), embed.AnyVersion)
+		must(t, err)
+		select {
+		case err := <-ended:
+			if !errors.Is(err, embed.ErrNoAuth) {
+				t.Error(err)
+			}
+		case <-time.After(10 * every):
+			t.Error("Run goes on")
+		}
+		if n := value(t, s, "backup_failures_total"); n != 1 {
+			t.Errorf("%v failures", n)
+		}
+		if now := files(t, dir); len(first) != 1 || len(now) != 1 || now[0] <= first[0] {
+			t.Errorf("first %q, now %q", first, now)
+		}
+		sound(t, filepath.Join(dir, files(t, dir)[0]))
+	})
+}
+
 // If the member that makes the backup dies or is cut off in the middle, another one makes it.
 func TestSchedule_ItsMemberIsLost(t *testing.T) {
 	for name, lose := range map[string]func(c *crew, id embed.MemberID){

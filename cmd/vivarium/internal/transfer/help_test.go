@@ -30,7 +30,8 @@ var open = []wire.ACL{{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}}
 // start opens a gateway on a node that is alone, and returns its address.
 func start(t testing.TB, cfg gateway.Config) string {
 	t.Helper()
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, SuperDigest: embed.Digest("super:pw"),
+	n, err := embed.Start(embed.Config{
+		Dir: t.TempDir(), Tick: 5 * time.Millisecond, SuperDigest: embed.Digest("super:pw"),
 		Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })

@@ -50,7 +50,9 @@ func TestKnown(t *testing.T) {
 	if k.forgetIf("/a", born-1) || !k.forgetIf("/a", born) || k.forgetIf("/a", born) {
 		t.Error("it was forgotten in another life")
 	}
-	for name, want := range map[string]bool{"": true, "/a": false, "/a/b": false, "/a/b/c": false, "/ab": true} {
+	for name, want := range map[string]bool{
+		"": true, "/a": false, "/a/b": false, "/a/b/c": false, "/ab": true,
+	} {
 		if _, ok := k.get(name); ok != want {
 			t.Errorf("%q is known: %t", name, ok)
 		}
@@ -103,7 +105,9 @@ func TestEach(t *testing.T) {
 }
 
 func TestNumbersAgain(t *testing.T) {
-	for name, want := range map[string]bool{"/q/n-0000000007": true, "/q/n-0000000006": false, "/q/n": false, "/q/n-000000000x": false} {
+	for name, want := range map[string]bool{
+		"/q/n-0000000007": true, "/q/n-0000000006": false, "/q/n": false, "/q/n-000000000x": false,
+	} {
 		if numbersAgain([]string{"/q/a", name}, 7) != want {
 			t.Errorf("%s: %t", name, !want)
 		}

@@ -30,19 +30,24 @@ func TestRun(t *testing.T) {
 		from.create(fmt.Sprintf("/a/%d/below", i), "")
 	}
 	from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/null", ACL: open})
-	from.must(restriction("/a/7", digestACL("u:pw"), wire.ACL{Perms: wire.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}))
-	from.must(wire.Operation{Op: wire.OpCreateContainer, Path: "/a/c", ACL: open, Flags: wire.FlagsContainer})
-	from.must(wire.Operation{Op: wire.OpCreateTTL, Path: "/a/ttl", ACL: open, Flags: wire.FlagsTTL, TTL: 1 << 30})
+	from.must(restriction("/a/7", digestACL("u:pw"),
+		wire.ACL{Perms: wire.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}))
+	from.must(wire.Operation{Op: wire.OpCreateContainer, Path: "/a/c", ACL: open,
+		Flags: wire.FlagsContainer})
+	from.must(wire.Operation{Op: wire.OpCreateTTL, Path: "/a/ttl", ACL: open, Flags: wire.FlagsTTL,
+		TTL: 1 << 30})
 	from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/7/e", ACL: open, Flags: wire.FlagsEphemeral})
 	to.create("/other", "stays")
 
 	r, err := Run(testkit.Context(t), cfg)
 	must(t, err)
-	if !r.Equal() || r.Source.Znodes != 404 || r.Target.Znodes != 404 || r.Source.Ephemerals != 1 || r.Created != 404 || r.Changed != 0 {
+	if !r.Equal() || r.Source.Znodes != 404 || r.Target.Znodes != 404 || r.Source.Ephemerals != 1 ||
+		r.Created != 404 || r.Changed != 0 {
 		t.Errorf("%+v", r)
 	}
 	sameTrees(t, from, "/a", to, "/b")
-	if got := to.dump("/"); len(got) != 405 || !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, `/other "stays"`) }) {
+	stays := func(s string) bool { return strings.HasPrefix(s, `/other "stays"`) }
+	if got := to.dump("/"); len(got) != 405 || !slices.ContainsFunc(got, stays) {
 		t.Errorf("%d znodes", len(got))
 	}
 }
@@ -68,7 +73,8 @@ func TestRun_Existing(t *testing.T) {
 	r, err = Run(testkit.Context(t), cfg)
 	must(t, err)
 	want := []Difference{{"/b/z", "only at the target"}, {"/b/z/1", "only at the target"}}
-	if r.Equal() || r.Different != 2 || !slices.Equal(r.Differences, want) || r.Changed != 2 || r.Created != 1 || r.Deleted != 0 {
+	if r.Equal() || r.Different != 2 || !slices.Equal(r.Differences, want) || r.Changed != 2 ||
+		r.Created != 1 || r.Deleted != 0 {
 		t.Errorf("%+v", r)
 	}
 
@@ -76,11 +82,13 @@ func TestRun_Existing(t *testing.T) {
 	cfg.Prune = true
 	r, err = Run(testkit.Context(t), cfg)
 	must(t, err)
-	if r.Equal() || r.Different != 1 || r.Deleted != 1 || !strings.Contains(r.Differences[0].Why, "an ephemeral") {
+	if r.Equal() || r.Different != 1 || r.Deleted != 1 ||
+		!strings.Contains(r.Differences[0].Why, "an ephemeral") {
 		t.Errorf("with an ephemeral of somebody: %+v", r)
 	}
 	to.delete("/b/z/e")
-	if r, err = Run(testkit.Context(t), cfg); err != nil || !r.Equal() || r.Deleted != 1 || r.Changed+r.Created != 0 {
+	if r, err = Run(testkit.Context(t), cfg); err != nil || !r.Equal() || r.Deleted != 1 ||
+		r.Changed+r.Created != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	sameTrees(t, from, "/a", to, "/b")
@@ -128,9 +136,11 @@ func TestRun_Follow(t *testing.T) {
 	from.create("/a/x", "3")
 	from.create("/a/x/y", "3")
 	to.sees("/b/x/y", "3")
-	first := from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/n-", Data: []byte("q"), ACL: open, Flags: wire.FlagsSequential})
+	first := from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/n-", Data: []byte("q"), ACL: open,
+		Flags: wire.FlagsSequential})
 	from.delete(first.Path)
-	q := from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/n-", Data: []byte("q"), ACL: open, Flags: wire.FlagsSequential})
+	q := from.must(wire.Operation{Op: wire.OpCreate, Path: "/a/n-", Data: []byte("q"), ACL: open,
+		Flags: wire.FlagsSequential})
 	to.sees("/b"+strings.TrimPrefix(q.Path, "/a"), "q")
 	from.must(restriction("/a/x", digestACL("u:pw"))) // nobody hears of it before the walk at the end
 	r := c.cutOver()
@@ -196,10 +206,14 @@ func TestRun_PlantedDifferences(t *testing.T) {
 		to.set(fmt.Sprintf("/b/%d", i), "other")
 	}
 	r := c.cutOver()
-	want := []Difference{{"/a/03", "other data"}, {"/a/04", "another ACL"}, {"/a/05", "only at the source"},
+	want := []Difference{
+		{"/a/03", "other data"}, {"/a/04", "another ACL"}, {"/a/05", "only at the source"},
 		{"/b/06/extra", "only at the target"}, {"/a/07", "other data"}, {"/a/08", "other data"},
-		{"/a/10", "other data"}, {"/a/11", "other data"}, {"/a/12", "other data"}, {"/a/13", "other data"}}
-	if r.Equal() || r.Source.Digest == r.Target.Digest || r.Different != 16 || !slices.Equal(r.Differences, want) || r.Target.Ephemerals != 1 {
+		{"/a/10", "other data"}, {"/a/11", "other data"}, {"/a/12", "other data"},
+		{"/a/13", "other data"},
+	}
+	if r.Equal() || r.Source.Digest == r.Target.Digest || r.Different != 16 ||
+		!slices.Equal(r.Differences, want) || r.Target.Ephemerals != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -220,7 +234,8 @@ func TestRun_OthersBelow(t *testing.T) {
 	from.create("/a/y", "2")
 	to.sees("/b/y", "2")
 	r := c.cutOver()
-	if r.Equal() || r.Different != 2 || !strings.HasPrefix(r.Differences[0].Why, "only at the target: deleted at the source, but") {
+	if r.Equal() || r.Different != 2 ||
+		!strings.HasPrefix(r.Differences[0].Why, "only at the target: deleted at the source, but") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -234,12 +249,14 @@ func TestRun_NotReadable(t *testing.T) {
 	from.create("/a/masked", "2")
 	from.create("/a/masked/below", "2")
 	from.create("/a/secret", "3")
-	from.must(restriction("/a/masked", digestACL("u:pw"), wire.ACL{Perms: wire.PermRead, Scheme: "world", ID: "anyone"}))
+	from.must(restriction("/a/masked", digestACL("u:pw"),
+		wire.ACL{Perms: wire.PermRead, Scheme: "world", ID: "anyone"}))
 	from.must(restriction("/a/secret", digestACL("u:pw")))
 	cfg.From.Auth = nil
 	r, err := Run(testkit.Context(t), cfg)
 	must(t, err)
-	if r.Equal() || r.Different != 3 || r.Differences[0].Path != "/a/masked" || !strings.Contains(r.Differences[0].Why, "no digests") ||
+	if r.Equal() || r.Different != 3 || r.Differences[0].Path != "/a/masked" ||
+		!strings.Contains(r.Differences[0].Why, "no digests") ||
 		r.Differences[2].Path != "/a/secret" || !strings.Contains(r.Differences[2].Why, "NoAuth") {
 		t.Errorf("%+v", r)
 	}
@@ -263,9 +280,11 @@ func TestRun_TooLarge(t *testing.T) {
 	}
 	from.create("/a/large", strings.Repeat("x", 9<<10))
 	from.create("/a/large/below", "")
-	r, err := Run(testkit.Context(t), Config{From: Side{Servers: []string{a}, Path: "/a"}, To: Side{Servers: []string{b}, Path: "/b"}})
+	r, err := Run(testkit.Context(t), Config{From: Side{Servers: []string{a}, Path: "/a"},
+		To: Side{Servers: []string{b}, Path: "/b"}})
 	must(t, err)
-	if r.Equal() || r.Different != 2 || r.Differences[0].Path != "/a/large" || !strings.Contains(r.Differences[0].Why, "too large for a frame") {
+	if r.Equal() || r.Different != 2 || r.Differences[0].Path != "/a/large" ||
+		!strings.Contains(r.Differences[0].Why, "too large for a frame") {
 		t.Errorf("%+v", r)
 	}
 	from.delete("/a/large/below")

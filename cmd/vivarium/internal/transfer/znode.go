@@ -79,7 +79,7 @@ func blocked(err error) error {
 	return err
 }
 
-// read reads a znode. Of an ephemeral it tells only that. The error is errAbsent, a blockedError, or
+// read reads a znode. Of an ephemeral it tells only that. The error is errAbsent, a blockedError or
 // the end of everything.
 func (s *side) read(ctx context.Context, name string) (znode, error) {
 	for {

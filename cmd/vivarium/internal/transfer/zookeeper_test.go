@@ -23,7 +23,8 @@ func startZooKeeper(t *testing.T, n int) []string {
 	if !zookeeper.Installed() {
 		t.Skip(zookeeper.Missing)
 	}
-	return zookeeper.Start(t, n, "tickTime=500\ninitLimit=100\nsyncLimit=100\nDigestAuthenticationProvider.superDigest="+embed.Digest("super:pw")+"\n")
+	return zookeeper.Start(t, n, "tickTime=500\ninitLimit=100\nsyncLimit=100\n"+
+		"DigestAuthenticationProvider.superDigest="+embed.Digest("super:pw")+"\n")
 }
 
 // Writers change a subtree as long as the test says.
@@ -131,7 +132,8 @@ func TestFromZooKeeper(t *testing.T) {
 			w.await(t, 500)
 			from, to := newRelay(t, addrs[0]), newRelay(t, start(t, gateway.Config{}))
 			from.refuses = refuses
-			c := follow(t, Config{From: Side{[]string{from.addr()}, "/a", super}, To: Side{[]string{to.addr()}, "/b", super},
+			c := follow(t, Config{From: Side{[]string{from.addr()}, "/a", super},
+				To:    Side{[]string{to.addr()}, "/b", super},
 				Every: 50 * time.Millisecond})
 			c.says("walked: ")
 			for range 3 {
@@ -153,14 +155,15 @@ func TestFromZooKeeper(t *testing.T) {
 			}
 			vivarium := take(t, to.to, super...)
 			sameTrees(t, zk, "/a", vivarium, "/b")
-			want := []wire.Op{wire.OpCloseSession, wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpSync, wire.OpPing, wire.OpGetChildren2,
-				wire.OpAuth, wire.OpSetWatches2, wire.OpAddWatch}
+			want := []wire.Op{wire.OpCloseSession, wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpSync,
+				wire.OpPing, wire.OpGetChildren2, wire.OpAuth, wire.OpSetWatches2, wire.OpAddWatch}
 			for _, op := range from.sent() {
 				if !slices.Contains(want, op) {
 					t.Errorf("the source was asked for op %d", op)
 				}
 			}
-			t.Logf("%d requests of the writers; %d znodes, %d created, %d changed, %d deleted", w.done, r.Source.Znodes, r.Created, r.Changed, r.Deleted)
+			t.Logf("%d requests of the writers; %d znodes, %d created, %d changed, %d deleted", w.done,
+				r.Source.Znodes, r.Created, r.Changed, r.Deleted)
 		})
 	}
 }
@@ -174,7 +177,8 @@ func TestFromZooKeeper_Whole(t *testing.T) {
 	w := write(t, addrs[:1])
 	vivarium := start(t, gateway.Config{})
 	first, second := newRelay(t, addrs[1]), newRelay(t, addrs[2])
-	c := follow(t, Config{From: Side{[]string{first.addr(), second.addr()}, "/", super}, To: Side{[]string{vivarium}, "/", super}, RootStays: true})
+	c := follow(t, Config{From: Side{[]string{first.addr(), second.addr()}, "/", super},
+		To: Side{[]string{vivarium}, "/", super}, RootStays: true})
 	c.says("walked: ")
 	w.await(t, 500)
 	_ = first.Close() // what connects again finds the second server
