@@ -39,12 +39,22 @@ func (p Peek) ready(path string) error {
 	return nil
 }
 
+// over returns the error of a read that has just returned err. A node that ends drops its trees only
+// when it is over, so it must be called after the read.
+func (p Peek) over(err error) error {
+	if over := p.reader.engine.over(); over != nil {
+		return over
+	}
+	return err
+}
+
 // Get is Session.Get.
 func (p Peek) Get(path string) ([]byte, tree.Stat, error) {
 	if err := p.ready(path); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return p.reader.Get(path)
+	data, stat, err := p.reader.Get(path)
+	return data, stat, p.over(err)
 }
 
 // Exists is Session.Exists.
@@ -52,7 +62,17 @@ func (p Peek) Exists(path string) (tree.Stat, bool, error) {
 	if err := p.ready(path); err != nil {
 		return tree.Stat{}, false, err
 	}
-	return p.reader.Exists(path)
+	stat, ok, err := p.reader.Exists(path)
+	return stat, ok, p.over(err)
+}
+
+// ACL is Session.ACL.
+func (p Peek) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	if err := p.ready(path); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	acl, stat, err := p.reader.ACL(path)
+	return acl, stat, p.over(err)
 }
 
 // Children is Session.Children.
@@ -60,7 +80,17 @@ func (p Peek) Children(path string) ([]string, tree.Stat, error) {
 	if err := p.ready(path); err != nil {
 		return nil, tree.Stat{}, err
 	}
-	return p.reader.Children(path)
+	names, stat, err := p.reader.Children(path)
+	return names, stat, p.over(err)
+}
+
+// Descendants is Session.Descendants.
+func (p Peek) Descendants(path string) (int, error) {
+	if err := p.ready(path); err != nil {
+		return 0, err
+	}
+	n, err := p.reader.Descendants(path)
+	return n, p.over(err)
 }
 
 // Walk is Session.Walk.

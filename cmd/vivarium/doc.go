@@ -93,6 +93,7 @@
 //	  memory: 536870912        # memory for all connections. Above it, the largest one is ended
 //	  writeTimeout: 10s        # for a client to read what it is sent
 //	  firstFrame: 10s          # for a connection to send its first request
+//	  readOnly: false          # serve reads without a quorum, to clients that ask for it
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
 //	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does

@@ -34,7 +34,8 @@ type conn struct {
 	sock    net.Conn
 	raw     net.Conn // the connection below TLS; without TLS the same as sock
 	arrived time.Time
-	session *engine.Session
+	session session
+	writes  *engine.Session // the session; nil if it may only read
 	watches watches
 
 	// Owned by the reader.
@@ -136,6 +137,7 @@ func (c *conn) serve() {
 	err := c.contain(c.converse)
 	c.drop()
 	c.in.freeBuffers()
+	c.gate.readOnly.forget(c)
 	if c.session != nil {
 		c.session.Busy(false)
 		c.stopSending()
@@ -255,6 +257,9 @@ func (c *conn) handshake(frame []byte) (result, error) {
 	}
 	c.identities = ownIdentities(c.sock)
 	timeout := time.Duration(q.Timeout) * time.Millisecond
+	if c.gate.readOnly.look() {
+		return c.handshakeReadOnly(&q, timeout)
+	}
 	ctx, cancel := c.gate.handshakeContext()
 	defer cancel()
 	var s *engine.Session
@@ -278,6 +283,7 @@ func (c *conn) handshake(frame []byte) (result, error) {
 	} else if err != nil {
 		return resultFailed, err
 	}
+	c.gate.readOnly.end() // before this session is served
 	password = s.Password()
 	a.SessionID, a.Timeout = int64(s.ID()), int32(s.Timeout().Milliseconds())
 	if err := c.send(a.AppendFrame(nil)); err != nil {
@@ -293,11 +299,12 @@ func (c *conn) handshake(frame []byte) (result, error) {
 }
 
 // attach begins to serve a session.
-func (c *conn) attach(s *engine.Session, isNew bool) {
+func (c *conn) attach(s session, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.goToLocked(stageServing)
 	c.session, c.watches = s, c.newWatches()
+	c.writes, _ = s.(*engine.Session)
 	if isNew {
 		c.last = lastAnswer{op: wire.OpCreateSession, zxid: int64(s.ID()), at: time.Now()}
 	}

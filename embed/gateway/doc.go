@@ -29,8 +29,8 @@
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
 //     observer of a participant. What is so already leaves the version as it was. The permission is
 //     checked before the quorum. docs/zookeeper-clients.md of the repository has the whole list.
-//   - There is no read-only mode, no SASL, and there are no local sessions. The gateway answers
-//     like a server that has them turned off.
+//   - There is no SASL, and there are no local sessions. The gateway answers like a server that has
+//     them turned off.
 //
 // # Sessions and connections
 //
@@ -51,6 +51,21 @@
 //     later than the zxid that ended the session.
 //   - If a session owns more than 10,000 ephemerals on a shard, the answer to its closeSession may
 //     come before the last of them are gone.
+//
+// # Read-only mode
+//
+// Config.ReadOnly turns it on. Like ZooKeeper's it serves reads, to clients that ask for it, while
+// this member knows no leader. readonly.go draws when it begins and ends. It differs in this:
+//
+//   - It needs no local sessions. The session of such a client belongs to this gateway alone, and
+//     ends with its connection. A client that presents it later is told that it has expired.
+//   - It shows only what a quorum has accepted. A ZooKeeper server may show what its log has beyond
+//     that, and what a new leader then takes back.
+//   - Connections with a session of the ensemble stay open when it begins. As without this mode,
+//     they end when the member cannot tell any more whether their sessions live.
+//   - With several shards, a client that has seen a zxid is turned away: nobody can tell whether this
+//     member is behind it. Clients that have just started are served.
+//   - A member that has loaded no state, because it is new to its ensemble, serves nobody.
 //
 // # Watches
 //

@@ -30,6 +30,7 @@ var codes = []struct {
 	{engine.ErrCrossShard, wire.BadArguments}, // ZooKeeper has no shards
 	{errMarshalling, wire.MarshallingError},
 	{errNoWatcher, wire.NoWatcher},
+	{errReadOnly, wire.NotReadOnly},
 	{errReconfigDisabled, wire.ReconfigDisabled},
 	{errServers, wire.BadArguments},
 	{engine.ErrObserver, wire.BadArguments},
@@ -43,6 +44,7 @@ var (
 	// errMarshalling is about a request that the gateway can decode and ZooKeeper cannot.
 	errMarshalling = errors.New("malformed request")
 	errNoWatcher   = errors.New("no such watch")
+	errReadOnly    = errors.New("this member has no leader and only reads")
 
 	errReconfigDisabled = errors.New("reconfig is turned off: set gateway.Config.Reconfig")
 )

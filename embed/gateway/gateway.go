@@ -69,9 +69,14 @@ type Config struct {
 	// FirstFrame is how long a new connection may take to send its first request, including TLS's
 	// handshake. Zero means DefaultFirstFrame.
 	FirstFrame time.Duration `yaml:"firstFrame"`
+	// ReadOnly serves reads while the ensemble has no quorum, to clients that ask for it: Java's
+	// canBeReadOnly, kazoo's read_only. It begins when this member has known no leader for two
+	// seconds, or for a tick if that is longer. docs/zookeeper-clients.md says what such a client
+	// can do. Off by default.
+	ReadOnly bool `yaml:"readOnly"`
 	// Words are the four-letter words that the gateway answers, out of cons, conf, crst, dirs,
 	// dump, envi, gtmk, isro, mntr, ruok, srst, srvr, stat, wchc, wchp and wchs. "*" means all of
-	// them. Nil means "srvr" alone, as in ZooKeeper.
+	// them. Nil means "srvr", and with ReadOnly "isro" too, as in ZooKeeper.
 	Words []string `yaml:"words"`
 
 	// Advertise is the host:port at which clients reach this gateway; the port is a number. The list
@@ -155,6 +160,9 @@ func (c Config) complete() (Config, *certs.Store, error) {
 	}
 	if c.Words == nil {
 		c.Words = []string{"srvr"}
+		if c.ReadOnly {
+			c.Words = append(c.Words, "isro") // clients that only read find a better member by it
+		}
 	}
 	for i, w := range c.Words {
 		if w != "*" && words[w].text == nil {
@@ -241,6 +249,7 @@ type Gateway struct {
 	reads       figures                // of the requests that only read
 	writes      figures                // of those that write
 	reset       atomic.Pointer[counts] // at the last srst; nil: never
+	readOnly    readOnly
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
@@ -273,6 +282,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.readOnly.begin(g)
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {
 		g.goroutines.Go(func() { g.tls.Loop(g.log, g.ctx.Done()) })

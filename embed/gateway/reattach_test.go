@@ -138,7 +138,7 @@ func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 	wait(t, "the session", func() bool { // the gateway sets it after it has answered the client
 		newest.mu.Lock()
 		defer newest.mu.Unlock()
-		s = newest.session
+		s = newest.writes
 		return s != nil
 	})
 	if err := s.Close(); err != nil { // as the ensemble would

@@ -54,7 +54,7 @@ func (c *conn) reconfig(q *wire.Request, a *answer) error {
 func (c *conn) changeMembers(r *wire.Reconfig) error {
 	ctx, cancel := context.WithTimeout(c.gate.ctx, reconfigTime)
 	defer cancel()
-	if _, err := c.session.Sync(ctx, tree.ConfigPath); err != nil {
+	if _, err := c.writes.Sync(ctx, tree.ConfigPath); err != nil {
 		return err
 	}
 	data, stat, err := c.session.Get(tree.ConfigPath)

@@ -26,6 +26,9 @@ type action struct {
 	reply func(c *conn, q *wire.Request, a *answer) error
 	// other queues its answer itself.
 	other func(c *conn, q *wire.Request, a *answer) error
+	// quorum means that the action needs one besides its writes. In read-only mode such an action
+	// and every write are refused.
+	quorum bool
 	// waits means that the action blocks for more than the writes before it. So what is ready is
 	// sent first.
 	waits bool
@@ -39,7 +42,7 @@ var actions = map[wire.Op]action{
 	wire.OpDelete:          {write: (*conn).delete},
 	wire.OpSetData:         {write: (*conn).setData},
 	wire.OpSetACL:          {write: (*conn).setACL},
-	wire.OpMulti:           {other: (*conn).multi},
+	wire.OpMulti:           {other: (*conn).multi, quorum: true},
 
 	wire.OpExists:               {read: (*conn).exists, arm: (*conn).existsArm},
 	wire.OpGetData:              {read: (*conn).getData, arm: (*conn).getDataArm},
@@ -48,7 +51,7 @@ var actions = map[wire.Op]action{
 	wire.OpGetACL:               {read: (*conn).getACL},
 	wire.OpGetAllChildrenNumber: {read: (*conn).getAllChildrenNumber},
 	wire.OpGetEphemerals:        {read: (*conn).getEphemerals, waits: true},
-	wire.OpSync:                 {read: (*conn).sync, waits: true},
+	wire.OpSync:                 {read: (*conn).sync, waits: true, quorum: true},
 	wire.OpMultiRead:            {other: (*conn).multiRead},
 
 	wire.OpAddWatch:      {arm: (*conn).addWatch},
@@ -59,7 +62,7 @@ var actions = map[wire.Op]action{
 
 	wire.OpPing:         {other: (*conn).ping},
 	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
-	wire.OpReconfig:     {other: (*conn).reconfig, waits: true},
+	wire.OpReconfig:     {other: (*conn).reconfig, waits: true, quorum: true},
 	wire.OpSASL:         {reply: (*conn).sasl},
 	wire.OpAuth:         {other: (*conn).auth, waits: true},
 	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
@@ -109,6 +112,9 @@ func (c *conn) request() error {
 
 func (c *conn) act(q *wire.Request, a *answer) error {
 	do := actions[q.Op]
+	if c.writes == nil && (do.quorum || do.write != nil) {
+		return c.finish(a, errReadOnly)
+	}
 	a.readOnly = do.read != nil && !do.waits || q.Op == wire.OpMultiRead
 	if do.waits {
 		if err := c.sendHere(); err != nil {
@@ -235,7 +241,7 @@ func (c *conn) startDeferring() {
 func (c *conn) submit(a *answer, ops []tree.Op) error {
 	c.startDeferring()
 	a.goTo(answerPending)
-	a.pending = c.session.SubmitThen(c.gate.ctx, ops, c.nudgeFunc)
+	a.pending = c.writes.SubmitThen(c.gate.ctx, ops, c.nudgeFunc)
 	if a.pending.Known() {
 		if _, err := a.pending.Result(); err != nil {
 			if _, ok := codeOf(err); !ok {
@@ -433,7 +439,7 @@ func (c *conn) sync(_ source, o *wire.Operation, r *wire.Result) error {
 	if path == wire.Null {
 		path = "/"
 	}
-	_, err := c.session.Sync(c.gate.ctx, path)
+	_, err := c.writes.Sync(c.gate.ctx, path)
 	return err
 }
 

@@ -37,13 +37,14 @@ type result int
 const (
 	resultNew        result = iota // a session was opened
 	resultReattached               // a session was attached to this member
+	resultReadOnly                 // a session was opened that only reads
 	resultExpired                  // the client was told that its session has expired
 	resultFailed                   // the connection was ended
 	results                        // how many there are
 )
 
 func (r result) String() string {
-	return [...]string{"new", "reattached", "expired", "failed"}[r]
+	return [...]string{"new", "reattached", "readonly", "expired", "failed"}[r]
 }
 
 // classOf returns the class of an answered request.
@@ -121,6 +122,7 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 		g.mu.Unlock()
 		m := &g.meters
 		to.Gauge("gateway_connections", "Open connections of clients.", float64(connections))
+		to.Is("gateway_readonly", "1 while the gateway is in read-only mode.", g.readOnly.on())
 		to.Gauge("gateway_outstanding",
 			"Requests of clients that were read and are not answered.",
 			float64(g.outstanding.Load()))

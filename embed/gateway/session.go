@@ -4,13 +4,31 @@ import (
 	"context"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
+// A session is what a connection serves: one of the ensemble, which is an *engine.Session, or a
+// reading in read-only mode. Both can do what is listed here. Only the first can do what needs a
+// quorum.
+type session interface {
+	source
+	ID() tree.SessionID
+	Timeout() time.Duration
+	CurrentState() embed.State
+	OnStateChange(notify func())
+	Heard()
+	Busy(is bool)
+	Ephemerals(ctx context.Context, prefix string) ([]string, error)
+	SetIdentities(ctx context.Context, who ...tree.Identity) error
+	Close() error
+	Err() error
+}
+
 // handshakeContext returns a context for a handshake. The context ends when nobody has led for as
-// long as an election takes. Then a client with several servers tries the next one. ZooKeeper does
-// not make it wait at all.
+// long as an election takes, or when the read-only mode begins. Then a client with several servers
+// tries the next one. ZooKeeper does not make it wait at all.
 func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	g.goroutines.Go(func() {
@@ -25,6 +43,8 @@ func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
 			}
 			if g.serving() {
 				since = time.Now()
+			} else if g.readOnly.on() {
+				return
 			}
 		}
 	})

@@ -71,7 +71,7 @@ func (g *Gateway) word(name string) []byte {
 	switch {
 	case w.text == nil || !g.mayAnswer(name):
 		fmt.Fprintf(&b, "%s is not executed because it is not in the whitelist.\n", name)
-	case !w.always && !g.serving():
+	case !w.always && !g.serving() && !g.readOnly.on():
 		b.WriteString(notServing)
 	default:
 		w.text(g, &b)
@@ -89,6 +89,7 @@ func (g *Gateway) leads() bool { return g.leader() == uint64(g.node.Engine.Membe
 const (
 	modeLeader   = "leader"
 	modeObserver = "observer"
+	modeReadOnly = "read-only"
 )
 
 // mode returns ZooKeeper's name for this node's part on the first shard.
@@ -96,6 +97,8 @@ func (g *Gateway) mode() string {
 	switch {
 	case g.node.Config.Alone:
 		return "standalone"
+	case g.readOnly.on():
+		return modeReadOnly
 	case g.leads():
 		return modeLeader
 	case g.node.Engine.Learns():
@@ -133,9 +136,12 @@ func (g *Gateway) ruok(b *strings.Builder) {
 func (g *Gateway) gtmk(b *strings.Builder) { b.WriteString("306") }
 
 func (g *Gateway) isro(b *strings.Builder) {
-	if g.serving() {
+	switch {
+	case g.serving():
 		b.WriteString("rw")
-	} else {
+	case g.readOnly.on():
+		b.WriteString("ro")
+	default:
 		b.WriteString("null")
 	}
 }
@@ -157,6 +163,9 @@ func (g *Gateway) stat(b *strings.Builder) {
 
 func (g *Gateway) writeVersion(b *strings.Builder) {
 	fmt.Fprintf(b, "Zookeeper version: %s, built on %s\n", version, built())
+	if g.readOnly.on() {
+		b.WriteString("READ-ONLY mode; serving only read-only clients\n")
+	}
 }
 
 func (g *Gateway) writeServer(b *strings.Builder) {
@@ -415,7 +424,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	mode := g.mode()
 	line("server_state", mode)
 	switch {
-	case cfg.Alone:
+	case cfg.Alone, mode == modeReadOnly:
 	case mode == modeLeader:
 		line("peer_state", "leading - broadcast")
 	case mode == modeObserver:
@@ -465,7 +474,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	line("ephemerals_count", ephemerals)
 	line("approximate_data_size", g.node.Engine.Size())
 	line("global_sessions", sessions)
-	line("local_sessions", 0)
+	line("local_sessions", g.readOnly.count())
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
 		line("open_file_descriptor_count", len(open))
 	}

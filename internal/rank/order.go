@@ -17,6 +17,7 @@ type (
 
 	// Of the gateway.
 
+	ReadOnly   struct{} // which connections may only read
 	Gateway    struct{} // its connections
 	Connection struct{} // a connection's queue
 
@@ -95,7 +96,7 @@ type Place struct {
 func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
-		at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
+		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
 		at[Registry]("watch registry"),
