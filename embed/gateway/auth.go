@@ -79,6 +79,11 @@ func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 			return nil, err
 		}
 	}
+	return c.withIdentities(proved...)
+}
+
+// withIdentities returns the connection's identities together with others that the client has proved.
+func (c *conn) withIdentities(proved ...tree.Identity) ([]tree.Identity, error) {
 	who := slices.Clone(c.identities)
 	for _, i := range proved {
 		if !slices.Contains(who, i) {
@@ -91,8 +96,30 @@ func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 	return who, nil
 }
 
-// users returns the identities as whoAmI shows them. Of a digest it shows the user alone.
-func users(who []tree.Identity) []wire.User {
+// setIdentities gives the session more identities. After an error the connection ends.
+func (c *conn) setIdentities(who []tree.Identity) error {
+	if len(who) == len(c.identities) {
+		return nil
+	}
+	if err := c.session.SetIdentities(c.gate.ctx, who...); err != nil {
+		return err
+	}
+	c.watches.SetIdentities(who...)
+	c.identities = who
+	return nil
+}
+
+// refuse queues the answer to a client that has proved nothing, and ends the connection behind it.
+func (c *conn) refuse(a *answer, scheme string, cause error) error {
+	c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr().String(), "scheme", scheme, "cause", cause)
+	c.gate.authFailed.Add(1)
+	a.reply.Err, a.last = c.refusal(scheme), true
+	c.push(a)
+	return errLast
+}
+
+// shownUsers returns the identities as whoAmI shows them. Of a digest it shows the user alone.
+func shownUsers(who []tree.Identity) []wire.User {
 	list := make([]wire.User, len(who))
 	for i, id := range who {
 		list[i] = wire.User{Scheme: id.Scheme, Name: id.ID}

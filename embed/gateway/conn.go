@@ -41,6 +41,8 @@ type conn struct {
 	// Owned by the reader.
 	in         input
 	identities []tree.Identity
+	exchange   Exchange // of SASL; nil until the client begins one
+	proved     bool     // the exchange has proved who the client is
 
 	figures figures
 	held    atomic.Int64 // bytes that the gateway counts for this connection

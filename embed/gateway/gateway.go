@@ -89,6 +89,21 @@ type Config struct {
 	// learners vote. Such a client needs Write on /zookeeper/config, as a session of
 	// embed.Config.SuperDigest has it. It needs embed.Config.Join.
 	Reconfig bool `yaml:"reconfig"`
+
+	// SASL lets clients prove who they are by a mechanism, such as DigestMD5. Nil means that there
+	// is no SASL. Set embed.Config.Schemes["sasl"] to SASL() on all members, so that ACLs can name
+	// such clients.
+	SASL Mechanism `yaml:"-"`
+	// SASLUsers is a file with the users of DigestMD5, in place of SASL. It has a line for each,
+	// user:zk-sasl-md5:HA1, as UserLine writes it. Empty lines and lines that begin with # count for
+	// nothing. The gateway reads the file at Start, then once a minute, and for ReloadUsers. A file
+	// that Start would refuse changes nothing, and the log says so. Whoever can read the file can
+	// log in as its users. A user who is taken out stays until the connection ends.
+	SASLUsers string `yaml:"saslUsers"`
+	// RequireSASL ends the connection of a client that asks for anything before it has
+	// authenticated by SASL. Identities of other kinds do not count. Four-letter words are answered
+	// as ever.
+	RequireSASL bool `yaml:"requireSASL"`
 }
 
 // TLS says how clients' connections are encrypted. Set either Config or the files.
@@ -173,6 +188,9 @@ func (c Config) complete() (Config, *certs.Store, error) {
 		add("Advertise is %q: want host:port, with a host name or an IP address and a number", c.Advertise)
 	} else if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() || len(c.Advertise) > engine.AddressMax {
 		add("Advertise is %q: want an address that clients can reach, of %d bytes at most", c.Advertise, engine.AddressMax)
+	}
+	if err := c.completeSASL(); err != nil {
+		problems = append(problems, err)
 	}
 	var t *certs.Store
 	if c.TLS != nil {
@@ -286,6 +304,9 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {
 		g.goroutines.Go(func() { g.tls.Loop(g.log, g.ctx.Done()) })
+	}
+	if u, ok := cfg.SASL.(*users); ok {
+		g.goroutines.Go(func() { u.loop(g.log, g.ctx.Done()) })
 	}
 	g.goroutines.Go(func() {
 		select {

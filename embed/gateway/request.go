@@ -63,7 +63,7 @@ var actions = map[wire.Op]action{
 	wire.OpPing:         {other: (*conn).ping},
 	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
 	wire.OpReconfig:     {other: (*conn).reconfig, waits: true, quorum: true},
-	wire.OpSASL:         {reply: (*conn).sasl},
+	wire.OpSASL:         {other: (*conn).sasl, waits: true},
 	wire.OpAuth:         {other: (*conn).auth, waits: true},
 	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
 }
@@ -90,6 +90,10 @@ func (c *conn) request() error {
 	c.gate.figures.received.Add(1)
 	*a = answer{arrived: time.Now(), bytes: len(frame)}
 	a.reply.Xid, a.reply.Op = q.Xid, q.Op
+	if c.lacksSASL(q.Op) {
+		a.ownZxid = true
+		return c.refuse(a, saslScheme, errSASLRequired)
+	}
 	if !q.Op.Known() {
 		a.reply.Err, a.reply.Zxid, a.ownZxid, a.last = wire.Unimplemented, -1, true, true
 		c.push(a)
@@ -464,13 +468,7 @@ func (c *conn) ping(q *wire.Request, a *answer) error {
 }
 
 func (c *conn) whoAmI(q *wire.Request, a *answer) error {
-	a.reply.Users = users(c.identities)
-	return nil
-}
-
-// sasl answers like a server that has no SASL.
-func (c *conn) sasl(q *wire.Request, a *answer) error {
-	a.ownZxid = true
+	a.reply.Users = shownUsers(c.identities)
 	return nil
 }
 
@@ -478,18 +476,10 @@ func (c *conn) auth(q *wire.Request, a *answer) error {
 	a.ownZxid = true
 	who, err := c.authenticate(&q.Auth)
 	if err != nil {
-		c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr().String(), "scheme", q.Auth.Scheme, "cause", err)
-		c.gate.authFailed.Add(1)
-		a.reply.Err, a.last = wire.AuthFailed, true
-		c.push(a)
-		return errLast
+		return c.refuse(a, q.Auth.Scheme, err)
 	}
-	if len(who) > len(c.identities) {
-		if err := c.session.SetIdentities(c.gate.ctx, who...); err != nil {
-			return err
-		}
-		c.watches.SetIdentities(who...)
-		c.identities = who
+	if err := c.setIdentities(who); err != nil {
+		return err
 	}
 	c.push(a)
 	return nil

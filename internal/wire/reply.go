@@ -29,8 +29,8 @@ func (r *Reply) DecodeBody(op Op, body []byte) error {
 	return c.err
 }
 
-// AppendFrame appends the reply's frame to b. If Err is set, the frame is only a header. The reply
-// to a failed multi has no Err.
+// AppendFrame appends the reply's frame to b. If Err is set, the frame is only a header, except that
+// the reply to sasl has its buffer. The reply to a failed multi has no Err.
 func (r *Reply) AppendFrame(b []byte) []byte {
 	c := beginFrame(b)
 	r.header(&c)
@@ -46,6 +46,9 @@ func (r *Reply) header(c *coder) {
 
 func (r *Reply) body(c *coder) {
 	if r.Err != OK {
+		if r.Op == OpSASL && c.writing {
+			c.bytes(&r.Data) // null; ZooKeeper sends it, and clients need not read it
+		}
 		return
 	}
 	switch r.Op {
