@@ -93,7 +93,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
 	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},

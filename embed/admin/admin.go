@@ -61,6 +61,14 @@ const (
 	followMax = 64
 )
 
+// CheckHost returns an error if a name cannot be one of Options.Hosts.
+func CheckHost(name string) error {
+	if name == "" || strings.ContainsAny(name, ":/*@ ") {
+		return fmt.Errorf("is %q: want a host name without a port", name)
+	}
+	return nil
+}
+
 // New returns a Handler for a node. It fails if Options.Authorize is nil or a host is none.
 func New(n *embed.Node, o Options) (*Handler, error) {
 	if o.Authorize == nil {
@@ -68,8 +76,8 @@ func New(n *embed.Node, o Options) (*Handler, error) {
 	}
 	hosts := map[string]bool{"localhost": true}
 	for i, name := range o.Hosts {
-		if name == "" || strings.ContainsAny(name, ":/*@ ") {
-			return nil, fmt.Errorf("admin: Options.Hosts[%d] is %q: want a host name without a port", i, name)
+		if err := CheckHost(name); err != nil {
+			return nil, fmt.Errorf("admin: Options.Hosts[%d] %w", i, err)
 		}
 		hosts[strings.ToLower(name)] = true
 	}
