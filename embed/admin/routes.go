@@ -40,7 +40,7 @@ func (h *Handler) table() map[string]methods {
 		return methods{get: {role: r, params: params, limit: h.long, serve: serve}}
 	}
 	operate := func(serve func(*call) error) methods { return methods{post: {role: Operator, serve: serve}} }
-	return map[string]methods{
+	all := map[string]methods{
 		"/livez":   {get: {role: Viewer, probe: true, serve: (*call).live}},
 		"/readyz":  {get: {role: Viewer, probe: true, params: []string{"verbose"}, serve: (*call).ready}},
 		"/metrics": {get: {role: Viewer, probe: true, serve: h.metrics()}},
@@ -75,6 +75,10 @@ func (h *Handler) table() map[string]methods {
 
 		"/v1/multi": {post: {role: Editor, params: []string{"reason"}, serve: (*call).multi}},
 	}
+	if h.options.ZooKeeper {
+		commandRoutes(all)
+	}
+	return all
 }
 
 // metrics serves the metrics of the node and its gateways.

@@ -405,7 +405,16 @@ func sorted[V any](m map[string]V) []string {
 // mntr writes the keys of ZooKeeper's mntr whose values are known here, and the feature level. It
 // makes up no value.
 func (g *Gateway) mntr(b *strings.Builder) {
-	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
+	g.monitor(func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) })
+}
+
+// A fraction is a number that mntr writes as Java does.
+type fraction float64
+
+func (f fraction) String() string { return decimal(float64(f)) }
+
+// monitor calls line with each key of mntr, without "zk_", and its value.
+func (g *Gateway) monitor(line func(key string, value any)) {
 	least, mean, most := g.figures.latency()
 	cfg := &g.node.Config
 	line("version", version+", built on "+built())
@@ -421,13 +430,13 @@ func (g *Gateway) mntr(b *strings.Builder) {
 		line("peer_state", "following - broadcast")
 	}
 	line("min_latency", least)
-	line("avg_latency", decimal(mean))
+	line("avg_latency", fraction(mean))
 	line("max_latency", most)
 	if n, mean, least, most := g.reads.counted(); n > 0 { // of the requests that only read
 		line("cnt_readlatency", n)
 		line("sum_readlatency", g.reads.total.Load()/1e6)
 		line("min_readlatency", least)
-		line("avg_readlatency", decimal(mean))
+		line("avg_readlatency", fraction(mean))
 		line("max_readlatency", most)
 	}
 	line("packets_received", g.figures.received.Load())
@@ -456,7 +465,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	if most, ok := filesMax(); ok {
 		line("max_file_descriptor_count", most)
 	}
-	line("connection_drop_probability", "0.0")
+	line("connection_drop_probability", fraction(0))
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("feature_level", g.node.Engine.Level())
