@@ -55,6 +55,13 @@ func config(text string) error {
 		Gateway      *gateway.Config  `yaml:"gateway"`
 		Journal      audit.Config     `yaml:"audit"`
 		Backup       *schedule.Config `yaml:"backup"`
+		Admin        *struct {
+			Listen     string   `yaml:"listen"`
+			TokensFile string   `yaml:"tokensFile"`
+			Hosts      []string `yaml:"hosts"`
+			OpenProbes bool     `yaml:"openProbes"`
+			ZooKeeper  bool     `yaml:"zooKeeper"`
+		} `yaml:"admin"`
 	}
 	if err := configfile.Read(strings.NewReader(text), &c); err != nil {
 		return err

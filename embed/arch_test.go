@@ -71,6 +71,7 @@ var imports = map[string][]string{
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/lock", "embed/metrics", "engine", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
 	"embed/backup/schedule":   {"embed", "embed/backup", "embed/internal/queue", "embed/internal/sampling", "embed/internal/sessions", "embed/lock", "embed/metrics", "engine/backupfile", "internal/meter"},
@@ -92,7 +93,7 @@ var imports = map[string][]string{
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 
-	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
 	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},

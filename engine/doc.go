@@ -122,6 +122,7 @@
 //	lock.kept            a lock that its Mutex keeps
 //	view.View            the history of a view
 //	task.lookout         which tasks the callers of a Queue try
+//	admin.lending        the sessions of an admin handler
 //	gateway.readOnly     the connections that may only read; held while they are ended
 //	gateway.Gateway      its connections
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events

@@ -93,6 +93,31 @@ func (p Peek) Descendants(path string) (int, error) {
 	return n, p.over(err)
 }
 
+// ACL is Session.ACL.
+func (p Peek) ACL(path string) ([]tree.ACL, tree.Stat, error) {
+	if err := p.ready(path); err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return p.reader.ACL(path)
+}
+
+// Page is Session.Page.
+func (p Peek) Page(path, after string, n int) ([]string, error) {
+	if err := p.ready(path); err != nil {
+		return nil, err
+	}
+	return p.reader.Page(path, after, n)
+}
+
+// Zxid returns a zxid of the path's shard that reads show. It is zero for a path that is on all
+// shards, whose zxids do not compare.
+func (p Peek) Zxid(path string) tree.Zxid {
+	if p.reader.engine.spans(path) {
+		return 0
+	}
+	return p.reader.engine.at(path).Visible()
+}
+
 // Walk is Session.Walk.
 func (p Peek) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
 	if err := p.ready(path); err != nil {

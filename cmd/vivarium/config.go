@@ -15,12 +15,13 @@ import (
 )
 
 // config is the content of a config file for serve: the keys of embed.ReadConfig, the gateway's,
-// and those of the audit and of scheduled backups.
+// and those of the audit, of scheduled backups and of the admin handler.
 type config struct {
 	embed.Config `yaml:",inline"`
 	Gateway      gateway.Config   `yaml:"gateway"`
 	Journal      *audit.Config    `yaml:"audit"`  // nil: nothing is recorded
 	Backup       *schedule.Config `yaml:"backup"` // nil: none
+	Admin        *adminConfig     `yaml:"admin"`  // nil: nothing is answered over HTTP
 }
 
 // readConfig reads a config and validates it. An id other than zero and an address replace the
@@ -35,18 +36,22 @@ func readConfig(name string, id embed.MemberID, advertise string) (c config, err
 	if advertise != "" {
 		c.Advertise = advertise
 	}
-	var journal, backups error
+	var journal, backups, admins error
 	if c.Journal != nil {
 		journal = c.Journal.Validate()
 	}
 	if c.Backup != nil {
 		backups = c.Backup.Validate()
 	}
+	if c.Admin != nil {
+		admins = c.Admin.Validate()
+	}
 	return c, errors.Join(
 		eachLine(name+": ", inKeys(c.Config.Validate())),
 		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())),
 		eachLine(name+": audit.", inKeys(journal)),
-		eachLine(name+": backup.", inKeys(backups)))
+		eachLine(name+": backup.", inKeys(backups)),
+		eachLine(name+": admin.", inKeys(admins)))
 }
 
 // parseConfig reads a config and does not validate it.
@@ -74,6 +79,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig",
 	"Size", `Keep(\.(Hourly|Daily|Weekly))?`, "Age", "Every",
+	"TokensFile", "Hosts", "OpenProbes", "ZooKeeper",
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

@@ -40,6 +40,7 @@ func TestBadConfigs(t *testing.T) {
 		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ncontainerCheckInterval: 1ns\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
 		{"certificates", "dir: data\nid: 1\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
 		{"an audit", "dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {size: -1, keep: -1, age: -1s}\n"},
+		{"an admin", "dir: data\ngateway: {listen: 127.0.0.1:0}\nadmin: {listen: \"8080\", tls: {certFile: no.crt, keyFile: no.key}, hosts: [\"a:1\"]}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
 	} {
 		dir := t.TempDir()
@@ -116,13 +117,14 @@ gateway:
   reconfig: true
 audit: {dir: journal, size: 5000000, keep: 7, age: 9h}
 backup: {dir: backups, every: 2h, keep: {hourly: 5, daily: 6, weekly: 7}}
+admin: {listen: "127.0.0.1:8080", tls: {certFile: c, keyFile: k}, tokensFile: tokens, hosts: [shop.example], openProbes: true, zooKeeper: true}
 `
 
 func TestConfig_ReadsEveryKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
 	got, err := readConfig(file, 0, "")
-	if err == nil || strings.Count(err.Error(), "\n") != 2 { // the files of tls and gateway.tls do not exist
+	if err == nil || strings.Count(err.Error(), "\n") != 4 { // the files of tls, gateway.tls, admin.tls and admin.tokensFile do not exist
 		t.Fatal(err)
 	}
 	want := config{
@@ -140,6 +142,8 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		},
 		Journal: &audit.Config{Dir: "journal", Size: 5000000, Keep: 7, Age: 9 * time.Hour},
 		Backup:  &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},
+		Admin: &adminConfig{Listen: "127.0.0.1:8080", TLS: &adminTLS{CertFile: "c", KeyFile: "k"}, TokensFile: "tokens", Hosts: []string{"shop.example"},
+			OpenProbes: true, ZooKeeper: true},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -148,7 +152,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join(filepath.Dir(testdata), "doc.go"))
 	must(t, err)
 	eachKey(reflect.ValueOf(want), "", "", func(key, field string, v reflect.Value) {
-		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && "backup."+got != key && "audit."+got != key && got != key {
+		if got := inKeys(errors.New(field)).Error(); "gateway."+got != key && "backup."+got != key && "audit."+got != key && "admin."+got != key && got != key {
 			t.Errorf("an error says %s of %s", got, key)
 		}
 		if v.IsZero() {
@@ -168,7 +172,7 @@ func eachKey(v reflect.Value, inFile, inGo string, fn func(key, field string, v 
 		case f.Anonymous:
 			eachKey(value, inFile, inGo, fn)
 		case key == "-":
-		case key == "gateway", key == "backup", key == "audit": // their Validate does not name itself
+		case key == "gateway", key == "backup", key == "audit", key == "admin": // their Validate does not name itself
 			eachKey(reflect.Indirect(value), inFile+key+".", inGo, fn)
 		case value.Kind() == reflect.Struct:
 			eachKey(value, inFile+key+".", inGo+f.Name+".", fn)

@@ -109,6 +109,15 @@
 //	    hourly: 24
 //	    daily: 7
 //	    weekly: 4
+//	admin:                     # Default: nothing is answered over HTTP. See docs/admin.md
+//	  listen: 127.0.0.1:8080   # Required
+//	  tls:                     # Default: plain text. Read again once a minute
+//	    certFile: admin.crt
+//	    keyFile: admin.key
+//	  tokensFile: tokens       # who may ask, and what. Required. Read again when it has changed
+//	  hosts: []                # names that it may be asked under, besides IP addresses and localhost
+//	  openProbes: false        # answer /livez, /readyz and /metrics without a token
+//	  zooKeeper: false         # answer the commands of ZooKeeper's AdminServer, at /commands
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, leave advertise out: vivarium serve -config

@@ -79,8 +79,13 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		return err
 	}
 	log.Info("starting", "version", version(), "config", file, "dir", dir)
-	if err := free(c.Gateway.Listen); err != nil {
+	if err := free("gateway", c.Gateway.Listen); err != nil {
 		return err
+	}
+	if c.Admin != nil {
+		if err := free("admin", c.Admin.Listen); err != nil {
+			return err
+		}
 	}
 	if c.Journal != nil {
 		c.Journal.Logger = log
@@ -112,6 +117,15 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 		return err
 	}
 	defer onHangUp(hangUps, node, door, log)()
+	auditDir := ""
+	if c.Journal != nil {
+		auditDir = c.Journal.Dir
+	}
+	adminEnd, err := serveAdmin(node, door, c.Admin, auditDir, log)
+	if err != nil {
+		return errors.Join(err, door.Close())
+	}
+	defer adminEnd()
 	backupsEnd, err := startBackups(ctx, node, c.Backup, log)
 	if err != nil {
 		return errors.Join(err, door.Close())
@@ -123,6 +137,7 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 	}
 	<-ctx.Done()
 	closed := door.Close()
+	adminEnd()
 	backupsEnd()
 	if node.Err() != nil {
 		return closed
@@ -142,10 +157,10 @@ const leaveTime = 30 * time.Second
 
 // free returns an error if serve cannot listen at an address. It is called before the node starts:
 // a node that founds its directory fixes settings, and the user may want to correct those too.
-func free(addr string) error {
+func free(who, addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return fmt.Errorf("%s: %w", who, err)
 	}
 	return l.Close()
 }

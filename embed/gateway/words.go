@@ -417,7 +417,16 @@ func sorted[V any](m map[string]V) []string {
 // mntr writes the keys of ZooKeeper's mntr whose values are known here, and the feature level. It
 // makes up no value.
 func (g *Gateway) mntr(b *strings.Builder) {
-	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
+	g.monitor(func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) })
+}
+
+// A fraction is a number that mntr writes as Java does.
+type fraction float64
+
+func (f fraction) String() string { return decimal(float64(f)) }
+
+// monitor calls line with each key of mntr, without "zk_", and its value.
+func (g *Gateway) monitor(line func(key string, value any)) {
 	least, mean, most := g.figures.latency()
 	cfg := &g.node.Config
 	line("version", version+", built on "+built())
@@ -433,14 +442,14 @@ func (g *Gateway) mntr(b *strings.Builder) {
 		line("peer_state", "following - broadcast")
 	}
 	line("min_latency", least)
-	line("avg_latency", decimal(mean))
+	line("avg_latency", fraction(mean))
 	line("max_latency", most)
 	summary := func(name string, f *figures) {
 		if n, mean, least, most := f.counted(); n > 0 {
 			line("cnt_"+name, n)
 			line("sum_"+name, f.total.Load()/1e6)
 			line("min_"+name, least)
-			line("avg_"+name, decimal(mean))
+			line("avg_"+name, fraction(mean))
 			line("max_"+name, most)
 		}
 	}
@@ -450,7 +459,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	if n := counts.fsyncs.Count(); n > 0 { // nobody keeps the shortest and the longest one
 		line("cnt_fsynctime", n)
 		line("sum_fsynctime", counts.fsyncs.Sum.Milliseconds())
-		line("avg_fsynctime", decimal(counts.fsyncs.Sum.Seconds()*1e3/float64(n)))
+		line("avg_fsynctime", fraction(counts.fsyncs.Sum.Seconds()*1e3/float64(n)))
 	}
 	line("packets_received", g.figures.received.Load())
 	line("packets_sent", g.figures.sent.Load())
@@ -481,7 +490,7 @@ func (g *Gateway) mntr(b *strings.Builder) {
 	if most, ok := filesMax(); ok {
 		line("max_file_descriptor_count", most)
 	}
-	line("connection_drop_probability", "0.0")
+	line("connection_drop_probability", fraction(0))
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("snap_count", counts.states)

@@ -126,6 +126,13 @@ func (k *Keeper) closedErrLocked() error {
 	return k.mu.closed
 }
 
+// Find returns this node's session with an id, or nil.
+func (k *Keeper) Find(id tree.SessionID) *Session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.findLocked(id)
+}
+
 // findLocked returns this node's session with an id, or nil.
 func (k *Keeper) findLocked(id tree.SessionID) *Session {
 	if s := k.mu.sessions[id]; s != nil {

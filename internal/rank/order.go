@@ -15,6 +15,10 @@ type (
 	View      struct{} // the history of a view.View
 	Lookout   struct{} // which tasks the callers of a task.Queue try
 
+	// Of the admin handler.
+
+	Lending struct{} // the sessions of an admin.Handler
+
 	// Of the gateway.
 
 	ReadOnly   struct{} // which connections may only read
@@ -96,6 +100,7 @@ type Place struct {
 func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
+		at[Lending]("admin.lending"),
 		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/admin"
+	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/certs"
+)
+
+// adminConfig says where the member answers over HTTP, and whom.
+type adminConfig struct {
+	Listen     string    `yaml:"listen"`
+	TLS        *adminTLS `yaml:"tls"` // nil: plain text
+	TokensFile string    `yaml:"tokensFile"`
+	Hosts      []string  `yaml:"hosts"`
+	OpenProbes bool      `yaml:"openProbes"`
+	ZooKeeper  bool      `yaml:"zooKeeper"`
+}
+
+type adminTLS struct {
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+}
+
+// Validate reports every problem at once.
+func (c *adminConfig) Validate() error {
+	var problems []error
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		problems = append(problems, fmt.Errorf("Listen is %q: want host:port, such as \"127.0.0.1:8080\"", c.Listen))
+	}
+	if c.TLS != nil {
+		if _, err := c.TLS.read(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if c.TokensFile == "" {
+		problems = append(problems, errors.New("TokensFile is empty: it says who may ask; docs/admin.md has its form"))
+	} else if _, err := admin.Tokens(c.TokensFile); err != nil {
+		problems = append(problems, fmt.Errorf("TokensFile: %w", err))
+	}
+	for i, name := range c.Hosts {
+		if err := admin.CheckHost(name); err != nil {
+			problems = append(problems, fmt.Errorf("Hosts[%d] %w", i, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// read reads the certificate.
+func (t *adminTLS) read() (*tls.Config, error) {
+	pair, err := certs.Pair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("TLS.CertFile %q, TLS.KeyFile %q: %w", t.CertFile, t.KeyFile, err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// Bounds of the server. Requests that take long bound their own reads and writes.
+const (
+	adminHeader      = 10 * time.Second
+	adminIdle        = 2 * time.Minute
+	adminHeaderBytes = 256 << 10 // a path of 64 KiB in percent encoding
+)
+
+// serveAdmin answers over HTTP until stop is called, if c is not nil. Connections that are open then
+// are closed.
+func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDir string, log *slog.Logger) (stop func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	authorize, err := admin.Tokens(c.TokensFile)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := admin.New(node, admin.Options{Authorize: authorize, Hosts: c.Hosts, Gateways: []*gateway.Gateway{door},
+		Audit: auditDir, OpenProbes: c.OpenProbes, ZooKeeper: c.ZooKeeper})
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	log.Info("admin serves", "address", listener.Addr().String())
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	if c.TLS != nil {
+		store, err := certs.New(c.TLS.read)
+		if err != nil {
+			cancel()
+			return nil, errors.Join(err, listener.Close())
+		}
+		go store.Loop(log, ctx.Done())
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return store.Config(), nil }}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var err error
+		if c.TLS != nil {
+			err = server.ServeTLS(listener, "", "")
+		} else {
+			err = server.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			log.Error("admin serves no more", "cause", err)
+		}
+	}()
+	return func() {
+		cancel()
+		_ = server.Close()
+		<-ended
+	}, nil
+}

@@ -1,0 +1,42 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// patience is how long the other side may take to read what is sent to it, or to send more.
+const patience = 30 * time.Second
+
+// A stream sends an answer piece by piece.
+type stream struct {
+	c    *call
+	kind string // the Content-Type
+	ctl  *http.ResponseController
+}
+
+func (c *call) stream(kind string) *stream { return &stream{c, kind, http.NewResponseController(c.w)} }
+
+// Write sends a piece. With the first one, the status is 200.
+func (s *stream) Write(p []byte) (int, error) {
+	if !s.c.begun {
+		s.c.begun = true
+		s.c.w.Header().Set("Content-Type", s.kind)
+	}
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(patience)) // unless the service has wrapped the writer
+	return s.c.w.Write(p)
+}
+
+// flush sends what has gathered.
+func (s *stream) flush() error { return s.ctl.Flush() }
+
+// A patient body is read piece by piece, each in time.
+type patientBody struct {
+	r   *http.Request
+	ctl *http.ResponseController
+}
+
+func (b patientBody) Read(p []byte) (int, error) {
+	_ = b.ctl.SetReadDeadline(time.Now().Add(patience))
+	return b.r.Body.Read(p)
+}
