@@ -93,20 +93,13 @@ func (p Peek) Descendants(path string) (int, error) {
 	return n, p.over(err)
 }
 
-// ACL is Session.ACL.
-func (p Peek) ACL(path string) ([]tree.ACL, tree.Stat, error) {
-	if err := p.ready(path); err != nil {
-		return nil, tree.Stat{}, err
-	}
-	return p.reader.ACL(path)
-}
-
 // Page is Session.Page.
 func (p Peek) Page(path, after string, n int) ([]string, error) {
 	if err := p.ready(path); err != nil {
 		return nil, err
 	}
-	return p.reader.Page(path, after, n)
+	names, err := p.reader.Page(path, after, n)
+	return names, p.over(err)
 }
 
 // Zxid returns a zxid of the path's shard that reads show. It is zero for a path that is on all
