@@ -57,7 +57,8 @@ func TestSamples_HoldsAndWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, ens := bounded(t), embedtest.New(t, 3, embedtest.Options{})
 		s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(2, embed.SessionOptions{})
-		mutex, rw, sem := lock.NewMutex(s, "/mutex"), lock.NewRWMutex(s, "/rw"), lock.NewSemaphore(s, "/sem", 2)
+		mutex, rw := lock.NewMutex(s, "/mutex"), lock.NewRWMutex(s, "/rw")
+		sem := lock.NewSemaphore(s, "/sem", 2)
 		var release []func() error
 		hold := func(h *lock.Hold, err error) {
 			t.Helper()
@@ -100,9 +101,15 @@ func TestSamples_HoldsAndWaiters(t *testing.T) {
 				return err
 			}),
 		}
-		elsewhere := begin(ctx, func(ctx context.Context) error { _, err := lock.NewMutex(other, "/mutex").Lock(ctx); return err })
-		held := map[string]float64{"holds mutex": 2, "holds read": 2, "holds semaphore": 1, "holds election": 1, "holds task": 1, "holds other": 1}
-		queued := map[string]float64{"waiters mutex": 2, "waiters write": 1, "waiters read": 1, "waiters semaphore": 2, "waiters election": 1}
+		elsewhere := wait(lock.NewMutex(other, "/mutex").Lock)
+		held := map[string]float64{
+			"holds mutex": 2, "holds read": 2, "holds semaphore": 1,
+			"holds election": 1, "holds task": 1, "holds other": 1,
+		}
+		queued := map[string]float64{
+			"waiters mutex": 2, "waiters write": 1, "waiters read": 1,
+			"waiters semaphore": 2, "waiters election": 1,
+		}
 		for key, v := range held {
 			queued[key] = v
 		}
@@ -147,7 +154,8 @@ func settle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID, want map[s
 func TestSamples_HoldsAndWaitersOfAKeptLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, ens := bounded(t), embedtest.New(t, 1, embedtest.Options{})
-		m := lock.NewMutex(ens.Session(1, embed.SessionOptions{}), "/mutex").With(lock.Options{Keep: time.Minute})
+		s, keep := ens.Session(1, embed.SessionOptions{}), lock.Options{Keep: time.Minute}
+		m := lock.NewMutex(s, "/mutex").With(keep)
 		hold, err := m.Lock(ctx)
 		must(t, err)
 		call := func(ctx context.Context) error { _, err := m.Lock(ctx); return err }
@@ -161,7 +169,7 @@ func TestSamples_HoldsAndWaitersOfAKeptLock(t *testing.T) {
 		must(t, <-first.done) // it has the lock until the test ends
 		settle(t, ens, 1, claimValues(map[string]float64{"holds mutex": 1}))
 
-		idle := lock.NewMutex(ens.Session(1, embed.SessionOptions{}), "/idle").With(lock.Options{Keep: time.Minute})
+		idle := lock.NewMutex(s, "/idle").With(keep)
 		hold, err = idle.Lock(ctx)
 		must(t, err)
 		must(t, hold.Release()) // and the lock is kept
@@ -177,9 +185,11 @@ func TestSamples_HoldsAndWaitersOfALostSession(t *testing.T) {
 		s := ens.Session(id, embed.SessionOptions{})
 		_, err := lock.NewMutex(s, "/held").Lock(ctx)
 		must(t, err)
-		_, err = lock.NewMutex(ens.Session(ens.Leader(), embed.SessionOptions{}), "/wanted").Lock(ctx)
+		other := ens.Session(ens.Leader(), embed.SessionOptions{})
+		_, err = lock.NewMutex(other, "/wanted").Lock(ctx)
 		must(t, err)
-		w := begin(ctx, func(ctx context.Context) error { _, err := lock.NewMutex(s, "/wanted").Lock(ctx); return err })
+		wanted := lock.NewMutex(s, "/wanted")
+		w := begin(ctx, func(ctx context.Context) error { _, err := wanted.Lock(ctx); return err })
 		settle(t, ens, id, claimValues(map[string]float64{"holds mutex": 1, "waiters mutex": 1}))
 		ens.Isolate(id)
 		ens.Until("the session to be suspended", func() bool { now, _ := s.State(); return now == embed.Suspended })

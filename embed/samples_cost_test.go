@@ -35,11 +35,10 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkSamples is a scrape of a member with many sessions and znodes. It is to take less than
-// 10 ms.
-func BenchmarkSamples(b *testing.B) {
+// grow gives a member 100,000 sessions and a million znodes.
+func grow(b *testing.B, n *embed.Node, s *embed.Session) {
+	b.Helper()
 	const sessions, parents, children = 100_000, 1000, 1000
-	n, s := lonely(b)
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
@@ -61,6 +60,13 @@ func BenchmarkSamples(b *testing.B) {
 		}
 	}
 	all.Wait()
+}
+
+// BenchmarkSamples is a scrape of a member with many sessions and znodes. It is to take less than
+// 10 ms.
+func BenchmarkSamples(b *testing.B) {
+	n, s := lonely(b)
+	grow(b, n, s)
 	b.ReportAllocs()
 	for b.Loop() {
 		for range n.Samples() {

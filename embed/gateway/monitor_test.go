@@ -29,15 +29,18 @@ func TestMonitor_Counts(t *testing.T) {
 	c.do(op(wire.OpPing, ""))
 	before := monitored(ask(t, g, "mntr"))
 	for key, want := range map[string]string{
-		"zk_cnt_updatelatency": "2", "zk_cnt_readlatency": "1", "zk_connection_request_count": "1", "zk_snap_count": "0",
+		"zk_cnt_updatelatency": "2", "zk_cnt_readlatency": "1",
+		"zk_connection_request_count": "1", "zk_snap_count": "0",
 	} {
 		if before[key] != want {
 			t.Errorf("%s is %q, want %s", key, before[key], want)
 		}
 	}
 	for key, least := range map[string]float64{
-		"zk_bytes_received_count": 100, "zk_response_bytes": 100, "zk_cnt_fsynctime": 1, "zk_sum_fsynctime": 0, "zk_avg_fsynctime": 0,
-		"zk_sum_updatelatency": 0, "zk_min_updatelatency": 0, "zk_avg_updatelatency": 0, "zk_max_updatelatency": 0,
+		"zk_bytes_received_count": 100, "zk_response_bytes": 100,
+		"zk_cnt_fsynctime": 1, "zk_sum_fsynctime": 0, "zk_avg_fsynctime": 0,
+		"zk_sum_updatelatency": 0, "zk_min_updatelatency": 0,
+		"zk_avg_updatelatency": 0, "zk_max_updatelatency": 0,
 	} {
 		if n, err := strconv.ParseFloat(before[key], 64); err != nil || n < least {
 			t.Errorf("%s is %q, want at least %v", key, before[key], least)

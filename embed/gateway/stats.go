@@ -74,7 +74,8 @@ func (g *Gateway) count() (c counts) {
 
 // counted returns the counts since the last srst.
 func (g *Gateway) counted() counts {
-	c, old := g.count(), g.reset.Load()
+	old := g.reset.Load() // first: the counts of a later srst may be larger
+	c := g.count()
 	if old == nil {
 		return c
 	}
