@@ -388,3 +388,88 @@ func TestAudit_UnderSupervise(t *testing.T) {
 		}
 	})
 }
+
+// A member that gets the state of another one instead of the log has no records of what it has not
+// applied itself. Its audit says so: each change that it lacks is in one of its gaps.
+func TestAudit_GapOfAnInstalledImage(t *testing.T) {
+	const late = 3
+	for what, leave := range map[string]func(*embedtest.Ensemble) (back func()){
+		"stopped": func(e *embedtest.Ensemble) func() { e.Stop(late); return func() { e.Start(late) } },
+		"cut off": func(e *embedtest.Ensemble) func() { e.Isolate(late); return e.HealAll },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var a audited
+				ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 1, Config: func(c *embed.Config) {
+					c.Shards = 4
+					a.config(c)
+				}})
+				for _, id := range ens.Members() {
+					ens.Ready(id)
+				}
+				s := ens.Session(1, embed.SessionOptions{})
+				write := func(n int) {
+					for i := range n {
+						_, err := s.Create(t.Context(), onShard[i%4]+"-", nil, embed.Sequential)
+						must(t, err)
+					}
+				}
+				write(8)
+				same := func() bool {
+					return slices.EqualFunc(ens.Node(1).Status().Shards, ens.Node(late).Status().Shards,
+						func(a, b embed.ShardStatus) bool { return a.Zxid == b.Zxid })
+				}
+				ens.Until("member 3 to follow", same)
+				back := leave(ens)
+				for range 3 {
+					write(40)
+					for _, id := range []embed.MemberID{1, 2} {
+						must(t, ens.Snapshot(id))
+					}
+					<-time.After(10 * time.Second) // snapshots cut the log in the background
+				}
+				back()
+				ens.Until("member 3 to catch up", same)
+				write(8)
+				ens.Until("member 3 to follow again", same)
+				synctest.Wait()
+				wantGaps(t, &a, late)
+			})
+		})
+	}
+}
+
+// wantGaps checks that a member has a gap for all that member 1 has recorded and it has not.
+func wantGaps(t *testing.T, a *audited, late embed.MemberID) {
+	t.Helper()
+	type change struct {
+		shard int
+		zxid  embed.Zxid
+	}
+	has := make(map[change]bool)
+	for _, r := range a.of(late, below("/")) {
+		has[change{r.Shard, r.Zxid}] = true
+	}
+	gaps := a.of(late, func(r embed.AuditRecord) bool { return r.Op == "gap" })
+	missing := 0
+	for _, r := range a.of(1, below("/")) {
+		if has[change{r.Shard, r.Zxid}] {
+			continue
+		}
+		missing++
+		if !slices.ContainsFunc(gaps, func(g embed.AuditRecord) bool { return g.Shard == r.Shard && g.After < r.Zxid && r.Zxid <= g.Zxid }) {
+			t.Errorf("%v is missing, and in no gap", r)
+		}
+	}
+	if missing < 100 || len(gaps) == 0 {
+		t.Errorf("%d records are missing, and there are %d gaps", missing, len(gaps))
+	}
+	for _, g := range gaps {
+		if g.Why != "another member sent its state" || g.Lost != 0 || g.Time.IsZero() || g.Result != "ok" {
+			t.Errorf("%+v", g)
+		}
+	}
+	if gaps := a.of(1, func(r embed.AuditRecord) bool { return r.Op == "gap" }); len(gaps) > 0 {
+		t.Errorf("member 1 lacks nothing: %v", gaps)
+	}
+}

@@ -182,9 +182,11 @@ type Config struct {
 	// shards. docs/backup.md says more.
 	//
 	// Set it on all members, to the same bytes. It is called on a member that loads, and again when
-	// that goes on after an error; it must return when ctx ends, and so should the reader. An
-	// ensemble that was seeded calls it no more. On one that has begun without it, Ready returns
-	// ErrNotSeeded.
+	// that goes on after an error; it must return when ctx ends, and so should the reader. If the
+	// ensemble was seeded, a member that starts calls it once more, in the background. If it is
+	// another backup then, the member logs a warning and ignores it; if the reader has a method
+	// Name, as an os.File has, the warning says the name. An error means that there is none any
+	// more. On an ensemble that has begun without it, Ready returns ErrNotSeeded.
 	Seed func(ctx context.Context) (io.ReadCloser, error) `yaml:"-"`
 
 	// Slow is from when on the log warns, as Warn, of one fsync, one round of applying, one commit, or

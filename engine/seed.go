@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -105,7 +108,8 @@ func (e *Engine) missedSeed() error {
 	return fmt.Errorf("%w: somebody used it before: remove Config.Seed if it should go on with what it has, or begin again with empty directories", ErrNotSeeded)
 }
 
-// seedLoop loads Config.Seed. It ends with the node, or when nothing can be loaded any more.
+// seedLoop loads Config.Seed. It ends with the node, or when nothing can be loaded any more and
+// Config.Seed was compared with what was.
 func (e *Engine) seedLoop() {
 	for _, r := range e.shards {
 		select {
@@ -139,10 +143,39 @@ func (e *Engine) seedLoop() {
 	}
 	if err := e.missedSeed(); err != nil {
 		e.news.tell(slog.LevelError, "the backup is not loaded", "cause", err)
-	} else if !before.Done {
+		return
+	}
+	if !before.Done {
 		e.news.tell(slog.LevelInfo, "the backup is loaded", "sum", sumOf(e.home().Seed().Source), "took", time.Since(e.started))
 	}
+	e.seeding.compare(ctx)
 }
+
+// compare warns if Config.Seed is not the backup that the ensemble has begun with. Nobody loads it,
+// and its owner may believe that it is loaded. A backup that cannot be read is not needed any more.
+func (s *seeding) compare(ctx context.Context) {
+	e, began := s.engine, s.engine.home().Seed().Source
+	if s.plan != nil && s.plan.source == began {
+		return
+	}
+	from, done, err := openSeed(ctx, e.cfg.Seed)
+	if err != nil {
+		return
+	}
+	defer done()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, from); err != nil || bytes.Equal(sum.Sum(nil), began[:]) {
+		return
+	}
+	name := ""
+	if file, ok := from.(interface{ Name() string }); ok { // such as an os.File
+		name = file.Name()
+	}
+	e.news.tell(slog.LevelWarn, "the backup in Config.Seed is ignored", "sum", sumOf(began), "ignored", hex.EncodeToString(sum.Sum(nil)), "file", name, "cause", errBegun)
+}
+
+// errBegun is why a backup is ignored.
+var errBegun = errors.New("the ensemble has begun with another backup, and loads none again: to begin with this one, empty the directories of all members first")
 
 // look does what can be done now.
 func (s *seeding) look(ctx context.Context) {
