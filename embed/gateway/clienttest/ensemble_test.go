@@ -26,17 +26,31 @@ type ensemble struct {
 
 func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
+	return startEnsembleWith(t, gateway.Config{})
+}
+
+// startEnsembleWith is startEnsemble with gateways of some configuration.
+func startEnsembleWith(t *testing.T, cfg gateway.Config) *ensemble {
+	t.Helper()
 	e := &ensemble{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, addrs: make(map[embed.MemberID]string),
 		gates: make(map[embed.MemberID]*gateway.Gateway)}
 	addrs, err := child.FreeAddrs(len(e.Members())) // a gateway may be opened again at its address
 	must(t, err)
 	for i, id := range e.Members() {
-		g, err := gateway.Start(e.Node(id), gateway.Config{Listen: addrs[i], Words: []string{"*"}, ConnectionsPerAddress: -1})
-		must(t, err)
-		t.Cleanup(func() { _ = g.Close() })
-		e.addrs[id], e.gates[id] = g.Addr().String(), g
+		e.addrs[id] = addrs[i]
+		e.open(id, cfg)
 	}
 	return e
+}
+
+// open opens the gateway of a member at its address.
+func (e *ensemble) open(id embed.MemberID, cfg gateway.Config) {
+	e.t.Helper()
+	cfg.Listen, cfg.Words, cfg.ConnectionsPerAddress = e.addrs[id], []string{"*"}, -1
+	g, err := gateway.Start(e.Node(id), cfg)
+	must(e.t, err)
+	e.t.Cleanup(func() { _ = g.Close() })
+	e.gates[id] = g
 }
 
 // A client is a client of go-zookeeper, with the states that it reported.

@@ -60,6 +60,10 @@ func runScript(t *testing.T, s *system, cmd *exec.Cmd) string {
 			s.doors[which].cut()
 		case err == nil && what == "heal" && which < len(s.doors):
 			s.doors[which].heal()
+		case err == nil && what == "stop" && s.stop != nil:
+			s.stop(which)
+		case err == nil && what == "start" && s.start != nil:
+			s.start(which)
 		default:
 			t.Errorf("the script asks for %q", request)
 		}

@@ -27,6 +27,8 @@ const patience = testkit.Patience
 type system struct {
 	name  string
 	doors []*door
+	// stop and start stop and start a server; nil if the system cannot.
+	stop, start func(which int)
 }
 
 func (s *system) addrs() string {

@@ -66,20 +66,52 @@ func Java(more []string, args ...string) *exec.Cmd {
 // lines to each server's configuration; one of them must set tickTime.
 func Start(t testing.TB, n int, config string) (addrs []string) {
 	t.Helper()
-	return start(t, n, config, func(int, string) string { return "" })
+	addrs, _ = StartStoppable(t, n, config)
+	return addrs
+}
+
+// StartStoppable is Start with servers that can be stopped and started again. An ensemble of
+// several serves when a majority of them runs. options are Java's.
+func StartStoppable(t testing.TB, n int, config string, options ...string) (addrs []string, servers []*Process) {
+	t.Helper()
+	return start(t, n, config, func(int, string) string { return "" }, options...)
+}
+
+// A Process is a server that can be stopped.
+type Process struct {
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd // nil: it does not run
+}
+
+// Start starts the server, and does not wait until it serves.
+func (p *Process) Start() {
+	p.t.Helper()
+	p.cmd = Java(nil, p.args...)
+	testkit.Must(p.t, p.cmd.Start())
+}
+
+// Stop ends the server with a signal that it cannot see.
+func (p *Process) Stop() {
+	if p.cmd != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	p.cmd = nil
 }
 
 // StartAnnounced is Start with an ensemble whose last servers are observers. Its config tells
 // clients where all servers are. Clients that follow the config then bypass whatever is in between.
 func StartAnnounced(t testing.TB, n, observers int, config string) (addrs []string) {
 	t.Helper()
-	return start(t, n, config, func(i int, port string) string {
+	addrs, _ = start(t, n, config, func(i int, port string) string {
 		role := "participant"
 		if i >= n-observers {
 			role = "observer"
 		}
 		return ":" + role + ";127.0.0.1:" + port
 	})
+	return addrs
 }
 
 // StartIn starts a server that is alone, with its data in a directory, where an earlier one may have
@@ -109,7 +141,7 @@ func StartIn(t testing.TB, dir, config string, options ...string) (addr string, 
 const common = "extendedTypesEnabled=true\nenforceQuota=true\n4lw.commands.whitelist=*\nmaxClientCnxns=0\nadmin.enableServer=false\n"
 
 // start starts an ensemble. end returns the end of a server's line in the config.
-func start(t testing.TB, n int, config string, end func(i int, port string) string) (addrs []string) {
+func start(t testing.TB, n int, config string, end func(i int, port string) string, options ...string) (addrs []string, servers []*Process) {
 	t.Helper()
 	addrs, err := child.FreeAddrs(3 * n) // for clients, for the leader, for elections
 	testkit.Must(t, err)
@@ -130,17 +162,15 @@ func start(t testing.TB, n int, config string, end func(i int, port string) stri
 		own := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n", dir, ports[i])
 		testkit.Must(t, os.WriteFile(file, []byte(config+own), 0o644))
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o644))
-		cmd := Java(nil, "-Dznode.container.checkIntervalMs=3600000", Server, file)
-		testkit.Must(t, cmd.Start())
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
+		p := &Process{t: t, args: slices.Concat(options, []string{"-Dznode.container.checkIntervalMs=3600000", Server, file})}
+		p.Start()
+		t.Cleanup(p.Stop)
+		servers = append(servers, p)
 	}
 	for _, addr := range addrs[:n] {
 		testkit.Until(t, "ZooKeeper to serve", func() bool { return strings.Contains(Ask(addr, "srvr"), "Mode: ") })
 	}
-	return addrs[:n]
+	return addrs[:n], servers
 }
 
 // Ask returns a server's answer to a four-letter word. It is empty if nobody listens there.
