@@ -56,7 +56,7 @@ func check(dir string, words []string) error {
 		_, err := os.Stat(dir)
 		return err
 	case program == "vivarium":
-		subcommands := []string{"serve", "shell", "members", "check", "audit", "backup", "verify", "export", "import", "convert", "copy", "recover", "version", "help"}
+		subcommands := []string{"serve", "shell", "members", "check", "audit", "backup", "verify", "export", "import", "convert", "copy", "recover", "user", "version", "help"}
 		if len(words) < 2 || !slices.Contains(subcommands, words[1]) {
 			return fmt.Errorf("vivarium has %v", subcommands)
 		}

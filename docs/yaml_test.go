@@ -48,7 +48,7 @@ func documents(text string) error {
 }
 
 // config reads a config as cmd/vivarium does. An id may come from the command line, and
-// certificates are the reader's.
+// certificates and users are the reader's.
 func config(text string) error {
 	var c struct {
 		embed.Config `yaml:",inline"`
@@ -78,6 +78,6 @@ func config(text string) error {
 	if c.Gateway == nil {
 		return c.Config.Validate()
 	}
-	c.Gateway.TLS = nil
+	c.Gateway.TLS, c.Gateway.SASLUsers, c.Gateway.RequireSASL = nil, "", false
 	return errors.Join(c.Config.Validate(), c.Gateway.Validate())
 }

@@ -39,6 +39,8 @@ func TestBadConfigs(t *testing.T) {
 		{"ordinals", "dir: data\nid: 0\nmembers: {0: \"s-0:1\", 1: \"s-1:1\", 2: \"s-2:1\"}\ngateway: {listen: 127.0.0.1:0}\n"},
 		{"bounds", "dir: data\nshards: 65\ntick: 1us\nrequestTimeout: -1s\nminSessionTimeout: 1s\nmaxSessionTimeout: 1ms\nmaxDataSize: -1\ncontainerCheckInterval: 1ns\ngateway:\n  listen: \"2181\"\n  frameSize: 1\n  outstanding: -1\n  writeTimeout: -1s\n  words: [srvr, dance]\n"},
 		{"certificates", "dir: data\nid: 1\nmembers: {1: \"127.0.0.1:7400\"}\ntls: {certFile: no.crt, keyFile: no.key, caFile: no-ca.crt}\ngateway:\n  listen: 127.0.0.1:0\n  tls: {certFile: no.crt, keyFile: no.key}\n"},
+		{"SASL", "dir: data\ngateway: {listen: 127.0.0.1:0, saslUsers: no-users}\n"},
+		{"SASL that nobody has", "dir: data\ngateway: {listen: 127.0.0.1:0, requireSASL: true}\n"},
 		{"an audit", "dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {size: -1, keep: -1, age: -1s}\n"},
 		{"an admin", "dir: data\ngateway: {listen: 127.0.0.1:0}\nadmin: {listen: \"8080\", tls: {certFile: no.crt, keyFile: no.key}, hosts: [\"a:1\"]}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},
@@ -115,6 +117,8 @@ gateway:
   words: [srvr, ruok]
   advertise: "clients.test:2181"
   reconfig: true
+  saslUsers: users
+  requireSASL: true
 audit: {dir: journal, size: 5000000, keep: 7, age: 9h}
 backup: {dir: backups, every: 2h, keep: {hourly: 5, daily: 6, weekly: 7}}
 admin: {listen: "127.0.0.1:8080", tls: {certFile: c, keyFile: k}, tokensFile: tokens, hosts: [shop.example], openProbes: true, zooKeeper: true}
@@ -124,7 +128,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
 	got, err := readConfig(file, 0, "")
-	if err == nil || strings.Count(err.Error(), "\n") != 4 { // the files of tls, gateway.tls, admin.tls and admin.tokensFile do not exist
+	if err == nil || strings.Count(err.Error(), "\n") != 5 { // the files of tls, gateway.tls, saslUsers, admin.tls and admin.tokensFile do not exist
 		t.Fatal(err)
 	}
 	want := config{
@@ -138,7 +142,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
 			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, ReadOnly: true, Words: []string{"srvr", "ruok"},
-			Advertise: "clients.test:2181", Reconfig: true,
+			Advertise: "clients.test:2181", Reconfig: true, SASLUsers: "users", RequireSASL: true,
 		},
 		Journal: &audit.Config{Dir: "journal", Size: 5000000, Keep: 7, Age: 9 * time.Hour},
 		Backup:  &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},

@@ -22,6 +22,7 @@
 //	vivarium recover -look DIR...       show what the directories of lost members have
 //	vivarium recover -accept-data-loss -i-have-stopped 2,3 DIR
 //	                                    go on from one of them, without the others
+//	vivarium user NAME                  print a line for gateway.saslUsers, for a password
 //	vivarium version
 //	vivarium help [command]
 //
@@ -97,6 +98,8 @@
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
 //	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does
+//	  saslUsers: ""            # file of users who log in by SASL. All members need it, or none
+//	  requireSASL: false       # serve no other clients
 //	audit:                     # Default: nothing is recorded
 //	  dir: /var/log/vivarium   # files with a record of each change. Required
 //	  size: 67108864           # bytes of a file
@@ -137,8 +140,8 @@
 // "serving" appears when the ensemble has accepted the member and clients get answers. With
 // Type=notify in the unit, systemd hears of that, and of the stop.
 //
-// SIGHUP makes the member read the files in tls and gateway.tls again at once. It does so every
-// minute anyway. New connections use what it has read; what it cannot use, it logs.
+// SIGHUP makes the member read the files in tls, gateway.tls and gateway.saslUsers again at once. It
+// does so every minute anyway. New connections use what it has read; what it cannot use, it logs.
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
@@ -246,6 +249,16 @@
 //
 // If recover is interrupted, the member does not start. The same command goes on where it stopped.
 //
+// # user
+//
+// user reads a password, as the first line of the standard input, and prints the line that a user
+// needs in the file gateway.saslUsers:
+//
+//	vivarium user alice < password >> users
+//
+// The line is as good as the password to anyone who can read it. docs/zookeeper-clients.md of the
+// repository says how clients log in.
+//
 // # Exit codes
 //
 // members ends with 1 if the ensemble refuses or does not answer in 30 seconds. The others:
@@ -264,6 +277,8 @@
 //
 // copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with 1
 // if they differ, or if it could not compare them.
+//
+// user ends with 0 when it has printed the line, and with 2 if not.
 //
 // recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory
 // cannot be recovered; with 2 in the cases of check.

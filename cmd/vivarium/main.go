@@ -39,6 +39,7 @@ var commands = []command{
 	{"convert", "make a backup of the data directory of a stopped ZooKeeper server", convert},
 	{"copy", "copy a subtree from a living ZooKeeper, follow it, and compare", copyLiving},
 	{"recover", "go on from one member's directory when the majority is lost for good", recoverMember},
+	{"user", "print a line for the file of the users who log in by SASL", printUser},
 	{"version", "print the version", printVersion},
 }
 

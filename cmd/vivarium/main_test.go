@@ -79,6 +79,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"check", "a", "b"}, exitUsage, "", "2 arguments, want 1"},
 		{[]string{"recover", "-h"}, exitOK, "", "usage: vivarium recover -look DIR..."},
 		{[]string{"recover"}, exitUsage, "", "name the data directory of a stopped member"},
+		{[]string{"user"}, exitUsage, "", "usage: vivarium user NAME < PASSWORD"},
 		{[]string{"version"}, exitOK, "vivarium ", ""},
 		{[]string{"version", "x"}, exitUsage, "", "usage: vivarium version"},
 	} {

@@ -96,6 +96,9 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		defer closeInTime(journal, log)
 		c.Audit = journal.Record
 	}
+	if c.Gateway.SASLUsers != "" {
+		c.Schemes = map[string]embed.Scheme{"sasl": gateway.SASL()}
+	}
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process
 	defer signal.Stop(hangUps)
@@ -184,7 +187,7 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 	}
 }
 
-// onHangUp reads the files with certificates again at every SIGHUP, until stop is called.
+// onHangUp reads the files with certificates and users again at every SIGHUP, until stop is called.
 func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -193,6 +196,11 @@ func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway,
 			case <-signals:
 			case <-done:
 				return
+			}
+			if changed, err := door.ReloadUsers(); err != nil {
+				log.Warn("the users were not read again at SIGHUP", "cause", err)
+			} else if changed {
+				log.Info("the users were read again at SIGHUP")
 			}
 			members, err := node.ReloadTLS()
 			clients, other := door.ReloadTLS()

@@ -29,8 +29,10 @@
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
 //     observer of a participant. What is so already leaves the version as it was. The permission is
 //     checked before the quorum. docs/zookeeper-clients.md of the repository has the whole list.
-//   - There is no SASL, and there are no local sessions. The gateway answers like a server that has
-//     them turned off.
+//   - There is no Kerberos, and there are no local sessions. The gateway answers like a server that
+//     has them turned off. Without Config.SASL it also answers so to SASL.
+//   - With SASL, no user is a superuser, a user acts under the own name only, and a client that is
+//     refused loses its connection.
 //
 // # Sessions and connections
 //

@@ -123,7 +123,7 @@ func (c *Config) completeSASL() error {
 	case c.SASL != nil && c.SASLUsers != "":
 		return errors.New("SASL and SASLUsers are both set: give one of them")
 	case c.RequireSASL && c.SASL == nil && c.SASLUsers == "":
-		return errors.New("RequireSASL needs SASL or SASLUsers")
+		return errors.New("RequireSASL needs SASLUsers, or SASL")
 	}
 	ha1, ok := c.SASL.(digestMD5)
 	if ok && ha1 == nil {

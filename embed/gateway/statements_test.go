@@ -82,7 +82,8 @@ var statements = []statement{
 	{"3.20", "reconfig: a quorum of the new config", "TestReconfig_Refusals TestReconfig_OneBecomesThree", "who does not answer does not count, and one voter gets two more at once"},
 	{"3.20", "reconfig: what it changes, its answer and its event", "TestReconfig TestAdvertise clienttest.TestReconfig", otherReconfig + "; clienttest names each deviation"},
 	{"3.21", "auth: zxid 0, cumulative, for the connection; failure ends the connection only", "TestAuth TestAuthFails TestAuthThatFailsKeepsTheSession TestReattach TestAuthOfUnknownOutcomeEndsTheConnection", "its answer keeps its place, and identities are bounded: see doc.go"},
-	{"3.22", "sasl without a set-up", "TestAnswers", "there is no SASL"},
+	{"3.22", "sasl without a set-up", "TestAnswers", ""},
+	{"3.22", "sasl: -115 and a null token, or -124 where it is required, then the end", "TestSASL TestSASL_Refuses TestSASL_Required TestDigest_Refuses clienttest.TestSASL_SameAnswers clienttest.TestSASL_Required", "no acting for others"},
 	{"3.23", "whoAmI", "TestAuth TestX509 TestReattach", ""},
 	{"3.24", "closeSession", "TestCloseSession TestCloseFiresOwnWatches TestGoldenConversation", ""},
 

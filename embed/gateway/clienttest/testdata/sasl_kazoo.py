@@ -4,20 +4,26 @@ usage: sasl_kazoo.py HOST:PORT USER PASSWORD PATH
 """
 import logging
 import sys
+import time
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import AuthFailedError, KazooException
+from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL
 
 logging.disable(logging.CRITICAL)
 host, user, password, path = sys.argv[1:]
 client = KazooClient(host, sasl_options={"mechanism": "DIGEST-MD5", "username": user, "password": password},
                      connection_retry={"max_tries": 0}, timeout=20)
+connected = client.start_async()
+late = time.monotonic() + 60
+while not connected.wait(0.05) and client.client_state != KeeperState.AUTH_FAILED and time.monotonic() < late:
+    pass
 try:
-    client.start(timeout=20)
+    if not client.connected:
+        raise AuthFailedError()
     client.create(path, b"x", acl=CREATOR_ALL_ACL)
-except (KazooException, KazooTimeoutError):
+except KazooException:
     print("refused")
     sys.exit()
 for acl in client.get_acls(path)[0]:
