@@ -63,6 +63,9 @@ func TestServe_Admin(t *testing.T) {
 	follow, err := http.DefaultClient.Do(r)
 	must(t, err)
 	defer follow.Body.Close()
+	if !follow.Close {
+		t.Error("the connection of a stream would be used again, with the stream's deadline")
+	}
 	p.Signal(syscall.SIGTERM)
 	if code := p.ExitCode(); code != exitOK {
 		t.Errorf("it ended with %d", code)

@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -39,6 +41,9 @@ func (c *call) follow() error {
 		f := &follower{out: c.stream("application/x-ndjson")}
 		if f.line(map[string]string{"follows": path, "zxid": zxid(w.Zxid())}); f.err == nil {
 			f.run(ctx, w)
+		}
+		if errors.Is(f.err, errors.ErrUnsupported) {
+			return fmt.Errorf("the service has wrapped the ResponseWriter, and nothing can be sent at once: %w", f.err)
 		}
 		return nil // the last line has said why, or nobody is there to be told
 	})

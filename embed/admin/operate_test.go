@@ -19,7 +19,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // order sends an operator's request.
@@ -138,6 +140,41 @@ func TestSessions_End(t *testing.T) {
 	})
 }
 
+// A client's session ends on any member, whichever it is attached to.
+func TestSessions_EndOfClients(t *testing.T) {
+	inBubble(t, 3, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		for _, at := range []embed.MemberID{1, 2} {
+			door, err := gateway.Start(ens.Node(at), gateway.Config{Listen: "127.0.0.1:0"})
+			must(t, err)
+			defer door.Close()
+			conn, err := ens.Dial(t.Context(), at)
+			must(t, err)
+			hello := wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}
+			_, err = conn.Write(hello.AppendFrame(nil))
+			must(t, err)
+			frame, err := wire.ReadFrame(conn, nil, 100)
+			must(t, err)
+			var r wire.ConnectResponse
+			must(t, r.Decode(frame))
+			_, err = ens.Session(1, embed.SessionOptions{}).Sync(t.Context(), "/")
+			must(t, err)
+			id := hexOf(embed.SessionID(r.SessionID))
+			var one struct{ Remote bool }
+			request{path: "/v1/session?id=" + id, role: "viewer"}.send(h).want(t, 200).json(t, &one)
+			if !one.Remote {
+				t.Errorf("member %d: it is not a client's", at)
+			}
+			if a := order(h, "/v1/sessions/end", `{"session":"`+id+`","reason":"stuck"}`).want(t, 200); a.outcome() != "applied" {
+				t.Errorf("member %d: %s", at, a.outcome())
+			}
+			request{path: "/v1/session?id=" + id, role: "viewer"}.send(h).want(t, 404)
+			if rest, err := io.ReadAll(conn); err != nil || len(rest) > 0 {
+				t.Errorf("member %d: its connection: %x %v", at, rest, err)
+			}
+		}
+	})
+}
+
 func TestLeadership(t *testing.T) {
 	inBubble(t, 3, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
 		ens.TransferLeadership(1)
@@ -208,7 +245,7 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%s: %v", want, m)
 			}
 		}
-		time.Sleep(followBeat + time.Second)
+		<-time.After(followBeat + time.Second)
 		if line, err := lines.ReadString('\n'); err != nil || line != "\n" {
 			t.Errorf("a beat: %q %v", line, err)
 		}

@@ -83,7 +83,7 @@ func TestSessions_CallerGoesAway(t *testing.T) {
 		ens.HealAll()
 		ens.Ready(1)
 		request{method: "POST", path: znode("/a")}.send(h).want(t, 201)
-		time.Sleep(3 * time.Minute)
+		<-time.After(3 * time.Minute)
 		synctest.Wait()
 	})
 }

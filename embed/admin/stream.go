@@ -22,6 +22,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	if !s.c.begun {
 		s.c.begun = true
 		s.c.w.Header().Set("Content-Type", s.kind)
+		s.c.w.Header().Set("Connection", "close") // the deadline would hold for the next request too
 	}
 	_ = s.ctl.SetWriteDeadline(time.Now().Add(patience)) // unless the service has wrapped the writer
 	return s.c.w.Write(p)
@@ -38,5 +39,9 @@ type patientBody struct {
 
 func (b patientBody) Read(p []byte) (int, error) {
 	_ = b.ctl.SetReadDeadline(time.Now().Add(patience))
-	return b.r.Body.Read(p)
+	n, err := b.r.Body.Read(p)
+	if err != nil { // from now on the server reads, to see whether the caller goes away
+		_ = b.ctl.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }

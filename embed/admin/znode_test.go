@@ -242,7 +242,7 @@ func TestIdentities(t *testing.T) {
 		if n := open(); n != 3 {
 			t.Errorf("%d sessions, want 3", n)
 		}
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		synctest.Wait()
 		if n := open(); n != 0 {
 			t.Errorf("%d sessions after a while, want 0", n)
