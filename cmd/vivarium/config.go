@@ -72,7 +72,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"Dir", "ID", "Members", "Join", "Advertise", "Name", "Zone", "Observer", "Ephemeral", "Voters", "DeadAfter", "Listen", "Ensemble", "Shards", "Tick", "RequestTimeout", "SessionTimeout", "MinSessionTimeout", "MaxSessionTimeout",
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel", "Slow",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
-	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig",
+	"ConnectionsPerAddress", "Connections", "Handshakes", "FrameSize", "Outstanding", "WatchBytes", "Watches", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig",
 	"Size", `Keep(\.(Hourly|Daily|Weekly))?`, "Age", "Every",
 }, "|") + `)\b`)
 
