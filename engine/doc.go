@@ -125,6 +125,7 @@
 //	admin.lending        the sessions of an admin handler
 //	gateway.readOnly     the connections that may only read; held while they are ended
 //	gateway.Gateway      its connections
+//	gateway.throttle     how many new sessions it may open
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events
 //	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect
 //	keeper.mu            lives, claims and watches of this node's sessions

@@ -80,6 +80,7 @@ type Client struct {
 	parts   []part          // one for each registry
 
 	bytes atomic.Int64 // taken by the watches
+	marks atomic.Int64 // how many marks they have
 
 	mu struct { // guards what does not belong to one registry
 		rank.Mutex[rank.Client]
@@ -355,8 +356,9 @@ func Weight(events ...Event) (n int) {
 // locks of the client and of registries: it must be short and must not call this package.
 func (c *Client) OnHold(most int, held func(bytes int)) { c.most, c.held = most, held }
 
-// weigh adds the bytes of more marks of m's size; more is 1 or -1.
+// weigh adds the number and the bytes of more marks of m's size; more is 1 or -1.
 func (c *Client) weigh(m *mark, more int) {
+	c.marks.Add(int64(more))
 	n := more * (watchBytes + len(m.path))
 	c.held(n)
 	if all := c.bytes.Add(int64(n)); c.most > 0 && all > int64(c.most) {
@@ -397,6 +399,11 @@ func (c *Client) Counts() (data, children int) {
 	p := &c.parts[0]
 	return len(p.own[dataTable].marks) + len(p.own[belowTable].marks) - p.both, len(p.own[childTable].marks)
 }
+
+// Len returns how many watches there are, at once: paths whose data are watched, paths whose children
+// are, and paths below which everything is. A Persistent watch counts as the first two. A watch on
+// several registries counts on each.
+func (c *Client) Len() int { return int(c.marks.Load()) }
 
 // Paths returns the paths in ZooKeeper's data table, in order.
 func (c *Client) Paths() []string { return slices.Sorted(maps.Keys(c.paths(dataTable, belowTable))) }

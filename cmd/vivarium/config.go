@@ -77,7 +77,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	"Dir", "ID", "Members", "Join", "Advertise", "Name", "Zone", "Observer", "Ephemeral", "Voters", "DeadAfter", "Listen", "Ensemble", "Shards", "Tick", "RequestTimeout", "SessionTimeout", "MinSessionTimeout", "MaxSessionTimeout",
 	"MaxDataSize", "MaxTreeSize", "ContainerCheckInterval", "SuperDigest", "HoldLevel", "Slow",
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
-	"ConnectionsPerAddress", "Connections", "FrameSize", "Outstanding", "WatchBytes", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig", "SASLUsers", "RequireSASL",
+	"ConnectionsPerAddress", "Connections", "Handshakes", "FrameSize", "Outstanding", "WatchBytes", "Watches", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig", "SASLUsers", "RequireSASL",
 	"Size", `Keep(\.(Hourly|Daily|Weekly))?`, "Age", "Every",
 	"TokensFile", "Hosts", "OpenProbes", "ZooKeeper",
 }, "|") + `)\b`)

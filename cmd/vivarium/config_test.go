@@ -110,6 +110,8 @@ gateway:
   frameSize: 4096
   outstanding: 3
   watchBytes: 5000
+  handshakes: 50
+  watches: 60
   memory: 2000000
   writeTimeout: 4s
   firstFrame: 5s
@@ -141,7 +143,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		},
 		Gateway: gateway.Config{
 			Listen: ":2181", TLS: &gateway.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "ca", ClientCertRequired: true}, ConnectionsPerAddress: 1,
-			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, ReadOnly: true, Words: []string{"srvr", "ruok"},
+			Connections: 2, FrameSize: 4096, Outstanding: 3, WatchBytes: 5000, Handshakes: 50, Watches: 60, Memory: 2_000_000, WriteTimeout: 4 * time.Second, FirstFrame: 5 * time.Second, ReadOnly: true, Words: []string{"srvr", "ruok"},
 			Advertise: "clients.test:2181", Reconfig: true, SASLUsers: "users", RequireSASL: true,
 		},
 		Journal: &audit.Config{Dir: "journal", Size: 5000000, Keep: 7, Age: 9 * time.Hour},

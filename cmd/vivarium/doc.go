@@ -88,9 +88,11 @@
 //	    clientCertRequired: false
 //	  connectionsPerAddress: 60
 //	  connections: 10000
+//	  handshakes: 2000         # new sessions per second. Negative: no bound
 //	  frameSize: 1048575       # bytes of a request. Raise it together with maxDataSize
 //	  outstanding: 1000        # requests that were read and not yet answered
 //	  watchBytes: 67108864     # memory for the watches of one connection
+//	  watches: 0               # number of watches of one connection. 0: no bound
 //	  memory: 536870912        # memory for all connections. Above it, the largest one is ended
 //	  writeTimeout: 10s        # for a client to read what it is sent
 //	  firstFrame: 10s          # for a connection to send its first request

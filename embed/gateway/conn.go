@@ -268,6 +268,9 @@ func (c *conn) handshake(frame []byte) (result, error) {
 	var err error
 	if q.SessionID == 0 {
 		if err = c.gate.checkSeen(q.LastZxid); err == nil {
+			err = c.gate.holdUp(ctx)
+		}
+		if err == nil {
 			s, err = c.gate.open(ctx, timeout, c.identities)
 		}
 	} else if s, err = c.gate.reattach(ctx, tree.SessionID(q.SessionID), q.Password, timeout, c.identities); err == nil {

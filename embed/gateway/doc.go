@@ -98,6 +98,9 @@
 //   - The gateway ends a connection whose watches take more than Config.WatchBytes. A client that
 //     connects again and sets as many watches is cut off again. It needs fewer watches or a larger
 //     limit.
+//   - Config.Watches can bound the number of watches of a connection, which ZooKeeper does not.
+//   - New sessions come at 2,000 per second at most, see Config.Handshakes. ZooKeeper's throttle of
+//     connections is off by default, and closes some at random.
 //   - While all connections together hold more than Config.Memory, the gateway ends the connection
 //     that holds most.
 //

@@ -31,6 +31,7 @@ var codes = []struct {
 	{errMarshalling, wire.MarshallingError},
 	{errNoWatcher, wire.NoWatcher},
 	{errReadOnly, wire.NotReadOnly},
+	{errWatches, wire.BadArguments}, // as ErrTooLarge; older clients know no code for a quota
 	{errReconfigDisabled, wire.ReconfigDisabled},
 	{errServers, wire.BadArguments},
 	{engine.ErrObserver, wire.BadArguments},
@@ -44,6 +45,7 @@ var (
 	// errMarshalling is about a request that the gateway can decode and ZooKeeper cannot.
 	errMarshalling = errors.New("malformed request")
 	errNoWatcher   = errors.New("no such watch")
+	errWatches     = errors.New("the connection has as many watches as it may: see gateway.Config.Watches")
 	errReadOnly    = errors.New("this member has no leader and only reads")
 
 	errReconfigDisabled = errors.New("reconfig is turned off: set gateway.Config.Reconfig")

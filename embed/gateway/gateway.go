@@ -28,6 +28,7 @@ import (
 const (
 	DefaultConnectionsPerAddress = 60
 	DefaultConnections           = 10_000
+	DefaultHandshakes            = 2000
 	DefaultFrameSize             = wire.FrameMax
 	DefaultOutstanding           = 1000
 	DefaultWriteTimeout          = 10 * time.Second
@@ -48,6 +49,12 @@ type Config struct {
 	// and DefaultConnections. A negative number means no bound.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
 	Connections           int `yaml:"connections"`
+	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
+	// may come at once after a quiet second. A client beyond that waits for up to a second. If it
+	// would have to wait longer, its connection is closed, and it may try again or elsewhere. A
+	// client that comes back to its session never waits. Zero means DefaultHandshakes. A negative
+	// number means no bound.
+	Handshakes int `yaml:"handshakes"`
 	// FrameSize bounds the bytes of a request. A connection with a longer request is closed. Zero
 	// means DefaultFrameSize. The node's MaxDataSize bounds the data of znodes as well.
 	FrameSize int `yaml:"frameSize"`
@@ -58,6 +65,11 @@ type Config struct {
 	// WatchBytes bounds the memory for the watches of one connection: their paths, and 256 bytes
 	// more for each. A connection that needs more is ended. Zero means DefaultWatchBytes.
 	WatchBytes int `yaml:"watchBytes"`
+	// Watches bounds the number of watches of one connection. A path counts once for its data, once
+	// for its children, and once if all below it is watched; a persistent watch is the first two. A
+	// request that would add another gets BadArguments, and adds none. A setWatches that would go
+	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
+	Watches int `yaml:"watches"`
 	// Memory bounds what all connections hold: requests that were read or are in flight, answers
 	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
 	// connection that holds most, and logs it. Zero means DefaultMemory. Memory covers what clients
@@ -146,9 +158,11 @@ func (c Config) complete() (Config, *certs.Store, error) {
 	}{
 		{"ConnectionsPerAddress", &c.ConnectionsPerAddress, DefaultConnectionsPerAddress, -1 << 31, 1<<31 - 1},
 		{"Connections", &c.Connections, DefaultConnections, -1 << 31, 1<<31 - 1},
+		{"Handshakes", &c.Handshakes, DefaultHandshakes, -1 << 31, 1<<31 - 1},
 		{"FrameSize", &c.FrameSize, DefaultFrameSize, 128, 64 << 20},
 		{"Outstanding", &c.Outstanding, DefaultOutstanding, 1, 1 << 20},
 		{"WatchBytes", &c.WatchBytes, DefaultWatchBytes, 1 << 10, 1<<31 - 1},
+		{"Watches", &c.Watches, 0, 0, 1<<31 - 1},
 		{"Memory", &c.Memory, DefaultMemory, 1 << 20, math.MaxInt},
 	} {
 		if *n.value == 0 {
@@ -268,6 +282,7 @@ type Gateway struct {
 	writes      figures                // of those that write
 	reset       atomic.Pointer[counts] // at the last srst; nil: never
 	readOnly    readOnly
+	throttle    throttle
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
@@ -300,6 +315,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.throttle.open(cfg.Handshakes, time.Now())
 	g.readOnly.begin(g)
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {

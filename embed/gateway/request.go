@@ -341,7 +341,7 @@ func (c *conn) exists(from source, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) existsArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if _, err := readPath(o.Path); err != nil {
+	if err := c.mayArm(o.Path, watch.Data); err != nil {
 		return c.watches.Here(), err
 	}
 	stat, ok, at, err := c.watches.Exists(o.Path)
@@ -367,7 +367,7 @@ func (c *conn) getData(from source, o *wire.Operation, r *wire.Result) error {
 }
 
 func (c *conn) getDataArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if _, err := readPath(o.Path); err != nil {
+	if err := c.mayArm(o.Path, watch.Data); err != nil {
 		return c.watches.Here(), err
 	}
 	data, stat, at, err := c.watches.Get(o.Path)
@@ -386,7 +386,7 @@ func (c *conn) getChildren(from source, o *wire.Operation, r *wire.Result) error
 }
 
 func (c *conn) getChildrenArm(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
-	if _, err := readPath(o.Path); err != nil {
+	if err := c.mayArm(o.Path, watch.Children); err != nil {
 		return c.watches.Here(), err
 	}
 	names, stat, at, err := c.watches.Children(o.Path)

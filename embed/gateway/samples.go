@@ -17,6 +17,9 @@ type meters struct {
 	failed         [classes]meter.Counter
 	requests       [len(operations)]meter.Counter
 	handshakes     [results]meter.Counter
+	heldUp         meter.Counter // new sessions that waited for Config.Handshakes
+	turnedAway     meter.Counter // new sessions that would have waited for too long
+	watchesRefused meter.Counter // requests beyond Config.Watches
 }
 
 // A class of requests.
@@ -142,6 +145,12 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 				"Handshakes of clients, by how they ended.",
 				m.handshakes[r].Read(), "result", r.String())
 		}
+		const throttled = "New sessions that the bound on them delayed, or refused."
+		to.Counter("gateway_throttled_sessions_total", throttled, m.heldUp.Read(), "result", "delayed")
+		to.Counter("gateway_throttled_sessions_total", throttled, m.turnedAway.Read(), "result", "refused")
+		to.Counter("gateway_refused_watches_total",
+			"Requests of clients that would have added a watch beyond the bound.",
+			m.watchesRefused.Read())
 		for c := range classes {
 			to.Histogram("gateway_request_seconds",
 				"How long requests of clients took, from reading them until their answers were sent.",

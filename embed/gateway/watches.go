@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"fmt"
+
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
@@ -27,6 +29,31 @@ var modesOfKinds = map[wire.WatchKind][]watch.Mode{
 	wire.KindRecursive:  {watch.Recursive},
 }
 
+// mayArm returns why a read may not arm a watch, or nil.
+func (c *conn) mayArm(path string, mode watch.Mode) error {
+	if _, err := readPath(path); err != nil {
+		return err
+	}
+	return c.roomFor(path, mode)
+}
+
+// roomFor returns an error if a watch would be one too many. Only the reader adds watches, so there
+// is room until it has added this one.
+func (c *conn) roomFor(path string, mode watch.Mode) error {
+	more, same := 1, []watch.Mode{mode}
+	switch mode {
+	case watch.Persistent:
+		more = 2
+	case watch.Data, watch.Children:
+		same = append(same, watch.Persistent)
+	}
+	if most := c.gate.cfg.Watches; most == 0 || c.watches.Len()+more <= most || c.watches.Has(path, same...) {
+		return nil
+	}
+	c.gate.meters.watchesRefused.Inc()
+	return errWatches
+}
+
 func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 	mode := watch.Persistent
 	switch o.Mode {
@@ -37,6 +64,9 @@ func (c *conn) addWatch(o *wire.Operation, r *wire.Reply) (watch.Place, error) {
 		return c.watches.Here(), errMarshalling
 	}
 	if err := checkPathLength(o.Path); err != nil {
+		return c.watches.Here(), err
+	}
+	if err := c.roomFor(o.Path, mode); err != nil {
 		return c.watches.Here(), err
 	}
 	return c.watches.Arm(o.Path, mode, nil)
@@ -69,6 +99,11 @@ func (c *conn) setWatches(q *wire.Request, a *answer) error {
 				return c.finish(a, err)
 			}
 		}
+	}
+	if most := c.gate.cfg.Watches; most > 0 && c.watches.Len()+len(w.Data)+len(w.Exist)+len(w.Child)+2*len(w.Persistent)+len(w.Recursive) > most {
+		// Java's client and C's do not look at the answer. They would wait for events for ever.
+		c.gate.meters.watchesRefused.Inc()
+		return fmt.Errorf("a setWatches: %v", errWatches)
 	}
 	was := watch.Reset{Data: q.Watches.Data, Exist: q.Watches.Exist, Children: q.Watches.Child, Persistent: q.Watches.Persistent,
 		Recursive: q.Watches.Recursive, Since: tree.Zxid(max(q.Watches.Zxid, 0))}

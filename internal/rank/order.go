@@ -23,6 +23,7 @@ type (
 
 	ReadOnly   struct{} // which connections may only read
 	Gateway    struct{} // its connections
+	Throttle   struct{} // how many new sessions it may open
 	Connection struct{} // a connection's queue
 
 	// Of a node.
@@ -101,7 +102,7 @@ func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
 		at[Lending]("admin.lending"),
-		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Connection]("gateway.conn"),
+		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Throttle]("gateway.throttle"), at[Connection]("gateway.conn"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
 		at[Registry]("watch registry"),
