@@ -14,8 +14,8 @@ import (
 // passwordMax bounds the line that printUser reads.
 const passwordMax = 1 << 10
 
-// printUser prints the line of a user for gateway.saslUsers. It takes the password from the standard
-// input: everybody on the machine can see a command's arguments.
+// printUser prints the line of a user for gateway.saslUsers. It takes the password from the
+// standard input: everybody on the machine can see a command's arguments.
 func printUser(_ context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := newFlags("user", "NAME < PASSWORD", stderr)
 	if code, ok := parse(flags, args, 1); !ok {

@@ -82,7 +82,8 @@ func (c *conn) authenticate(auth *wire.Auth) ([]tree.Identity, error) {
 	return c.withIdentities(proved...)
 }
 
-// withIdentities returns the connection's identities together with others that the client has proved.
+// withIdentities returns the connection's identities together with others that the client has
+// proved.
 func (c *conn) withIdentities(proved ...tree.Identity) ([]tree.Identity, error) {
 	who := slices.Clone(c.identities)
 	for _, i := range proved {
@@ -111,7 +112,8 @@ func (c *conn) setIdentities(who []tree.Identity) error {
 
 // refuse queues the answer to a client that has proved nothing, and ends the connection behind it.
 func (c *conn) refuse(a *answer, scheme string, cause error) error {
-	c.gate.log.Info("a client's credential was refused", "client", c.sock.RemoteAddr().String(), "scheme", scheme, "cause", cause)
+	c.gate.log.Info("a client's credential was refused",
+		"client", c.sock.RemoteAddr().String(), "scheme", scheme, "cause", cause)
 	c.gate.authFailed.Add(1)
 	a.reply.Err, a.last = c.refusal(scheme), true
 	c.push(a)

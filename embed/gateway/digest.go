@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/fips140"
 	"crypto/md5"
 	"crypto/rand"
 	"crypto/subtle"
@@ -32,14 +31,14 @@ func HA1(user, password string) [16]byte {
 	return md5.Sum([]byte(user + ":" + digestRealm + ":" + password))
 }
 
-// DigestMD5 returns the mechanism DIGEST-MD5 of RFC 2831, in the form that ZooKeeper's clients for
-// Java, Python and C speak: with the realm "zk-sasl-md5", for authentication only. ha1 returns the
-// HA1 of a user, or false if there is no such user. Many goroutines call ha1. While it waits, its
-// client waits.
+// DigestMD5 returns the mechanism DIGEST-MD5 of RFC 2831, as ZooKeeper's clients for Java, Python
+// and C speak it. Its realm is "zk-sasl-md5". It authenticates, and protects nothing that follows.
 //
-// The password does not travel, but the exchange is no match for a good password over TLS: who
-// listens can try passwords at home. RFC 6331 calls DIGEST-MD5 historic. A user may act under the
-// own name only. Config.Validate refuses the mechanism where FIPS 140 forbids MD5.
+// ha1 returns the HA1 of a user, or false if there is no such user. Many goroutines call ha1. While
+// it waits, its client waits, and so does Gateway.Close. A panic ends the client's connection.
+//
+// The password does not travel. But anyone who listens can try out passwords offline, so use TLS.
+// RFC 6331 calls DIGEST-MD5 historic. A user may act under the own name only.
 func DigestMD5(ha1 func(user string) ([16]byte, bool)) Mechanism { return digestMD5(ha1) }
 
 type digestMD5 func(user string) ([16]byte, bool)
@@ -48,14 +47,6 @@ func (ha1 digestMD5) Begin(net.Conn) Exchange {
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return &digestExchange{ha1: ha1, nonce: base64.StdEncoding.EncodeToString(random[:])}
-}
-
-// errFIPS says why DigestMD5 cannot be used, or is nil.
-func errFIPS() error {
-	if fips140.Enforced() {
-		return errors.New("it needs MD5, which FIPS 140 forbids: run without GODEBUG=fips140=only, or without SASL")
-	}
-	return nil
 }
 
 // A digestExchange sends a challenge, and judges one response to it. Its nonce counts once.
@@ -70,8 +61,8 @@ var (
 	errDigestProof = errors.New("wrong password")
 )
 
-// Next answers the first token with the challenge, whatever the token is: that of most clients is
-// empty, and some send what RFC 2831 has for another login, which nobody has to accept.
+// Next answers the first token with the challenge, whatever the token is. Most clients send an
+// empty one. A client may also try to use an old nonce again, which no server has to accept.
 func (x *digestExchange) Next(token []byte) (reply []byte, name string, done bool, err error) {
 	x.step++
 	if len(token) > digestTokenMax {
@@ -89,7 +80,8 @@ func (x *digestExchange) Next(token []byte) (reply []byte, name string, done boo
 
 // challenge has its directives in Java's order. It names no qop, which stands for "auth".
 func (x *digestExchange) challenge() []byte {
-	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`, digestRealm, x.nonce)
+	const form = `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`
+	return fmt.Appendf(nil, form, digestRealm, x.nonce)
 }
 
 // judge returns the answer to a response that proves who the client is.
@@ -103,21 +95,25 @@ func (x *digestExchange) judge(response string) (reply []byte, user string, err 
 	}
 	user = d["username"]
 	secret, known := x.ha1(user)
-	sum := digest{secret: secret, nonce: x.nonce, cnonce: d["cnonce"], authzid: d["authzid"], uri: d["digest-uri"]}
-	// Also for a user who does not exist: the time it takes tells nothing.
-	right := subtle.ConstantTimeCompare([]byte(sum.value("AUTHENTICATE")), []byte(strings.ToLower(d["response"]))) == 1
+	sum := digest{secret, x.nonce, d["cnonce"], d["authzid"], d["digest-uri"]}
+	want, got := sum.value("AUTHENTICATE"), strings.ToLower(d["response"])
+	// Also for a user who does not exist, so that the time it takes tells nothing.
+	right := subtle.ConstantTimeCompare([]byte(want), []byte(got)) == 1
 	switch {
 	case !known:
-		return nil, "", errDigestUser
+		return nil, "", errDigestUser // without the name, which may be a password in the wrong place
 	case !right:
 		return nil, "", fmt.Errorf("user %.100q: %w", user, errDigestProof)
 	}
 	return []byte("rspauth=" + sum.value("")), user, nil
 }
 
+// digestKeys are the directives that a response must have.
+var digestKeys = []string{"username", "realm", "nonce", "cnonce", "nc", "digest-uri", "response"}
+
 // check refuses a response that does not fit the challenge, whatever its proof.
 func (x *digestExchange) check(d map[string]string) error {
-	for _, key := range []string{"username", "realm", "nonce", "cnonce", "nc", "digest-uri", "response"} {
+	for _, key := range digestKeys {
 		if d[key] == "" {
 			return fmt.Errorf("the response has no %s", key)
 		}
@@ -159,7 +155,8 @@ func (d *digest) value(method string) string {
 	if d.authzid != "" {
 		a1 += ":" + d.authzid
 	}
-	return md5Hex(md5Hex(a1) + ":" + d.nonce + ":00000001:" + d.cnonce + ":auth:" + md5Hex(method+":"+d.uri))
+	a2 := method + ":" + d.uri
+	return md5Hex(md5Hex(a1) + ":" + d.nonce + ":00000001:" + d.cnonce + ":auth:" + md5Hex(a2))
 }
 
 func md5Hex(s string) string {

@@ -119,6 +119,21 @@ func TestDigest_Accepts(t *testing.T) {
 	}
 }
 
+// Responses that real clients gave to the challenge with one nonce. Each time the user was alice.
+func TestDigest_OfClients(t *testing.T) {
+	const nonce = "OA6MG9tEQGm2hh"
+	for client, token := range map[string]string{
+		"Java 17":           `charset=utf-8,username="alice",realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh",nc=00000001,cnonce="GG35wOMzzDJohYM+I1T/l+UGsnBDTAE836Xw7Z75",digest-uri="zookeeper/zk-sasl-md5",maxbuf=65536,response=cbeed27b297d18223b086358d831fcdf,qop=auth,authzid="alice"`,
+		"pure-sasl 0.5.1":   `qop=auth,realm="zk-sasl-md5",username="alice",nonce="OA6MG9tEQGm2hh",cnonce="1842318091683549",nc=00000001,digest-uri="zookeeper/zk-sasl-md5",response=2759e0247e700677662fc928775bd8b4`,
+		"Cyrus SASL 2.1.28": `username="alice",realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh",cnonce="bfUZ0lZM3f+jH1gJlx2RyxHQcZZVxvXZpgqlqdskjvU=",nc=00000001,qop=auth,digest-uri="zookeeper/zk-sasl-md5",response=c20a31755bc6a448af8c56df7c4214a3`,
+	} {
+		x := &digestExchange{ha1: peoplesHA1, nonce: nonce, step: 1}
+		if _, who, done, err := x.Next([]byte(token)); err != nil || !done || who != "alice" {
+			t.Errorf("%s: %q, %v, %v", client, who, done, err)
+		}
+	}
+}
+
 // badProofs are responses that prove nothing.
 var badProofs = map[string]func(p *proof) string{
 	"wrong password":          func(p *proof) string { p.password = "guess"; return p.String() },

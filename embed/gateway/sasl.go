@@ -60,8 +60,8 @@ var (
 	errSASLOver     = errors.New("a token after the end of the exchange")
 )
 
-// sasl hands a token to the exchange of the connection. Without a mechanism it answers like a server
-// that has no SASL.
+// sasl hands a token to the exchange of the connection. Without a mechanism it answers like a
+// server that has no SASL.
 func (c *conn) sasl(q *wire.Request, a *answer) error {
 	a.ownZxid = true
 	if c.gate.cfg.SASL == nil {
@@ -125,14 +125,8 @@ func (c *Config) completeSASL() error {
 	case c.RequireSASL && c.SASL == nil && c.SASLUsers == "":
 		return errors.New("RequireSASL needs SASLUsers, or SASL")
 	}
-	ha1, ok := c.SASL.(digestMD5)
-	if ok && ha1 == nil {
+	if ha1, ok := c.SASL.(digestMD5); ok && ha1 == nil {
 		return errors.New("SASL is DigestMD5 without a function")
-	}
-	if ok || c.SASLUsers != "" {
-		if err := errFIPS(); err != nil {
-			return fmt.Errorf("SASL with DIGEST-MD5: %w", err)
-		}
 	}
 	if c.SASLUsers == "" {
 		return nil

@@ -19,10 +19,11 @@ import (
 	"github.com/vivarium-go/vivarium/internal/certs"
 )
 
-// usersFileMax bounds the file of users, which are at least 100,000 then.
+// usersFileMax bounds the bytes of the file of users: room for more than 100,000 users with names of
+// usual length.
 const usersFileMax = 16 << 20
 
-// A users is DigestMD5 for the users of a file. The file is read again when it changes.
+// users is DigestMD5 for the users of a file. The file is read again when it changes.
 type users struct {
 	file string
 	now  atomic.Pointer[map[string][16]byte]
@@ -131,30 +132,30 @@ func parseUser(line string) (user string, secret [16]byte, err error) {
 		return "", secret, errUserLine // err would quote the line
 	}
 	if part[1] != digestRealm {
-		return "", secret, fmt.Errorf("the realm is not %s, which ZooKeeper's clients have built in", digestRealm)
+		return "", secret, fmt.Errorf("the realm is not %s, that of ZooKeeper's clients", digestRealm)
 	}
 	return part[0], secret, checkUser(part[0])
 }
 
-var errUserLine = errors.New("want user:" + digestRealm + ":HA1, with the HA1 in 32 hexadecimal digits")
+var (
+	errUserLine = errors.New("want user:" + digestRealm + ":HA1, the HA1 in 32 hexadecimal digits")
+	errNotASCII = errors.New("want printable ASCII only: clients differ in how they hash the rest")
+)
 
-// UserLine returns the line of Config.SASLUsers for a user and a password. Both have printable ASCII
-// only, because clients differ in how they encode other characters before they hash them.
+// UserLine returns the line of Config.SASLUsers for a user and a password, which may have printable
+// ASCII only. Clients differ in how they encode other characters before they hash them.
 func UserLine(user, password string) (string, error) {
 	isOther := func(r rune) bool { return r < ' ' || r > '~' }
 	if strings.ContainsFunc(user+password, isOther) {
-		return "", errors.New("want printable ASCII only: clients differ in how they encode other characters")
+		return "", errNotASCII
 	}
 	if password == "" {
 		return "", errors.New("the password is empty")
 	}
 	if user != strings.TrimSpace(user) || strings.HasPrefix(user, "#") {
-		return "", errors.New("a user's name begins and ends with no space, and begins with no #")
+		return "", errors.New("the user's name begins with a # or a space, or ends with a space")
 	}
 	if err := checkUser(user); err != nil {
-		return "", err
-	}
-	if err := errFIPS(); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s:%s:%x", user, digestRealm, HA1(user, password)), nil
@@ -165,8 +166,10 @@ func checkUser(user string) error {
 	switch {
 	case user == "" || len(user) > nameMax:
 		return fmt.Errorf("the user's name has %d bytes, want 1 to %d", len(user), nameMax)
-	case strings.Contains(user, ":"), !utf8.ValidString(user), strings.ContainsFunc(user, unicode.IsControl):
-		return errors.New("the user's name has a colon or control character, or is not in UTF-8")
+	case strings.Contains(user, ":"), strings.ContainsFunc(user, unicode.IsControl):
+		return errors.New("the user's name has a colon or a control character")
+	case !utf8.ValidString(user):
+		return errors.New("the user's name is not in UTF-8")
 	case !SASL().Valid(user):
 		return errors.New("the user's name has an @ and is no name of Kerberos")
 	}
