@@ -59,6 +59,7 @@ func config(text string) error {
 			Listen     string   `yaml:"listen"`
 			TokensFile string   `yaml:"tokensFile"`
 			Hosts      []string `yaml:"hosts"`
+			Page       bool     `yaml:"page"`
 			OpenProbes bool     `yaml:"openProbes"`
 			ZooKeeper  bool     `yaml:"zooKeeper"`
 		} `yaml:"admin"`

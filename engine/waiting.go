@@ -131,6 +131,20 @@ func (e *Engine) lackingPeers(all bool) (list []string, refusals []error) {
 	return list, refusals
 }
 
+// Connected returns the other members to which this one has a connection, and they to it, in the
+// order of their ids.
+func (e *Engine) Connected() (list []MemberID) {
+	if e.transport == nil || e.cfg.Alone {
+		return nil
+	}
+	for _, p := range e.transport.Peers() {
+		if lackOf(p) == "" {
+			list = append(list, MemberID(p.Member))
+		}
+	}
+	return list
+}
+
 // lackOf says what is wrong with the connections of a peer. It is empty if nothing is.
 func lackOf(p transport.Peer) string {
 	switch {

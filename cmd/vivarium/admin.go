@@ -22,6 +22,7 @@ type adminConfig struct {
 	TLS        *adminTLS `yaml:"tls"` // nil: plain text
 	TokensFile string    `yaml:"tokensFile"`
 	Hosts      []string  `yaml:"hosts"`
+	Page       bool      `yaml:"page"`
 	OpenProbes bool      `yaml:"openProbes"`
 	ZooKeeper  bool      `yaml:"zooKeeper"`
 }
@@ -82,7 +83,7 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 		return nil, err
 	}
 	handler, err := admin.New(node, admin.Options{Authorize: authorize, Hosts: c.Hosts, Gateways: []*gateway.Gateway{door},
-		Audit: auditDir, OpenProbes: c.OpenProbes, ZooKeeper: c.ZooKeeper})
+		Audit: auditDir, Page: c.Page, OpenProbes: c.OpenProbes, ZooKeeper: c.ZooKeeper})
 	if err != nil {
 		return nil, err
 	}

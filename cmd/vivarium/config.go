@@ -79,7 +79,7 @@ var fields = regexp.MustCompile(`(?m)(^| )(` + strings.Join([]string{
 	`TLS(\.(CertFile|KeyFile|CAFile|Migrate|ClientCAFile|ClientCertRequired))?`,
 	"ConnectionsPerAddress", "Connections", "Handshakes", "FrameSize", "Outstanding", "WatchBytes", "Watches", "Memory", "WriteTimeout", "FirstFrame", "ReadOnly", "Words", "Reconfig", "SASLUsers", "RequireSASL",
 	"Size", `Keep(\.(Hourly|Daily|Weekly))?`, "Age", "Every",
-	"TokensFile", "Hosts", "OpenProbes", "ZooKeeper",
+	"TokensFile", "Hosts", "Page", "OpenProbes", "ZooKeeper",
 }, "|") + `)\b`)
 
 var identifier = regexp.MustCompile(`\w+`)

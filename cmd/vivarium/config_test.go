@@ -123,7 +123,7 @@ gateway:
   requireSASL: true
 audit: {dir: journal, size: 5000000, keep: 7, age: 9h}
 backup: {dir: backups, every: 2h, keep: {hourly: 5, daily: 6, weekly: 7}}
-admin: {listen: "127.0.0.1:8080", tls: {certFile: c, keyFile: k}, tokensFile: tokens, hosts: [shop.example], openProbes: true, zooKeeper: true}
+admin: {listen: "127.0.0.1:8080", tls: {certFile: c, keyFile: k}, tokensFile: tokens, hosts: [shop.example], page: true, openProbes: true, zooKeeper: true}
 `
 
 func TestConfig_ReadsEveryKey(t *testing.T) {
@@ -149,7 +149,7 @@ func TestConfig_ReadsEveryKey(t *testing.T) {
 		Journal: &audit.Config{Dir: "journal", Size: 5000000, Keep: 7, Age: 9 * time.Hour},
 		Backup:  &schedule.Config{Dir: "backups", Every: 2 * time.Hour, Keep: schedule.Keep{Hourly: 5, Daily: 6, Weekly: 7}},
 		Admin: &adminConfig{Listen: "127.0.0.1:8080", TLS: &adminTLS{CertFile: "c", KeyFile: "k"}, TokensFile: "tokens", Hosts: []string{"shop.example"},
-			OpenProbes: true, ZooKeeper: true},
+			Page: true, OpenProbes: true, ZooKeeper: true},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)

@@ -121,6 +121,7 @@
 //	    keyFile: admin.key
 //	  tokensFile: tokens       # who may ask, and what. Required. Read again when it has changed
 //	  hosts: []                # names that it may be asked under, besides IP addresses and localhost
+//	  page: false              # a page for people, at /
 //	  openProbes: false        # answer /livez, /readyz and /metrics without a token
 //	  zooKeeper: false         # answer the commands of ZooKeeper's AdminServer, at /commands
 //

@@ -34,6 +34,9 @@ type Options struct {
 	// OpenProbes answers /livez, /readyz and /metrics without authorisation. The Host still counts:
 	// a probe asks an IP address, or a name of Hosts.
 	OpenProbes bool
+	// Page also serves a page for people, at the root of the Handler. Anybody may load the page itself.
+	// It holds nothing about the node, and asks for a token.
+	Page bool
 	// ZooKeeper also answers the commands of ZooKeeper's AdminServer, at /commands.
 	ZooKeeper bool
 }
@@ -115,6 +118,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(c *call) error {
 	if !h.knows(c.r.Host) {
 		return &refusal{http.StatusMisdirectedRequest, fmt.Sprintf("this is not the host %q: Options.Hosts has the names that may be asked", c.r.Host)}
+	}
+	if h.options.Page && !c.changes() && c.page(c.r.URL.Path) {
+		return nil
 	}
 	found, known := h.routes[c.r.URL.Path]
 	rt, allowed := found[c.method()]

@@ -65,7 +65,14 @@ type statusAnswer struct {
 	Znodes     int              `json:"znodes"`
 	Sessions   *int             `json:"sessions,omitempty"` // absent if unknown
 	Ephemerals *int             `json:"ephemerals,omitempty"`
+	Connected  []embed.MemberID `json:"connected"` // the others with which there are connections both ways
 	Shards     []shardAnswer    `json:"shards"`
+	Grant      grantAnswer      `json:"grant"` // of the one who asks
+}
+
+type grantAnswer struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
 }
 
 type shardAnswer struct {
@@ -86,7 +93,8 @@ func (c *call) status() error {
 	s, health := c.h.node.Status(), c.h.node.Health()
 	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Ready: health.Ready, Since: health.Since,
 		Waiting: health.Waiting, Slow: health.Slow, Joining: s.Joining, Level: s.Level, HeldDown: s.HeldDown,
-		Znodes: c.h.parts.Engine.Znodes(), Shards: []shardAnswer{}}
+		Znodes: c.h.parts.Engine.Znodes(), Connected: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
+	a.Connected = append(a.Connected, c.h.parts.Engine.Connected()...)
 	if health.Err != nil {
 		a.Over = health.Err.Error()
 	}

@@ -1,0 +1,188 @@
+// A lazy tree by WAI-ARIA's pattern: one tab stop, arrow keys, Home, End, Enter, and the first
+// letters of a name. It loads the children of an open znode in pages.
+
+import { h, put } from './dom.js';
+import { base, child, number, parent } from './format.js';
+
+const page = 500;
+
+export class Tree {
+  /** load(path, after, limit) returns {children, more}. open(path) is told what is selected. */
+  constructor(load, open) {
+    this.load = load;
+    this.open = open;
+    this.items = new Map(); // path → {li, group, names, more, count}
+    this.typed = '';
+    this.root = h('ul', { role: 'tree', 'aria-label': 'Znodes', on: {
+      keydown: (e) => this.key(e), click: (e) => this.click(e), focusin: (e) => this.roving(e),
+    } });
+    this.element = h('div', { class: 'tree' }, this.root);
+    this.root.append(this.item('/', '/', 1));
+    this.items.get('/').li.tabIndex = 0;
+  }
+
+  item(path, name, level) {
+    const count = h('span', { class: 'count' });
+    const li = h('li', { role: 'treeitem', tabindex: '-1', 'aria-level': level, 'aria-expanded': 'false', 'aria-selected': 'false', data: { path } },
+      h('div', { class: 'item' }, h('span', { class: 'twist', 'aria-hidden': 'true' }, '›'),
+        h('span', { class: 'name', title: name }, name), count));
+    this.items.set(path, { li, level, group: null, names: [], more: false, count });
+    return li;
+  }
+
+  /** expand opens a znode and loads its first children. */
+  async expand(path) {
+    const it = this.items.get(path);
+    if (!it || it.li.getAttribute('aria-expanded') === 'true') return;
+    it.li.setAttribute('aria-expanded', 'true');
+    if (!it.group) {
+      it.group = h('ul', { role: 'group' });
+      it.li.append(it.group);
+      await this.fetch(path);
+    }
+    it.group.hidden = false;
+  }
+
+  collapse(path) {
+    const it = this.items.get(path);
+    it.li.setAttribute('aria-expanded', 'false');
+    if (it.group) it.group.hidden = true;
+    if (this.selected?.startsWith(path === '/' ? '/' : `${path}/`) && this.selected !== path) this.focus(path);
+  }
+
+  /** fetch appends the next page of children. */
+  async fetch(path) {
+    const it = this.items.get(path);
+    it.li.setAttribute('aria-busy', 'true');
+    try {
+      const { children, more } = await this.load(path, it.names.at(-1), page);
+      if (this.items.get(path) !== it) return;
+      it.group.querySelector(':scope > .more')?.remove();
+      it.group.append(...children.map((name) => this.item(child(path, name), name, it.level + 1)));
+      it.names.push(...children);
+      it.more = more;
+      if (more) {
+        it.group.append(h('li', { role: 'treeitem', class: 'more', tabindex: '-1', 'aria-level': it.level + 1, 'aria-selected': 'false', data: { more: path } },
+          h('div', { class: 'item' }, h('span', { class: 'twist', 'aria-hidden': 'true' }, '…'), h('span', { class: 'name' }, `after ${number(it.names.length)}: show ${page} more`))));
+      }
+      put(it.count, it.names.length ? number(it.names.length) + (more ? '+' : '') : '');
+      if (!it.names.length) {
+        it.li.removeAttribute('aria-expanded');
+        put(it.li.querySelector('.twist'), '');
+      }
+    } catch (e) {
+      put(it.count, e.status === 403 ? 'not allowed' : '!');
+      it.count.title = e.message;
+    } finally {
+      it.li.removeAttribute('aria-busy');
+    }
+  }
+
+  /** reveal opens all that is above a path, and selects it. It returns whether the tree has it. */
+  async reveal(path) {
+    const above = [];
+    for (let p = path; p !== '/';) above.unshift(p = parent(p));
+    for (const p of above) await this.expand(p);
+    const it = this.items.get(path);
+    if (it) {
+      this.select(path);
+      it.li.querySelector('.item').scrollIntoView({ block: 'nearest' });
+    }
+    return Boolean(it);
+  }
+
+  select(path) {
+    if (this.selected) this.items.get(this.selected)?.li.setAttribute('aria-selected', 'false');
+    this.selected = path;
+    this.items.get(path)?.li.setAttribute('aria-selected', 'true');
+  }
+
+  /** changed takes in that children of a znode came or went. It loads what is open anew. */
+  async changed(path) {
+    const it = this.items.get(path);
+    if (!it) return;
+    const open = it.li.getAttribute('aria-expanded') === 'true';
+    for (const known of [...this.items.keys()]) if (known.startsWith(path === '/' ? '/' : `${path}/`) && known !== path) this.items.delete(known);
+    const focused = document.activeElement?.dataset?.path;
+    it.group?.remove();
+    Object.assign(it, { group: null, names: [], more: false });
+    it.li.setAttribute('aria-expanded', 'false');
+    put(it.li.querySelector('.twist'), '›');
+    put(it.count);
+    if (open) await this.expand(path);
+    if (this.selected) this.items.get(this.selected)?.li.setAttribute('aria-selected', 'true');
+    if (focused) this.focus(this.items.has(focused) ? focused : path);
+  }
+
+  roving(e) {
+    const li = e.target.closest('[role=treeitem]');
+    if (!li) return;
+    for (const other of this.root.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+    li.tabIndex = 0;
+  }
+
+  focus(path) { this.items.get(path)?.li.focus(); }
+
+  async act(li) {
+    if (li.dataset.more) {
+      const last = li.previousElementSibling;
+      await this.fetch(li.dataset.more);
+      (last?.nextElementSibling || last)?.focus();
+      return;
+    }
+    this.select(li.dataset.path);
+    this.open(li.dataset.path);
+  }
+
+  click(e) {
+    const li = e.target.closest('[role=treeitem]');
+    if (!li) return;
+    const path = li.dataset.path;
+    if (path && e.target.closest('.twist')) {
+      li.getAttribute('aria-expanded') === 'true' ? this.collapse(path) : this.expand(path);
+    } else {
+      this.act(li);
+      if (path) this.expand(path);
+    }
+    li.focus({ preventScroll: true });
+  }
+
+  /** visible returns the items that can be moved to. */
+  visible() { return [...this.root.querySelectorAll('[role=treeitem]')].filter((li) => !li.parentElement.closest('ul[hidden]')); }
+
+  key(e) {
+    const li = e.target.closest('[role=treeitem]');
+    if (!li || e.ctrlKey || e.metaKey || e.altKey) return;
+    const path = li.dataset.path;
+    const move = (by) => { const all = this.visible(); all[Math.min(Math.max(all.indexOf(li) + by, 0), all.length - 1)].focus(); };
+    switch (e.key) {
+      case 'ArrowDown': move(1); break;
+      case 'ArrowUp': move(-1); break;
+      case 'Home': this.visible()[0].focus(); break;
+      case 'End': this.visible().at(-1).focus(); break;
+      case 'ArrowRight':
+        if (path && li.getAttribute('aria-expanded') === 'false') this.expand(path);
+        else if (li.getAttribute('aria-expanded') === 'true') li.querySelector('[role=treeitem]')?.focus();
+        break;
+      case 'ArrowLeft':
+        if (li.getAttribute('aria-expanded') === 'true') this.collapse(path);
+        else li.parentElement.closest('[role=treeitem]')?.focus();
+        break;
+      case 'Enter': case ' ': this.act(li); break;
+      default:
+        if (e.key.length !== 1) return;
+        this.type(e.key, li);
+    }
+    e.preventDefault();
+  }
+
+  /** type moves to the next item whose name begins with what was typed within a second. */
+  type(letter, from) {
+    const now = Date.now();
+    this.typed = now - (this.typedAt || 0) < 1000 ? this.typed + letter.toLowerCase() : letter.toLowerCase();
+    this.typedAt = now;
+    const all = this.visible(), at = all.indexOf(from);
+    const order = this.typed.length > 1 ? [...all.slice(at), ...all.slice(0, at)] : [...all.slice(at + 1), ...all.slice(0, at + 1)];
+    order.find((li) => base(li.dataset.path || '').toLowerCase().startsWith(this.typed))?.focus();
+  }
+}
