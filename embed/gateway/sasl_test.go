@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -239,4 +240,27 @@ func TestSASL_BadConfigs(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+// Clients log in without a quorum, too, where they may read.
+func TestSASL_ReadOnly(t *testing.T) {
+	cfg := Config{ReadOnly: true, SASL: DigestMD5(peoplesHA1), RequireSASL: true}
+	inBubble(t, embedtest.Options{}, cfg, func(e *cutEnsemble) {
+		e.Isolate(1)
+		e.readOnlyBegins(1)
+		c := e.open(1, asks(true))
+		c.logIn("alice")
+		want := wire.User{Scheme: "sasl", Name: "alice"}
+		if r := c.must(op(wire.OpWhoAmI, "")); !slices.Contains(r.Users, want) {
+			t.Errorf("whoAmI: %+v", r.Users)
+		}
+		c.must(op(wire.OpGetChildren, "/"))
+		if r := c.do(create("/a", nil, 0)); r.Err != wire.NotReadOnly {
+			t.Errorf("create: code %d", r.Err)
+		}
+		stranger := e.open(1, asks(true))
+		if r := stranger.do(op(wire.OpGetChildren, "/")); r.Err != wire.SessionClosedRequireSASLAuth {
+			t.Errorf("without SASL: code %d", r.Err)
+		}
+	})
 }
