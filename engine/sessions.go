@@ -57,8 +57,8 @@ func recordOf(r *session.Record) SessionRecord {
 	return SessionRecord{ID: r.ID, Member: MemberID(r.Origin), Timeout: r.Timeout, Remote: r.Remote(), Identities: r.Identities}
 }
 
-// SessionByID returns a session and its ephemerals, sorted. It returns ErrNoSession if there is none
-// or its end is decided. Other errors are those of Census.
+// SessionByID returns a session and its ephemerals, sorted. It returns ErrNoSession if there is
+// none or its end is decided. Other errors are those of Census.
 func (e *Engine) SessionByID(ctx context.Context, id tree.SessionID) (SessionRecord, []string, error) {
 	r, err := e.usable(ctx, id)
 	if err != nil {
@@ -91,7 +91,8 @@ func (e *Engine) usable(ctx context.Context, id tree.SessionID) (r session.Recor
 	return r, err
 }
 
-// ErrElsewhere says that only another member can end a session, because it is in that one's process.
+// ErrElsewhere says that only another member can end a session, because it is in that one's
+// process.
 var ErrElsewhere = errors.New("the session is in the process of another member")
 
 // endTries is how often EndSession attaches a session whose client attaches it elsewhere meanwhile.
@@ -101,8 +102,8 @@ const endTries = 3
 // sessions of any member: it attaches them to this node, as their clients could, and closes them.
 // In-process sessions it ends on their own node alone. It waits as Session.Close does.
 //
-// Errors with which it has not ended: ErrNoSession, ErrElsewhere with the member, ErrSessionMoved if
-// its client is faster, and those of Reattach. ErrUnknownOutcome says that it may end yet.
+// Errors with which it has not ended: ErrNoSession, ErrElsewhere with the member, ErrSessionMoved
+// if its client is faster, and those of Reattach. ErrUnknownOutcome says that it may end yet.
 func (e *Engine) EndSession(ctx context.Context, id tree.SessionID) error {
 	r, err := e.usable(ctx, id)
 	switch {

@@ -72,8 +72,8 @@ const (
 	adminHeaderBytes = 256 << 10 // a path of 64 KiB in percent encoding
 )
 
-// serveAdmin answers over HTTP until stop is called, if c is not nil. Connections that are open then
-// are closed.
+// serveAdmin answers over HTTP until stop is called, if c is not nil. Connections that are open
+// then are closed.
 func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDir string, log *slog.Logger) (stop func(), err error) {
 	if c == nil {
 		return func() {}, nil

@@ -16,20 +16,21 @@ import (
 
 // Options say who may ask what. All fields except Authorize may be zero.
 type Options struct {
-	// Authorize says who sends a request, and what that one may do. Any number of goroutines call it.
-	// It must not read the body. If the request proves nothing, the error matches ErrUnauthorized,
-	// and the answer is 401. Any other error is logged, and the answer is 503. Tokens and
-	// Certificates return such functions, and Open is one. Required.
+	// Authorize says who sends a request, and what that one may do. Any number of goroutines call
+	// it. It must not read the body. If the request proves nothing, the error matches
+	// ErrUnauthorized, and the answer is 401. Any other error is logged, and the answer is 503.
+	// Tokens and Certificates return such functions, and Open is one. Required.
 	Authorize func(*http.Request) (Grant, error)
-	// Hosts are the host names under which the Handler may be asked, without ports. They are compared
-	// with the whole name, in any case of letters. IP addresses and "localhost" are always allowed.
+	// Hosts are the host names under which the Handler may be asked, without ports. They are
+	// compared with the whole name, in any case of letters. IP addresses and "localhost" are always
+	// allowed.
 	Hosts []string
 	// Origin may trust origins besides the one of the Host. Nil trusts none.
 	Origin *http.CrossOriginProtection
 	// Gateways are gateways of the node. Metrics and ZooKeeper's commands then tell of them too.
 	Gateways []*gateway.Gateway
-	// Audit is the directory in which the node's audit is kept, as audit.Config.Dir. Empty means that
-	// there is none to search.
+	// Audit is the directory in which the node's audit is kept, as audit.Config.Dir. Empty means
+	// that there is none to search.
 	Audit string
 	// OpenProbes answers /livez, /readyz and /metrics without authorisation. The Host still counts:
 	// a probe asks an IP address, or a name of Hosts.
@@ -41,8 +42,8 @@ type Options struct {
 	ZooKeeper bool
 }
 
-// A Handler answers requests about a node. Its methods may be called by any number of goroutines. It
-// lasts as long as the node, and works on after that: then it says that the node is over.
+// A Handler answers requests about a node. Its methods may be called by any number of goroutines.
+// It lasts as long as the node, and works on after that: then it says that the node is over.
 type Handler struct {
 	node      *embed.Node
 	parts     *inside.NodeParts
@@ -163,8 +164,8 @@ func (h *Handler) serve(c *call) error {
 	return err
 }
 
-// knows reports whether the Handler may be asked under a Host. A page of a stranger can have its own
-// name resolve to this address, but it cannot make a browser send another name.
+// knows reports whether the Handler may be asked under a Host. A page of a stranger can have its
+// own name resolve to this address, but it cannot make a browser send another name.
 func (h *Handler) knows(host string) bool {
 	name, port := host, ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {

@@ -7,33 +7,33 @@
 //	...
 //	mux.Handle("/vivarium/", http.StripPrefix("/vivarium", handler))
 //
-// A service that does not import the package carries none of it. docs/admin.md lists every path with
-// its parameters and answers.
+// A service that does not import the package carries none of it. docs/admin.md lists every path
+// with its parameters and answers.
 //
 // # Who may ask
 //
 // Every request passes these checks, in this order:
 //
-//  1. Its Host is one of Options.Hosts, localhost or an IP address. Otherwise the status is 421. So a
-//     page of a stranger whose name was rebound to this address reads nothing.
+//  1. Its Host is one of Options.Hosts, localhost or an IP address. Otherwise the status is 421. So
+//     a page of a stranger whose name was rebound to this address reads nothing.
 //  2. Options.Authorize returns a Grant. Otherwise the status is 401. There are no cookies, so a
 //     browser sends nothing by itself that would authorise a request of another page.
 //  3. If it may change something, it does not come from another page: see
 //     [http.CrossOriginProtection]. Otherwise the status is 403.
 //  4. The Grant's Role allows the path. Otherwise the status is 403.
 //
-// No GET changes anything. There are no CORS headers. X-Forwarded-For and its like are never read: a
-// proxy in front must authorise requests in a way that Authorize can verify.
+// No GET changes anything. There are no CORS headers. X-Forwarded-For and its like are never read:
+// a proxy in front must authorise requests in a way that Authorize can verify.
 //
 // # Whose rights a znode is read and written with
 //
 // ACLs are asked as the identities of the Grant, not as the service. Reads do not need a session:
-// they show this node's own replica, as embed.Node.Peek does. So they work without a quorum, and may
-// be stale then; with sync=1 they wait for a quorum first. Writes and watches need a session. The
-// Handler opens one for each set of identities, and all requests with these identities share it. A
-// session that nobody uses for a minute is closed. There are 16 at most: if all are in use, one more
-// set of identities gets 503. No znode belongs to such a session, because ephemerals cannot be
-// created here.
+// they show this node's own replica, as embed.Node.Peek does. So they work without a quorum, and
+// may be stale then; with sync=1 they wait for a quorum first. Writes and watches need a session.
+// The Handler opens one for each set of identities, and all requests with these identities share
+// it. A session that nobody uses for a minute is closed. There are 16 at most: if all are in use,
+// one more set of identities gets 503. No znode belongs to such a session, because ephemerals
+// cannot be created here.
 //
 // The lists of sessions, locks and members, metrics and the audit show names and paths to every
 // Viewer, whatever ACLs say. Data is shown only as ACLs allow, except to the role Backup: a backup

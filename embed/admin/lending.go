@@ -118,7 +118,8 @@ func (l *lending) shut(key string, e *lent) {
 	}
 }
 
-// dropIdleLocked makes room by closing a session that nobody uses, and reports whether there was one.
+// dropIdleLocked makes room by closing a session that nobody uses, and reports whether there was
+// one.
 func (l *lending) dropIdleLocked() bool {
 	for key, e := range l.all {
 		if e.users == 0 {
@@ -131,8 +132,8 @@ func (l *lending) dropIdleLocked() bool {
 	return false
 }
 
-// close closes the session of an entry that nobody can find any more. An error means that it ends at
-// its timeout.
+// close closes the session of an entry that nobody can find any more. An error means that it ends
+// at its timeout.
 func (e *lent) close() {
 	<-e.opened
 	if e.session != nil {

@@ -161,7 +161,8 @@ func (c *call) recent() error {
 	return c.answer(http.StatusOK, map[string]any{"recent": list})
 }
 
-// watches tells what a node counts of its watches: how many paths the clients of its gateways watch.
+// watches tells what a node counts of its watches: how many paths the clients of its gateways
+// watch.
 func (c *call) watches() error {
 	return c.answer(http.StatusOK, map[string]int{"clientPaths": c.h.parts.Engine.WatchedPaths()})
 }

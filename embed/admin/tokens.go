@@ -18,15 +18,15 @@ import (
 )
 
 // Tokens returns an Options.Authorize that knows senders by tokens: the header Authorization is
-// "Bearer" and the token. A token is any text that nobody can guess, such as 32 random bytes in hex.
-// The file has a line for each:
+// "Bearer" and the token. A token is any text that nobody can guess, such as 32 random bytes in
+// hex. The file has a line for each:
 //
 //	# name  role    SHA-256 of the token in hex                                       identities
 //	alice   editor  2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae  digest:alice:secret
 //	watch   viewer  fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9
 //
-// An identity is a scheme, a colon and a credential without spaces; several may follow. Keep the file
-// as secret as these. Empty lines, and lines that begin with "#", do not count.
+// An identity is a scheme, a colon and a credential without spaces; several may follow. Keep the
+// file as secret as these. Empty lines, and lines that begin with "#", do not count.
 //
 // The file is read again when it has changed, so a line that is taken out ends what it granted. If
 // it cannot be read or has a mistake, nobody is authorised until that is mended. Replace it by a
