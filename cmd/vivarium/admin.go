@@ -36,7 +36,7 @@ type adminTLS struct {
 func (c *adminConfig) Validate() error {
 	var problems []error
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		problems = append(problems, fmt.Errorf("Listen is %q: want host:port, such as \"127.0.0.1:8080\"", c.Listen))
+		problems = append(problems, fmt.Errorf("%s is %q: want host:port, such as \"127.0.0.1:8080\"", "Listen", c.Listen))
 	}
 	if c.TLS != nil {
 		if _, err := c.TLS.read(); err != nil {
@@ -44,13 +44,13 @@ func (c *adminConfig) Validate() error {
 		}
 	}
 	if c.TokensFile == "" {
-		problems = append(problems, errors.New("TokensFile is empty: it says who may ask; docs/admin.md has its form"))
+		problems = append(problems, fmt.Errorf("%s is empty: it says who may ask; docs/admin.md has its form", "TokensFile"))
 	} else if _, err := admin.Tokens(c.TokensFile); err != nil {
 		problems = append(problems, fmt.Errorf("TokensFile: %w", err))
 	}
 	for i, name := range c.Hosts {
 		if err := admin.CheckHost(name); err != nil {
-			problems = append(problems, fmt.Errorf("Hosts[%d] %w", i, err))
+			problems = append(problems, fmt.Errorf("%s[%d] %w", "Hosts", i, err))
 		}
 	}
 	return errors.Join(problems...)

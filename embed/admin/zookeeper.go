@@ -33,7 +33,7 @@ var commands = []command{
 	{"dump", nil, (*zkView).dump},
 	{"environment", []string{"env", "envi"}, (*zkView).environment},
 	{"get_trace_mask", []string{"gtmk"}, func(*zkView) (fields, error) { return fields{"tracemask": 306}, nil }},
-	{"is_read_only", []string{"isro"}, func(*zkView) (fields, error) { return fields{"read_only": false}, nil }},
+	{"is_read_only", []string{"isro"}, (*zkView).isReadOnly},
 	{"leader", []string{"lead"}, (*zkView).leader},
 	{"monitor", []string{"mntr"}, (*zkView).monitor},
 	{"ruok", nil, func(*zkView) (fields, error) { return fields{}, nil }},
@@ -112,6 +112,11 @@ func (v *zkView) leader() (fields, error) {
 	return f, nil
 }
 
+func (v *zkView) isReadOnly() (fields, error) { return fields{"read_only": v.readOnly()}, nil }
+
+// readOnly reports whether the first gateway is in its read-only mode.
+func (v *zkView) readOnly() bool { return v.mntr["server_state"] == "read-only" }
+
 // value returns a value of mntr, or zero.
 func (v *zkView) value(key string) any {
 	if x := v.mntr[key]; x != nil {
@@ -129,7 +134,7 @@ func (v *zkView) serverStats() (fields, error) {
 		"min_latency", "uptime", "auth_failed_count"} {
 		stats[key] = v.value(key)
 	}
-	return fields{"version": v.value("version"), "read_only": false, "server_stats": stats, "client_response": noResponses,
+	return fields{"version": v.value("version"), "read_only": v.readOnly(), "server_stats": stats, "client_response": noResponses,
 		"node_count": v.c.h.parts.Engine.Znodes() + 1}, nil // the root counts twice, as in ZooKeeper
 }
 

@@ -62,7 +62,7 @@ function member(app, s, m, leadsHome) {
     h('header', null, h('h2', null, `Member ${m.id}`), m.name && h('span', { class: 'quiet' }, m.name),
       badge(m.role, m.role === 'voter' ? 'good' : ''), leads.length > 0 && badge(s.shards.length === 1 ? 'leads' : `leads ${plural(leads.length, 'shard')}`, 'good'),
       self && badge('this one'), !connected && badge('not connected', 'bad'), m.leaving && badge('to go', 'warn')),
-    facts(['Address', h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
+    facts(['Address', m.address && h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
       ['Since', m.since && ago(m.since)],
       ['Behind', leadsHome && !self ? (m.answers ? lag(m.behind) : 'does not answer') : null]),
     app.may('operator') && connected && m.role === 'voter' && leads.length < s.shards.length &&
