@@ -3,6 +3,8 @@ package embed_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,32 +94,33 @@ func TestSamples_HoldsAndWaiters(t *testing.T) {
 		wait := func(call func(context.Context) (*lock.Hold, error)) waiting {
 			return begin(ctx, func(ctx context.Context) error { _, err := call(ctx); return err })
 		}
-		waits := []waiting{
-			wait(mutex.Lock), wait(mutex.Lock), wait(rw.Lock), wait(rw.RLock),
+		held := map[string]float64{
+			"holds mutex": 2, "holds read": 2, "holds semaphore": 1,
+			"holds election": 1, "holds task": 1, "holds other": 1,
+		}
+		writer := map[string]float64{"waiters write": 1}
+		maps.Copy(writer, held)
+		waits := []waiting{wait(rw.Lock)}
+		settle(t, ens, 1, claimValues(writer)) // before the reader, which would overtake it
+		waits = append(waits,
+			wait(mutex.Lock), wait(mutex.Lock), wait(rw.RLock),
 			wait(func(ctx context.Context) (*lock.Hold, error) { return sem.Acquire(ctx, 1) }),
 			wait(func(ctx context.Context) (*lock.Hold, error) { return sem.Acquire(ctx, 1) }),
 			begin(ctx, func(ctx context.Context) error {
 				_, err := election.New(s, "/election").Campaign(ctx, nil)
 				return err
-			}),
-		}
+			}))
 		elsewhere := wait(lock.NewMutex(other, "/mutex").Lock)
-		held := map[string]float64{
-			"holds mutex": 2, "holds read": 2, "holds semaphore": 1,
-			"holds election": 1, "holds task": 1, "holds other": 1,
-		}
 		queued := map[string]float64{
 			"waiters mutex": 2, "waiters write": 1, "waiters read": 1,
 			"waiters semaphore": 2, "waiters election": 1,
 		}
-		for key, v := range held {
-			queued[key] = v
-		}
+		maps.Copy(queued, held)
 		settle(t, ens, 1, claimValues(queued))
 		settle(t, ens, 2, claimValues(map[string]float64{"waiters mutex": 1}))
 		settle(t, ens, 3, claimValues(nil))
 		elsewhere.end(t)
-		for _, w := range waits {
+		for _, w := range slices.Backward(waits) { // the writer last, for it keeps the reader out
 			w.end(t)
 		}
 		settle(t, ens, 1, claimValues(held))
