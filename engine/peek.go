@@ -116,5 +116,6 @@ func (p Peek) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path s
 	if err := p.ready(path); err != nil {
 		return 0, err
 	}
-	return p.reader.walk(ctx, path, 0, fn)
+	z, err := p.reader.walk(ctx, path, 0, fn)
+	return z, p.over(err)
 }

@@ -148,13 +148,23 @@ func (e *Engine) seedLoop() {
 	if !before.Done {
 		e.news.tell(slog.LevelInfo, "the backup is loaded", "sum", sumOf(e.home().Seed().Source), "took", time.Since(e.started))
 	}
-	e.seeding.compare(ctx)
+	go e.seeding.compare() // Close does not wait for it: it may hang, and nothing depends on it
 }
 
 // compare warns if Config.Seed is not the backup that the ensemble has begun with. Nobody loads it,
 // and its owner may believe that it is loaded. A backup that cannot be read is not needed any more.
-func (s *seeding) compare(ctx context.Context) {
+func (s *seeding) compare() {
 	e, began := s.engine, s.engine.home().Seed().Source
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-e.stop:
+		case <-e.done:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
 	if s.plan != nil && s.plan.source == began {
 		return
 	}
@@ -164,7 +174,7 @@ func (s *seeding) compare(ctx context.Context) {
 	}
 	defer done()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, from); err != nil || bytes.Equal(sum.Sum(nil), began[:]) {
+	if _, err := io.Copy(sum, from); err != nil || bytes.Equal(sum.Sum(nil), began[:]) || ctx.Err() != nil {
 		return
 	}
 	name := ""

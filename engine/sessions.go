@@ -38,6 +38,9 @@ func (e *Engine) Sessions(ctx context.Context, after tree.SessionID, n int) (lis
 		return nil, false, err
 	}
 	slices.SortFunc(list, func(a, b SessionRecord) int { return cmp.Compare(a.ID, b.ID) })
+	if over := e.over(); over != nil { // checked last: the tables may be gone by now
+		return nil, false, over
+	}
 	more = len(list) > n
 	list = list[:min(n, len(list))]
 	for _, r := range e.shards {
@@ -85,7 +88,10 @@ func (e *Engine) usable(ctx context.Context, id tree.SessionID) (r session.Recor
 			found = table.Usable(id, r.Origin) == nil
 		}
 	})
-	if err == nil && !found {
+	switch over := e.over(); {
+	case over != nil: // checked last: the tables may be gone by now
+		err = over
+	case err == nil && !found:
 		err = ErrNoSession
 	}
 	return r, err
@@ -142,5 +148,9 @@ func (e *Engine) endRemote(ctx context.Context, r *session.Record) error {
 	case err != nil:
 		return err
 	}
-	return endOf(s.Close())
+	err = s.Close()
+	if err == nil && errors.Is(s.Err(), ErrSessionMoved) { // its client was faster: nothing was closed
+		err = ErrSessionMoved
+	}
+	return endOf(err)
 }

@@ -107,6 +107,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	c := &call{h: h, w: w, r: r}
+	c.bodyDeadline()
 	if c.changes() {
 		header.Set(outcomeHeader, refused) // until something else is known
 	}

@@ -164,7 +164,7 @@ const bodySlack = 64 << 10
 
 // octets reads a body that is a znode's data.
 func (c *call) octets() ([]byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.h.parts.Config.MaxDataSize)))
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.body(), int64(c.h.parts.Config.MaxDataSize)))
 	return data, bodyError(err)
 }
 
@@ -176,13 +176,10 @@ func (c *call) object(v any) error {
 	}
 	// In JSON, six characters may stand for a byte.
 	limit := 6*int64(c.h.parts.Config.MaxDataSize) + bodySlack
-	in := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, limit))
+	in := json.NewDecoder(http.MaxBytesReader(c.w, c.body(), limit))
 	in.DisallowUnknownFields()
 	if err := in.Decode(v); err != nil {
-		if tooLong := bodyError(err); tooLong != err {
-			return tooLong
-		}
-		return badRequest("the body: %v", err)
+		return bodyError(err)
 	}
 	if _, err := in.Token(); err != io.EOF {
 		return badRequest("the body has more than one object")
@@ -190,11 +187,15 @@ func (c *call) object(v any) error {
 	return nil
 }
 
+// bodyError returns the refusal of a body that could not be read whole. Nothing of it was used.
 func bodyError(err error) error {
+	if err == nil {
+		return nil
+	}
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", long.Limit)}
 	}
-	return err
+	return badRequest("the body: %v", err)
 }
 
 // answer sends v as JSON.

@@ -94,10 +94,10 @@ func (c *call) imports() error {
 		case err == nil:
 			c.done()
 			return c.answer(http.StatusOK, a)
-		case dry || r.Created+r.Overwritten == 0:
+		case dry || r.Created+r.Overwritten == 0 && existing != backup.Overwrite: // to overwrite takes two writes
 			return err
 		}
-		c.w.Header().Set(outcomeHeader, unknown) // a part of it was applied
+		c.w.Header().Set(outcomeHeader, unknown) // a part of it may have been applied
 		a.Error = err.Error()
 		_ = c.answer(statusOf(err), a)
 		return err
@@ -106,7 +106,7 @@ func (c *call) imports() error {
 
 // uploaded returns the znodes of the body.
 func (c *call) uploaded() (iter.Seq2[backup.Znode, error], error) {
-	body := patientBody{c.r, http.NewResponseController(c.w)}
+	body := c.body()
 	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	switch kind {
 	case linesType:

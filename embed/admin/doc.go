@@ -35,8 +35,8 @@
 // one more set of identities gets 503. No znode belongs to such a session, because ephemerals
 // cannot be created here.
 //
-// The lists of sessions, locks and members, metrics and the audit show names and paths to every
-// Viewer, whatever ACLs say. Data is shown only as ACLs allow, except to the role Backup: a backup
+// The lists of sessions and members, metrics and the audit show names and paths to every Viewer,
+// whatever ACLs say. Locks and data are shown only as ACLs allow, except to the role Backup: a backup
 // has everything.
 //
 // # What became of a write

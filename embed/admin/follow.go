@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -40,7 +41,7 @@ func (c *call) follow() error {
 		defer w.Close()
 		f := &follower{out: c.stream("application/x-ndjson")}
 		if f.line(map[string]string{"follows": path, "zxid": zxid(w.Zxid())}); f.err == nil {
-			f.run(ctx, w)
+			f.run(ctx, w, c.stillGranted)
 		}
 		if errors.Is(f.err, errors.ErrUnsupported) {
 			return fmt.Errorf("the service has wrapped the ResponseWriter, and nothing can be sent at once: %w", f.err)
@@ -70,8 +71,17 @@ func (f *follower) send(text []byte) {
 	}
 }
 
-// run writes what the watch sees.
-func (f *follower) run(ctx context.Context, w *embed.Watch) {
+// stillGranted returns why the request would not be answered any more, if it came now.
+func (c *call) stillGranted() error {
+	g, err := c.h.admit(c.r)
+	if err == nil && !reflect.DeepEqual(g, c.grant) {
+		err = errors.New("the grant has changed")
+	}
+	return err
+}
+
+// run writes what the watch sees. With each beat it asks whether it still may.
+func (f *follower) run(ctx context.Context, w *embed.Watch, granted func() error) {
 	beat := time.NewTicker(followBeat)
 	defer beat.Stop()
 	for f.err == nil {
@@ -79,6 +89,10 @@ func (f *follower) run(ctx context.Context, w *embed.Watch) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
+			if why := granted(); why != nil {
+				f.end(why)
+				return
+			}
 			f.send([]byte{'\n'})
 		case e, ok := <-w.Events():
 			if !ok {

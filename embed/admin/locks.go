@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,18 +79,11 @@ func (c *call) survey() (*survey, error) {
 
 // findMembers learns whose node speaks for each session.
 func (s *survey) findMembers(ctx context.Context, e *engine.Engine) error {
-	var after embed.SessionID
-	for more := true; more; {
-		var list []engine.SessionRecord
-		var err error
-		if list, more, err = e.Sessions(ctx, after, pageMax); err != nil {
-			return err
-		}
-		for _, r := range list {
-			s.members[r.ID], after = embed.MemberID(r.Member), r.ID
-		}
+	list, _, err := e.Sessions(ctx, 0, math.MaxInt) // all at once: each call sorts them all
+	for _, r := range list {
+		s.members[r.ID] = embed.MemberID(r.Member)
 	}
-	return nil
+	return err
 }
 
 // shownMax is how many holders and waiters of a queue are shown.

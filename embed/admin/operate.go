@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -65,6 +66,9 @@ func (c *call) revoke() error {
 		if len(holders) == 0 {
 			return &refusal{http.StatusNotFound, "nobody holds a lock on " + o.Path}
 		}
+		if !slices.ContainsFunc(holders, asked) {
+			return &refusal{http.StatusConflict, "who leads an election cannot be asked to give it up"}
+		}
 		if err := lock.Revoke(ctx, s, o.Path); err != nil {
 			if len(holders) > 1 { // some may have been asked
 				c.w.Header().Set(outcomeHeader, unknown)
@@ -73,6 +77,12 @@ func (c *call) revoke() error {
 		}
 		return c.ordered(http.StatusOK)
 	})
+}
+
+// asked reports whether lock.Revoke asks a holder.
+func asked(h lock.Contender) bool {
+	_, name := queue.Split(h.Path)
+	return queue.Word(name) != queue.Latch.Word
 }
 
 // evict deletes a contender.

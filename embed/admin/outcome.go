@@ -132,6 +132,9 @@ func (c *call) done() { c.w.Header().Set(outcomeHeader, applied) }
 
 // logChange logs a request that may have changed something.
 func (c *call) logChange(err error) {
+	if err == nil && c.w.Header().Get(outcomeHeader) == "" {
+		return // a dry run
+	}
 	outcome, cause := outcomeOf(err), ""
 	if err != nil {
 		cause = err.Error()

@@ -3,7 +3,6 @@ package admin
 import (
 	files "embed"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 )
@@ -12,6 +11,12 @@ import (
 // cannot become markup or a script.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// pageTypes are the types of the page's files. Those of the system may be others.
+var pageTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+}
 
 //go:embed page
 var pageFiles files.FS
@@ -29,7 +34,7 @@ func (c *call) page(name string) bool {
 	header := c.w.Header()
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	header.Set("Content-Type", pageTypes[path.Ext(name)])
 	c.begun = true
 	if c.r.Method == http.MethodHead {
 		return true

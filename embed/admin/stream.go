@@ -31,11 +31,24 @@ func (s *stream) Write(p []byte) (int, error) {
 // flush sends what has gathered.
 func (s *stream) flush() error { return s.ctl.Flush() }
 
+// bodyDeadline bounds the time until the first of a body is read, or what nobody wants is skipped.
+// Otherwise a stranger could hold a goroutine by a body that never comes.
+func (c *call) bodyDeadline() {
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(patience))
+	}
+}
+
+// body is the request's body.
+func (c *call) body() patientBody { return patientBody{c.r, http.NewResponseController(c.w)} }
+
 // A patient body is read piece by piece, each in time.
 type patientBody struct {
 	r   *http.Request
 	ctl *http.ResponseController
 }
+
+func (b patientBody) Close() error { return b.r.Body.Close() }
 
 func (b patientBody) Read(p []byte) (int, error) {
 	_ = b.ctl.SetReadDeadline(time.Now().Add(patience))

@@ -3,6 +3,7 @@ package admin
 import (
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -106,7 +107,7 @@ func (v *zkView) leader() (fields, error) {
 	f := fields{"is_leader": v.status.Leading(shard), "leader_id": shard.Leader, "leader_ip": ""}
 	for _, m := range v.c.h.node.Members() {
 		if m.ID == shard.Leader {
-			f["leader_ip"], _, _ = strings.Cut(m.Address, ":")
+			f["leader_ip"], _, _ = net.SplitHostPort(m.Address)
 		}
 	}
 	return f, nil

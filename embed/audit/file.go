@@ -228,7 +228,7 @@ func (f *File) firstTime(file files.File, info os.FileInfo) time.Time {
 }
 
 // Record has a record written. It is what embed.Config.Audit wants. It waits for the disk only
-// while 256 records do. If a record cannot be written, because the disk is full for example,
+// while hundreds of records do. If a record cannot be written, because the disk is full for example,
 // Dropped counts it. The next record that can be written comes after one that says how many are
 // missing.
 func (f *File) Record(r embed.AuditRecord) {
@@ -263,6 +263,9 @@ func (f *File) writeLoop() {
 	}
 	if f.now != nil {
 		f.end = errors.Join(f.now.Sync(), f.now.Close())
+	}
+	if f.lost > 0 { // no record after them says so
+		f.end = errors.Join(fmt.Errorf("%d records were not written", f.lost), f.end)
 	}
 }
 

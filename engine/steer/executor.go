@@ -185,9 +185,19 @@ func (s *Shard) fitsElsewhere(id session.MemberID) bool {
 	return true
 }
 
-// waits reports whether a voter that is to go should stay a little.
+// waits reports whether a voter that is to go should stay a little. One that the table has forgotten
+// is gone already.
 func (s *Shard) waits(id session.MemberID) bool {
-	return s.closes(id) || s.leaving(id) < s.Rules.LeaveWait && s.hasHeir() && (!s.isSilent(id) || s.mayReturn(id))
+	m, known := s.Table.Find(id)
+	switch {
+	case !known:
+		return false
+	case s.closes(id):
+		return true
+	case s.leaving(id) >= s.Rules.LeaveWait || !s.hasHeir():
+		return false
+	}
+	return !s.isSilent(id) || s.mayReturn(&m)
 }
 
 // isSilent reports whether a member has not answered this leadership for a whole election. One that
@@ -197,11 +207,18 @@ func (s *Shard) isSilent(id session.MemberID) bool {
 }
 
 // mayReturn reports whether a silent voter that is to go is worth waiting for, as one that answers
-// is. Its process may have crashed and come back, and its vote counts until it is out. If the number
-// of voters is even, the margin is larger without it.
-func (s *Shard) mayReturn(id session.MemberID) bool {
-	m, _ := s.Table.Find(id)
-	return len(s.Voters)%2 == 1 && (m.Reason == session.Left || m.Reason == session.Removed)
+// is: its process may have crashed and come back, and its vote counts until it is out. It is not if
+// the margin is larger without all that are to go and are silent.
+func (s *Shard) mayReturn(m *session.Member) bool {
+	gone := 0
+	for _, v := range s.Voters {
+		if s.goes(v) && s.isSilent(v) {
+			gone++
+		}
+	}
+	answering := s.answering(0)
+	return (m.Reason == session.Left || m.Reason == session.Removed) &&
+		Margin(len(s.Voters)-gone, answering) <= Margin(len(s.Voters), answering)
 }
 
 // closes reports whether a member that leaves is still closing its sessions. If it were removed

@@ -80,6 +80,8 @@ func TestExecute(t *testing.T) {
 		{name: "P4, M61: it crashed while it left, and may come back", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), left, learner(4)}, health: of{3: leaving(quiet, time.Second)}},
 		{name: "P4: but not for ever", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), left, learner(4)}, health: of{3: leaving(dead, 10*time.Second)}, want: step(Remove, 3)},
 		{name: "P4: nor if the margin is larger without it", rules: 5, voters: ids{1, 2, 3, 5}, learners: ids{4}, members: []session.Member{voter(1), voter(2), left, learner(4), voter(5), learner(6)}, health: of{3: quiet}, want: step(Remove, 3)},
+		{name: "P4: two that crashed, so it is larger without both", rules: 5, voters: ids{1, 2, 3, 4, 5}, learners: ids{6, 7}, members: []session.Member{voter(1), voter(2), left, going(voter(4), session.Left), voter(5), learner(6), learner(7)}, health: of{3: quiet, 4: quiet}, want: step(Remove, 3)},
+		{name: "P4: one that the table has forgotten waits for nobody", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), learner(4)}, next: 5, health: of{3: {}}, want: step(Remove, 3)},
 		{name: "P4: a leadership that has heard of nobody but another voter", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), left, learner(4)}, health: of{3: {}, 4: {}}},
 		{name: "P3: nor of a wiped one", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), going(voter(3), session.Replaced), learner(4)}, health: of{3: quiet}, want: step(Remove, 3)},
 

@@ -29,7 +29,7 @@ export function open(app, query) {
     put(changes);
     put(state, `Following ${path.value}.`);
     try {
-      await lines('v1/follow', { path: path.value }, (event) => { if (mine === follower) note(event); }, mine.signal);
+      await lines('v1/follow', { path: path.value }, (event) => { if (mine === follower && !event.follows) note(event); }, mine.signal);
       if (mine === follower) put(state, `The stream has ended after ${plural(seen, 'change')}.`);
     } catch (e) {
       if (e.name !== 'AbortError') put(state, `The stream has ended: ${e.message}`);
@@ -53,7 +53,7 @@ export function open(app, query) {
 
   function draw() {
     changes.prepend(...waiting.reverse().map((e) => h('li', null,
-      h('time', null, clock(Date.now())), h('span', null, e.ended ? 'ended' : e.type), e.path ? h('a', { class: 'path', href: app.link('tree', { path: e.path }) }, e.path) : h('span', null, e.ended || ''))));
+      h('time', null, clock(Date.now())), h('span', null, e.end ? 'ended' : e.type), e.path ? h('a', { class: 'path', href: app.link('tree', { path: e.path }) }, e.path) : h('span', null, e.end || ''))));
     waiting = [];
     while (changes.childElementCount > most) changes.lastElementChild.remove();
     put(state, `Following ${path.value}: ${plural(seen, 'change')}.`);

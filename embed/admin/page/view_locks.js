@@ -6,10 +6,12 @@ import { duration, plural, seconds } from './format.js';
 
 export const title = 'Locks and elections';
 
+const pause = 9000; // between two surveys
 const most = 200; // queues that are drawn
 
 export function open(app, query) {
   const root = h('input', { name: 'root', value: query.get('root') || '/', 'aria-label': 'Below this znode', size: 24, spellcheck: 'false' });
+  let asked = 0, shown = '';
   const list = h('div', { class: 'card-stack' }), cycles = h('div', { class: 'card-stack' });
   return {
     element: h('div', { class: 'card-stack' },
@@ -17,8 +19,12 @@ export function open(app, query) {
         h('span', { class: 'quiet' }, 'below'), root, h('button', null, 'Show'))), cycles, list),
     navigate(q) { root.value = q.get('root') || '/'; return app.refresh(); },
     async refresh() {
+      // A survey reads all znodes, so it is not asked for as often as the rest.
+      if (Date.now() - asked < pause && root.value === shown) return;
+      asked = Date.now();
+      shown = root.value;
       const [a, graph] = await Promise.all([get('v1/locks', { root: root.value }), get('v1/locks/graph', { root: root.value })]);
-      const stuck = new Set(graph.cycles.flatMap((c) => c.links.map((l) => l.waits.path)));
+      const stuck = new Set(graph.cycles.filter((c) => c.certain).flatMap((c) => c.links.map((l) => l.waits.path)));
       put(cycles, graph.cycles.map((c) => cycle(c)));
       if (list.contains(document.activeElement)) return; // nobody is taken away from a button
       put(list, a.queues.length ? a.queues.slice(0, most).map((q) => queue(app, q, stuck)) : h('p', { class: 'none' }, `Nobody holds or waits for anything below ${root.value}.`),
@@ -45,7 +51,7 @@ function contender(app, q, c, holds, stuck) {
     c.token && h('span', { class: 'quiet mono', title: 'fencing token' }, `token ${c.token}`),
     c.session && h('a', { class: 'mono', href: app.link('sessions', { id: c.session }) }, c.session),
     app.may('operator') && h('span', { class: 'row' },
-      holds && button('Revoke', () => act(app, 'revoke', c, { path: q.path }), { class: 'small' }), button('Evict', () => act(app, 'evict', c, { contender: c.path }), { class: 'small danger' })));
+      holds && q.kind !== 'election' && button('Revoke', () => act(app, 'revoke', c, { path: q.path }), { class: 'small' }), button('Evict', () => act(app, 'evict', c, { contender: c.path }), { class: 'small danger' })));
 }
 
 const what = {
@@ -59,8 +65,7 @@ async function act(app, name, c, whom) {
   if (!form) return;
   try {
     await sendJSON('POST', `v1/locks/${name}`, { ...whom, reason: form.get('reason') });
-    app.say(w.done);
-    app.refresh();
+    app.say(w.done); // the next survey shows it
   } catch (e) {
     app.say(e.message, 'bad');
   }

@@ -21,6 +21,7 @@ export function open(app, query) {
   let shown = '', seen = '', aborter = new AbortController();
 
   async function show(path) {
+    if (!path.startsWith('/')) path = `/${path}`;
     aborter.abort();
     aborter = new AbortController();
     shown = path;
@@ -46,8 +47,7 @@ export function open(app, query) {
     }
   }
 
-  tree.expand('/');
-  show(query.get('path') || '/');
+  show(query.get('path') || '/').then(() => tree.expand('/'));
   return {
     element,
     navigate(q) { return show(q.get('path') || '/'); },
@@ -146,14 +146,17 @@ async function render(data, how) {
   }
 }
 
+function same(a, b) { return a.length === b.length && a.every((x, i) => x === b[i]); }
+
 /** edit replaces the data, if the znode is still the one that was read. */
 async function edit(app, path, z, data, opener) {
-  const own = text(data), binary = own === null;
+  // What a text field would alter is edited in base64: line ends, and a mark at the beginning.
+  const own = text(data), binary = own === null || own.includes('\r') || own.length === 0 && data.length > 0 || !same(new TextEncoder().encode(own), data);
   const area = h('textarea', { name: 'data', spellcheck: 'false', 'aria-label': binary ? 'Data in base64' : 'Data', autofocus: true });
   area.value = binary ? base64(data) : own;
   let etag = z.etag;
   for (;;) {
-    const form = await ask(`Data of ${base(path) || '/'}`, [binary && h('p', { class: 'quiet' }, 'It is no text, so it is shown in base64.'), area, reasonField()], 'Save');
+    const form = await ask(`Data of ${base(path) || '/'}`, [binary && h('p', { class: 'quiet' }, 'It is no plain text, so it is shown in base64.'), area, reasonField()], 'Save');
     opener?.focus?.();
     if (!form) return;
     try {
@@ -197,7 +200,7 @@ function outcome(app, e) {
 function reasonField() { return field('Reason', 'reason', { placeholder: 'goes to the log', maxlength: 200 }); }
 
 async function create(app, tree, path) {
-  const modes = ['persistent', 'sequential', 'container', 'ttl', 'sequential ttl'];
+  const modes = ['persistent', 'sequential', 'container', 'ttl', 'sequentialTTL'];
   const form = await ask(`Create below ${path}`, [
     field('Name', 'name', { required: true, autofocus: true }),
     h('label', { class: 'field' }, h('span', null, 'Mode'), h('select', { name: 'mode' }, modes.map((m) => h('option', null, m)))),
@@ -207,7 +210,7 @@ async function create(app, tree, path) {
   if (!form) return;
   try {
     const made = await send('POST', 'v1/znode', {
-      query: { path: child(path, form.get('name')), mode: form.get('mode'), ttl: form.get('mode').includes('ttl') ? `${form.get('ttl') || 60}s` : '', reason: form.get('reason') },
+      query: { path: child(path, form.get('name')), mode: form.get('mode'), ttl: form.get('mode').toLowerCase().includes('ttl') ? `${form.get('ttl') || 60}s` : '', reason: form.get('reason') },
       body: new TextEncoder().encode(form.get('data')), headers: { 'Content-Type': 'application/octet-stream' },
     });
     await tree.changed(path);

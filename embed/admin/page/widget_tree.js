@@ -40,7 +40,13 @@ export class Tree {
       it.li.append(it.group);
       await this.fetch(path);
     }
-    it.group.hidden = false;
+    if (it.group) it.group.hidden = false;
+  }
+
+  forgetChildren(it) {
+    it.group?.remove();
+    Object.assign(it, { group: null, names: [], more: false });
+    it.li.setAttribute('aria-expanded', 'false');
   }
 
   collapse(path) {
@@ -67,12 +73,14 @@ export class Tree {
       }
       put(it.count, it.names.length ? number(it.names.length) + (more ? '+' : '') : '');
       if (!it.names.length) {
+        this.forgetChildren(it);
         it.li.removeAttribute('aria-expanded');
         put(it.li.querySelector('.twist'), '');
       }
     } catch (e) {
       put(it.count, e.status === 403 ? 'not allowed' : '!');
       it.count.title = e.message;
+      if (!it.names.length) this.forgetChildren(it); // the next click asks again
     } finally {
       it.li.removeAttribute('aria-busy');
     }
@@ -80,6 +88,7 @@ export class Tree {
 
   /** reveal opens all that is above a path, and selects it. It returns whether the tree has it. */
   async reveal(path) {
+    if (!path.startsWith('/')) return false;
     const above = [];
     for (let p = path; p !== '/';) above.unshift(p = parent(p));
     for (const p of above) await this.expand(p);
@@ -104,9 +113,7 @@ export class Tree {
     const open = it.li.getAttribute('aria-expanded') === 'true';
     for (const known of [...this.items.keys()]) if (known.startsWith(path === '/' ? '/' : `${path}/`) && known !== path) this.items.delete(known);
     const focused = document.activeElement?.dataset?.path;
-    it.group?.remove();
-    Object.assign(it, { group: null, names: [], more: false });
-    it.li.setAttribute('aria-expanded', 'false');
+    this.forgetChildren(it);
     put(it.li.querySelector('.twist'), '›');
     put(it.count);
     if (open) await this.expand(path);
