@@ -52,8 +52,9 @@ type Config struct {
 	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
 	// may come at once after a quiet second. A client beyond that waits for up to a second. If it
 	// would have to wait longer, its connection is closed, and it may try again or elsewhere. A
-	// client that comes back to its session never waits. Zero means DefaultHandshakes. A negative
-	// number means no bound.
+	// client that comes back to its session never waits. Keep it well above ConnectionsPerAddress:
+	// otherwise one address can keep all others out. Zero means DefaultHandshakes. A negative number
+	// means no bound.
 	Handshakes int `yaml:"handshakes"`
 	// FrameSize bounds the bytes of a request. A connection with a longer request is closed. Zero
 	// means DefaultFrameSize. The node's MaxDataSize bounds the data of znodes as well.
@@ -68,7 +69,8 @@ type Config struct {
 	// Watches bounds the number of watches of one connection. A path counts once for its data, once
 	// for its children, and once if all below it is watched; a persistent watch is the first two. A
 	// request that would add another gets BadArguments, and adds none. A setWatches that would go
-	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
+	// beyond it ends the connection, because clients do not look at its answer. With several shards,
+	// a watch on "/" counts on each. Zero means no bound.
 	Watches int `yaml:"watches"`
 	// Memory bounds what all connections hold: requests that were read or are in flight, answers
 	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
@@ -110,7 +112,8 @@ type Config struct {
 	// user:zk-sasl-md5:HA1, as UserLine writes it. Empty lines and lines that begin with # count for
 	// nothing. The gateway reads the file at Start, then once a minute, and for ReloadUsers. A file
 	// that Start would refuse changes nothing, and the log says so. Whoever can read the file can
-	// log in as its users. A user who is taken out stays until the connection ends.
+	// log in as its users. A user who is taken out stays until the connection ends. To change the
+	// file, rename another one to its name: one that is being written may be read half done.
 	SASLUsers string `yaml:"saslUsers"`
 	// RequireSASL ends the connection of a client that asks for anything before it has
 	// authenticated by SASL. Identities of other kinds do not count. Four-letter words are answered

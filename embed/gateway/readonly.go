@@ -33,6 +33,7 @@ type readOnly struct {
 	after time.Duration // see readOnlyAfter
 
 	mu      rank.Mutex[rank.ReadOnly]
+	looked  time.Time          // when the loop or a handshake last looked
 	since   time.Time          // when a leader was last known, or the gateway started
 	clients map[*conn]struct{} // the connections that may only read; nil while the mode is off
 }
@@ -43,6 +44,7 @@ func (r *readOnly) begin(g *Gateway) {
 		return
 	}
 	r.gate, r.since, r.after = g, time.Now(), max(readOnlyAfter, g.node.Config.Tick)
+	r.looked = r.since
 	g.goroutines.Go(func() {
 		tick := time.NewTicker(g.node.Config.Tick)
 		defer tick.Stop()
@@ -64,14 +66,20 @@ func (r *readOnly) look() bool {
 	}
 	now := time.Now() // before the question: what another goroutine finds out meanwhile is newer
 	leads := r.gate.serving()
+	log := func() {} // not under the lock, for which every handshake waits
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer func() { r.mu.Unlock(); log() }()
+	if now.Sub(r.looked) >= r.after && r.clients == nil {
+		r.since = now // the process has slept: a leader may just not have been heard yet
+	}
+	r.looked = now
 	switch {
 	case leads:
-		r.endLocked()
+		log = r.endLocked()
 	case r.clients == nil && now.Sub(r.since) >= r.after:
 		r.clients = make(map[*conn]struct{})
-		r.gate.log.Warn("read-only mode begins: no leader is known", "since", r.since)
+		since := r.since
+		log = func() { r.gate.log.Warn("read-only mode begins: no leader is known", "since", since) }
 	}
 	return r.clients != nil
 }
@@ -82,21 +90,23 @@ func (r *readOnly) end() {
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.endLocked()
+	log := r.endLocked()
+	r.mu.Unlock()
+	log()
 }
 
-// endLocked ends the mode, and all connections that may only read.
-func (r *readOnly) endLocked() {
+// endLocked ends the mode, and all connections that may only read. It returns what logs that.
+func (r *readOnly) endLocked() (log func()) {
 	r.since = time.Now()
 	if r.clients == nil {
-		return
+		return func() {}
 	}
+	n := len(r.clients)
 	for c := range r.clients {
 		c.drop()
 	}
-	r.gate.log.Info("read-only mode ends", "clients", len(r.clients))
 	r.clients = nil
+	return func() { r.gate.log.Info("read-only mode ends", "clients", n) }
 }
 
 // on reports whether the mode is on.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/embedtest"
@@ -138,6 +139,7 @@ func TestThrottle_Storm(t *testing.T) {
 		if most := rate + 4*rate; inTime > most { // a second's burst, and at most four seconds
 			t.Errorf("%d new sessions within 3 seconds, at most %d are allowed", inTime, most)
 		}
+		synctest.Wait() // an answer is counted after it is sent
 		now := read(e.gates[1])
 		if now["vivarium_gateway_throttled_sessions_total delayed"] == 0 || now["vivarium_gateway_throttled_sessions_total refused"] == 0 {
 			t.Errorf("%v", now)
@@ -206,5 +208,23 @@ func TestWatches_Bound(t *testing.T) {
 	many.endsSilently()
 	if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 8 {
 		t.Errorf("%v were refused", n)
+	}
+}
+
+// A client that comes back lists a path more than once that it watches in several ways. It counts as
+// it did before, so nobody within the bound is cut off.
+func TestWatches_ThoseOfAReset(t *testing.T) {
+	for _, c := range []struct {
+		w    wire.Watches
+		want int
+	}{
+		{wire.Watches{}, 0},
+		{wire.Watches{Data: []string{"/b"}, Persistent: []string{"/b"}}, 2},
+		{wire.Watches{Data: []string{"/a"}, Exist: []string{"/a"}, Child: []string{"/a"}, Recursive: []string{"/a"}}, 3},
+		{wire.Watches{Data: []string{"/a", "/b"}, Child: []string{"/c"}, Persistent: []string{"/d"}}, 5},
+	} {
+		if got := marksOf(&c.w); got != c.want {
+			t.Errorf("%+v counts %d, want %d", c.w, got, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
@@ -91,6 +92,26 @@ func (c *conn) ofKind(o *wire.Operation, find func(path string, modes ...watch.M
 	return c.watches.Here(), nil
 }
 
+// marksOf returns how many watches a setWatches asks for, counted as Config.Watches counts them. A
+// client lists a path more than once that it watches in several ways.
+func marksOf(w *wire.Watches) int {
+	const data, children, below = 1, 2, 4
+	marks := make(map[string]uint8)
+	for _, list := range []struct {
+		paths []string
+		marks uint8
+	}{{w.Data, data}, {w.Exist, data}, {w.Child, children}, {w.Persistent, data | children}, {w.Recursive, below}} {
+		for _, path := range list.paths {
+			marks[path] |= list.marks
+		}
+	}
+	n := 0
+	for _, m := range marks {
+		n += bits.OnesCount8(m)
+	}
+	return n
+}
+
 func (c *conn) setWatches(q *wire.Request, a *answer) error {
 	w := &q.Watches
 	for _, list := range [][]string{w.Data, w.Exist, w.Child, w.Persistent, w.Recursive} {
@@ -100,7 +121,7 @@ func (c *conn) setWatches(q *wire.Request, a *answer) error {
 			}
 		}
 	}
-	if most := c.gate.cfg.Watches; most > 0 && c.watches.Len()+len(w.Data)+len(w.Exist)+len(w.Child)+2*len(w.Persistent)+len(w.Recursive) > most {
+	if most := c.gate.cfg.Watches; most > 0 && c.watches.Len()+marksOf(w) > most {
 		// Java's client and C's do not look at the answer. They would wait for events for ever.
 		c.gate.meters.watchesRefused.Inc()
 		return fmt.Errorf("a setWatches: %v", errWatches)
