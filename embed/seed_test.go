@@ -569,3 +569,35 @@ func TestSeed_Again(t *testing.T) {
 		}
 	})
 }
+
+// hangingSeed is a backup of which nothing comes.
+type hangingSeed struct{ end chan struct{} }
+
+func (h hangingSeed) Read([]byte) (int, error) { <-h.end; return 0, io.EOF }
+func (hangingSeed) Close() error               { return nil }
+
+// An ensemble that has its backup needs the file no more. If reading it hangs, nothing waits.
+func TestSeed_AFileThatHangsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t, 4)
+		var late atomic.Bool
+		h := hangingSeed{make(chan struct{})}
+		defer close(h.end)
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+			c.Seed = func(ctx context.Context) (io.ReadCloser, error) {
+				if late.Load() {
+					return h, nil
+				}
+				return p.seed(ctx)
+			}
+		}})
+		late.Store(true)
+		ens.Stop(1)
+		ens.Start(1)
+		ens.Ready(1)
+		<-time.After(time.Minute) // by then it reads the file
+		if err := ens.Node(1).Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/backup"
+	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -350,5 +352,52 @@ func TestAudit(t *testing.T) {
 	})
 	inBubble(t, 1, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
 		request{path: "/v1/audit", role: "viewer"}.send(h).want(t, 404)
+	})
+}
+
+// Who leads an election cannot be asked to give it up, and nobody is told otherwise.
+func TestRevoke_AnElection(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		leads, err := election.New(ens.Session(1, embed.SessionOptions{}), "/election").Campaign(t.Context(), nil)
+		must(t, err)
+		a := request{method: "POST", path: "/v1/locks/revoke", body: `{"path":"/election","reason":"test"}`, header: map[string]string{"Content-Type": "application/json"}}.send(h).want(t, 409)
+		if a.outcome() != "refused" {
+			t.Error(a.outcome())
+		}
+		must(t, leads.Resign())
+	})
+}
+
+// An import that overwrites sets the data and then the ACL. If the second is refused, the first is
+// done, so the outcome is not "refused".
+func TestImport_HalfOverwritten(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		s := ens.Session(1, embed.SessionOptions{})
+		_, _, err := s.CreateWith(t.Context(), "/a", []byte("new"), embed.CreateOptions{
+			ACL: []embed.ACL{{Perms: embed.PermRead | embed.PermWrite, Scheme: "world", ID: "anyone"}}})
+		must(t, err)
+		a := request{method: "POST", path: "/v1/import" + query("existing", "overwrite"), body: `{"path":"/a","text":"old"}` + "\n",
+			header: map[string]string{"Content-Type": "application/x-ndjson"}}.send(h).want(t, 403)
+		if a.outcome() != "unknown" {
+			t.Errorf("%s: %s", a.outcome(), a.body)
+		}
+	})
+}
+
+// A follow ends when its grant does.
+func TestFollow_EndsWithItsGrant(t *testing.T) {
+	var gone atomic.Bool
+	authorize := func(r *http.Request) (admin.Grant, error) {
+		if gone.Load() {
+			return admin.Grant{}, admin.ErrUnauthorized
+		}
+		return as(r)
+	}
+	inBubble(t, 1, admin.Options{Authorize: authorize}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		time.AfterFunc(time.Minute, func() { gone.Store(true) })
+		a := request{path: "/v1/follow" + query("path", "/"), gone: time.Hour}.send(h).want(t, 200)
+		if !strings.Contains(a.body, `"end":"not authorised"`) {
+			t.Errorf("%s", a.body)
+		}
 	})
 }
