@@ -120,16 +120,8 @@ func (e *Engine) seedLoop() {
 			return
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := e.whole()
 	defer cancel()
-	go func() {
-		select {
-		case <-e.stop:
-		case <-e.done:
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
 	ticker := time.NewTicker(seedLook)
 	defer ticker.Stop()
 	before := e.home().Seed()
@@ -151,12 +143,9 @@ func (e *Engine) seedLoop() {
 	go e.seeding.compare() // Close does not wait for it: it may hang, and nothing depends on it
 }
 
-// compare warns if Config.Seed is not the backup that the ensemble has begun with. Nobody loads it,
-// and its owner may believe that it is loaded. A backup that cannot be read is not needed any more.
-func (s *seeding) compare() {
-	e, began := s.engine, s.engine.home().Seed().Source
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+// whole returns a context that lasts as long as the node, or until cancel is called.
+func (e *Engine) whole() (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(context.Background())
 	go func() {
 		select {
 		case <-e.stop:
@@ -165,6 +154,15 @@ func (s *seeding) compare() {
 		}
 		cancel()
 	}()
+	return ctx, cancel
+}
+
+// compare warns if Config.Seed is not the backup that the ensemble has begun with. Nobody loads it,
+// and its owner may believe that it is loaded. A backup that cannot be read is not needed any more.
+func (s *seeding) compare() {
+	e, began := s.engine, s.engine.home().Seed().Source
+	ctx, cancel := e.whole()
+	defer cancel()
 	if s.plan != nil && s.plan.source == began {
 		return
 	}

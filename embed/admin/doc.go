@@ -36,8 +36,8 @@
 // cannot be created here.
 //
 // The lists of sessions and members, metrics and the audit show names and paths to every Viewer,
-// whatever ACLs say. Locks and data are shown only as ACLs allow, except to the role Backup: a backup
-// has everything.
+// whatever ACLs say. Locks and data are shown only as ACLs allow, except to the role Backup: a
+// backup has everything.
 //
 // # What became of a write
 //
