@@ -150,7 +150,7 @@
 //	shard.mu             the leader
 //	logBridge.mu         the hosts of the process
 //	replication.locked   the directories of the process
-//	logStore.write       one write to the logs at a time
+//	logStore.turn        one read or write of the logs at a time
 //	logStore.mu          the logs
 //	shardLog.mu          what is known of one log
 //	fileSystem.mu        what dragonboat has open

@@ -19,8 +19,8 @@ type Held struct {
 }
 
 // Held returns what this node knows to be committed in a shard. It counts only what is already
-// saved. It reads the log, and readers of the log wait while something writes to it. So a member
-// that waits for room on its disk answers no handshake.
+// saved. It reads the log, and a read waits for its turn. So a member that waits for its disk answers
+// no handshake.
 func (h *Host) Held(id ShardID) (held Held) {
 	_ = h.call(func() error {
 		held, _ = h.store.shard(uint64(id)).progress()
@@ -69,16 +69,13 @@ func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
 	if index <= s.shard(shard).replaced() {
 		return 0, 0
 	}
-	read := func() error {
+	_ = s.serially(func() error {
 		found, _, err := s.ILogDB.IterateEntries(nil, 0, shard, replica, index, index+1, 0)
 		if err == nil && len(found) > 0 {
 			term, sum = found[0].Term, entrySum(&found[0])
 		}
 		return err
-	}
-	if guard(read) != nil {
-		_ = s.serially(read) // as in IterateEntries
-	}
+	})
 	return term, sum
 }
 

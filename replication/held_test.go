@@ -3,9 +3,13 @@ package replication
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lni/dragonboat/v4/config"
+	"github.com/lni/dragonboat/v4/raftio"
 	"github.com/lni/dragonboat/v4/raftpb"
 )
 
@@ -248,4 +252,42 @@ func TestHeld_BehindAReceivedSnapshot(t *testing.T) {
 	if held := h.Held(1); held.Commit != 17 || held.CommitTerm != 6 {
 		t.Errorf("with a record of its own image it holds %+v", held)
 	}
+}
+
+// slowLog holds its lock while it writes, as tan does, and its disk takes a second.
+type slowLog struct {
+	raftio.ILogDB
+	mu sync.Mutex
+}
+
+func (l *slowLog) SaveRaftState([]raftpb.Update, uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (l *slowLog) IterateEntries(ents []raftpb.Entry, size, _, _, low, _, _ uint64) ([]raftpb.Entry, uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append(ents, raftpb.Entry{Index: low, Term: 1}), size, nil
+}
+
+// In virtual time a read waits for a write without stopping the clock. If it waited for tan's own
+// lock, this test would not end.
+func TestHeld_WhileTheLogIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLogStore(&slowLog{}, newPlainDisk(t))
+		h := &Host{cfg: Config{Member: 1}, store: s}
+		save := func() {
+			_ = s.SaveRaftState([]raftpb.Update{{ShardID: 1, ReplicaID: 1, State: raftpb.State{Term: 1, Commit: 1}, EntriesToSave: entriesOf(1, 1, 1, "ours")}}, 1)
+		}
+		save()
+		go save()
+		synctest.Wait()
+		if held := h.Held(1); held.CommitTerm != 1 {
+			t.Errorf("it holds %+v", held)
+		}
+		synctest.Wait()
+	})
 }

@@ -18,10 +18,10 @@ import (
 //   - It fills in Update.State. dragonboat leaves it empty when it has not changed, and tan treats
 //     that as a changed term and vote. tan would fsync once more after every commit. A changed term
 //     or vote is always in the Update itself and is still synced; a commit index needs no fsync.
-//   - It makes one write at a time. tan fsyncs "the current file" without its lock. A snapshot
-//     record that switches to a new file in between would lose the fsync or close the file. One
-//     lock for all shards costs little: there is one step worker, which saves all shards in one
-//     call and waits for all of them.
+//   - It makes one call of a log at a time. tan fsyncs "the current file" without its lock. A
+//     snapshot record that switches to a new file in between would lose the fsync or close the file.
+//     A read beyond the last entry would find half a record there. One lock for all shards costs
+//     little: there is one step worker, which saves all shards in one call and waits for all of them.
 //   - A write never fails. Once the switch is thrown it ends in parking; see contain.go.
 //   - A read of entries is short; see readEntries. The term of the last entry comes from memory;
 //     see IterateEntries.
@@ -30,8 +30,8 @@ type logStore struct {
 	raftio.ILogDB
 	disk Disk
 
-	write rank.Mutex[rank.LogWrite] // held while tan writes
-	// Guarded by write.
+	turn rank.LongMutex[rank.LogTurn] // held while tan reads or writes a log
+	// Guarded by turn.
 	scratch []raftpb.Update
 
 	mu struct {
@@ -43,7 +43,7 @@ type logStore struct {
 // shardLog is what the store knows about a shard's log.
 type shardLog struct {
 	committed atomic.Uint64 // newest command known to be committed
-	saved     raftpb.State  // last State saved; guarded by logStore.write
+	saved     raftpb.State  // last State saved; guarded by logStore.turn
 
 	mu struct {
 		rank.Mutex[rank.ShardLog]
@@ -136,7 +136,7 @@ func (f *logFactory) Create(c config.NodeHostConfig, cb config.LogDBCallback, di
 func (f *logFactory) Name() string { return tan.Factory.Name() }
 
 func newLogStore(db raftio.ILogDB, d Disk) *logStore {
-	s := &logStore{ILogDB: db, disk: d}
+	s := &logStore{ILogDB: db, disk: d, turn: rank.NewLongMutex[rank.LogTurn]()}
 	s.mu.shards = make(map[uint64]*shardLog)
 	return s
 }
@@ -192,8 +192,8 @@ func (s *logStore) park(err error, shards ...uint64) {
 
 // ReadRaftState reads a shard's last State and the extent of its log.
 func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState, error) {
-	s.write.Lock()
-	defer s.write.Unlock()
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	rs, err := s.ILogDB.ReadRaftState(shard, replica, last)
 	s.shard(shard).forgetTerm() // a replica starts here, and its log may differ from the last one
 	if err == nil {
@@ -207,8 +207,8 @@ func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState,
 // or zero. It is called before the replica is started.
 func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err error) {
 	err = guard(func() error {
-		s.write.Lock()
-		defer s.write.Unlock()
+		s.turn.Lock()
+		defer s.turn.Unlock()
 		ss, err := s.ILogDB.GetSnapshot(shard, replica)
 		if err != nil {
 			return err
@@ -240,7 +240,11 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 // it remembers. That is enough to remove older snapshots, and it does not delay Close.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	l := s.shard(shard)
-	ss, err := s.ILogDB.GetSnapshot(shard, replica)
+	var ss raftpb.Snapshot
+	err := s.inTurn(func() (err error) {
+		ss, err = s.ILogDB.GetSnapshot(shard, replica)
+		return err
+	})
 	if err == nil {
 		l.noteSnapshot(ss)
 		return ss, nil
@@ -279,18 +283,10 @@ func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low
 		}
 	}
 	end, limit := min(high, low+readEntries), min(maxSize, readBytes)
-	read := func() ([]raftpb.Entry, uint64, error) {
-		return s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
-	}
-	found, foundSize, err := read()
-	if err != nil {
-		// tan reads beyond the last entry. The snapshot worker may have written half a record
-		// there.
-		s.write.Lock()
-		found, foundSize, err = read()
-		s.write.Unlock()
-	}
-	ents, size = found, foundSize
+	err := s.inTurn(func() (err error) {
+		ents, size, err = s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
+		return err
+	})
 	if err == nil && len(ents) > 0 {
 		next := ents[len(ents)-1].Index + 1
 		if next < high && (next == end || size > limit) {
@@ -316,7 +312,7 @@ func (s *logStore) afterRead(err error) error {
 
 // SaveRaftState saves the new parts of updates. It never fails.
 func (s *logStore) SaveRaftState(updates []raftpb.Update, worker uint64) error {
-	err := guard(func() error { return s.save(updates, worker) })
+	err := s.serially(func() error { return s.save(updates, worker) })
 	if err == nil && !isClosed(s.disk.Failed()) {
 		s.noteCommitted(updates)
 		return nil
@@ -325,9 +321,8 @@ func (s *logStore) SaveRaftState(updates []raftpb.Update, worker uint64) error {
 	return nil
 }
 
+// save is called in turn.
 func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
-	s.write.Lock()
-	defer s.write.Unlock()
 	filled := s.fill(updates)
 	defer clear(filled) // the scratch slice must not keep entries alive
 	if len(filled) == 0 {
@@ -445,8 +440,14 @@ func (s *logStore) forget(shard uint64) {
 	l.mu.snapshot = raftpb.Snapshot{}
 }
 
-func (s *logStore) serially(work func() error) error {
-	s.write.Lock()
-	defer s.write.Unlock()
-	return guard(work)
+// inTurn calls tan while nothing else does.
+func (s *logStore) inTurn(call func() error) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return call()
+}
+
+// serially is inTurn for a call whose panic is an error.
+func (s *logStore) serially(call func() error) error {
+	return s.inTurn(func() error { return guard(call) })
 }

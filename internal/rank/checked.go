@@ -77,6 +77,29 @@ func (m *RWMutex[L]) RUnlock() {
 	m.mu.RUnlock()
 }
 
+// A LongMutex is a Mutex at the place L of the order, for work that waits for a disk. In virtual
+// time the clock goes on while a goroutine waits for it.
+type LongMutex[L any] struct{ taken chan struct{} }
+
+// NewLongMutex returns a mutex that is free.
+func NewLongMutex[L any]() LongMutex[L] { return LongMutex[L]{make(chan struct{}, 1)} }
+
+// Lock waits until the mutex is free, and acquires it.
+func (m *LongMutex[L]) Lock() {
+	acquire(unsafe.Pointer(m), placeOf[L](), 0)
+	m.taken <- struct{}{}
+}
+
+// Unlock releases the mutex. It panics if the mutex is free.
+func (m *LongMutex[L]) Unlock() {
+	release(unsafe.Pointer(m))
+	select {
+	case <-m.taken:
+	default:
+		panic("rank: a LongMutex is released that nobody holds")
+	}
+}
+
 // places maps the types in Order to their places.
 var places = func() map[reflect.Type]int {
 	all := make(map[reflect.Type]int)

@@ -54,7 +54,7 @@ type (
 	Leader      struct{} // a shard's leader
 	Hosts       struct{} // the hosts of the process
 	Directories struct{} // the directories of the process
-	LogWrite    struct{} // one write to the logs
+	LogTurn     struct{} // one call of the logs
 	LogShards   struct{} // what is known of each log
 	ShardLog    struct{} // what is known of one
 	Handles     struct{} // the open files
@@ -118,7 +118,7 @@ func Order() []Place {
 
 		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),
 		at[Hosts]("logBridge.mu"), at[Directories]("replication.locked"),
-		at[LogWrite]("logStore.write"), at[LogShards]("logStore.mu"), at[ShardLog]("shardLog.mu"), at[Handles]("fileSystem.mu"),
+		at[LogTurn]("logStore.turn"), at[LogShards]("logStore.mu"), at[ShardLog]("shardLog.mu"), at[Handles]("fileSystem.mu"),
 
 		at[Installing]("Image.installing"), at[Pointing]("Image.pointing"), at[Snapshot]("storage.Snapshot"), at[Image]("storage.Image"),
 

@@ -16,3 +16,23 @@ func (*Mutex[L]) Ordered() {}
 
 // An RWMutex is a sync.RWMutex at the place L of the order. Its zero value is free.
 type RWMutex[L any] struct{ sync.RWMutex }
+
+// A LongMutex is a Mutex at the place L of the order, for work that waits for a disk. In virtual
+// time the clock goes on while a goroutine waits for it. While one waits for a sync.Mutex, the clock
+// stands still, and the disk never answers.
+type LongMutex[L any] struct{ taken chan struct{} }
+
+// NewLongMutex returns a mutex that is free.
+func NewLongMutex[L any]() LongMutex[L] { return LongMutex[L]{make(chan struct{}, 1)} }
+
+// Lock waits until the mutex is free, and acquires it.
+func (m *LongMutex[L]) Lock() { m.taken <- struct{}{} }
+
+// Unlock releases the mutex. It panics if the mutex is free.
+func (m *LongMutex[L]) Unlock() {
+	select {
+	case <-m.taken:
+	default:
+		panic("rank: a LongMutex is released that nobody holds")
+	}
+}

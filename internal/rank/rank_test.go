@@ -3,6 +3,8 @@ package rank
 import (
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestEveryPlaceHasALine(t *testing.T) {
@@ -23,6 +25,40 @@ func TestPlainMutexIsASyncMutex(t *testing.T) {
 	if a, b := reflect.TypeFor[Mutex[Keeper]]().Size(), reflect.TypeFor[struct{ Mutex[Keeper] }]().Size(); a != 8 || b != 8 {
 		t.Errorf("a mutex takes %d and %d bytes", a, b)
 	}
+}
+
+// The clock goes on while one goroutine sleeps with the mutex and another waits for it.
+func TestLongMutexInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, began := NewLongMutex[LogTurn](), time.Now()
+		m.Lock()
+		go func() {
+			m.Lock()
+			m.Unlock()
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		m.Unlock()
+		synctest.Wait()
+		m.Lock() // it is free again
+		m.Unlock()
+		if slept := time.Since(began); slept != time.Second {
+			t.Errorf("it took %v", slept)
+		}
+	})
+}
+
+func TestLongMutexThatIsFree(t *testing.T) {
+	if Checked {
+		t.Skip("this build ends the process")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("it was released, and nobody held it")
+		}
+	}()
+	m := NewLongMutex[LogTurn]()
+	m.Unlock()
 }
 
 func BenchmarkLock(b *testing.B) {
