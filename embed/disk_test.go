@@ -480,7 +480,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	}
 	load.Wait()
 	closed := make(chan error, 1)
-	go func() { closed <- n.Close() }()
+	go func() { closed <- w.ens.TryKill(victim) }()
 	select {
 	case err := <-closed:
 		switch {
@@ -500,7 +500,6 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 			must(w.t, h.Release())
 		}
 	}
-	w.ens.Kill(victim) // removes the closed node from the ensemble
 	w.goOn(what)
 }
 

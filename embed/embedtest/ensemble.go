@@ -355,18 +355,23 @@ func (e *Ensemble) Stop(id embed.MemberID) {
 // the other members, and nobody is told.
 func (e *Ensemble) Kill(id embed.MemberID) {
 	e.t.Helper()
+	if err := e.TryKill(id); err != nil {
+		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
+	}
+}
+
+// TryKill is Kill for a member that may leave something behind. It returns what Close returns.
+func (e *Ensemble) TryKill(id embed.MemberID) error {
+	e.t.Helper()
 	n := e.mustRemove(id)
 	defer e.release(id)
 	engineOf(n).Kill()
-	e.closeKilled(id, n)
+	return e.closeKilled(id, n)
 }
 
-func (e *Ensemble) closeKilled(id embed.MemberID, n *embed.Node) {
-	e.t.Helper()
+func (e *Ensemble) closeKilled(id embed.MemberID, n *embed.Node) error {
 	e.Resume(id) // a call that hangs would delay Close
-	if err := n.Close(); err != nil {
-		e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
-	}
+	return n.Close()
 }
 
 // PowerCut ends members as a power cut of their machines would, all at one moment. Beyond what Kill
@@ -386,7 +391,9 @@ func (e *Ensemble) PowerCut(ids ...embed.MemberID) {
 		engineOf(n).Kill()
 	}
 	for id, n := range running {
-		e.closeKilled(id, n)
+		if err := e.closeKilled(id, n); err != nil {
+			e.t.Fatalf("member %d: %v%s", id, err, inTheWay(err))
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
