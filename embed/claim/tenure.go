@@ -12,7 +12,7 @@ import (
 //
 // Its answers are true at the moment of the call. Its methods may be called by any number of
 // goroutines. The zero Tenure has ended: embed.ErrNotHeld.
-type Tenure struct{ t *engine.Tenure }
+type Tenure struct{ t inside.Tenure }
 
 // none is the lifetime of a zero Claim or Tenure.
 var none = func() context.Context {

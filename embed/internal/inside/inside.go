@@ -45,7 +45,7 @@ type Session struct{ parts SessionParts }
 
 // SessionParts is what a session is made of. Immutable.
 type SessionParts struct {
-	Session *engine.Session
+	Session Backend
 	Root    Root
 	MaxData int // embed.Config.MaxDataSize
 }
