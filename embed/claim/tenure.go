@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
 
 // A Tenure is one period for which a Claim is held. It ends by End, with the claim, or at the
