@@ -1,0 +1,447 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	life "github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Parts of the session's timeout.
+const (
+	pingParts    = 8 // how often a member is asked whether the session lives
+	silenceParts = 4 // how long an answer to that may take before another member is tried
+)
+
+// What a client waits between two tries, when it has tried all servers.
+const (
+	pauseMin = 20 * time.Millisecond
+	pauseMax = time.Second
+)
+
+// A link is one connection that serves the session.
+type link struct {
+	conn net.Conn
+	r    *bufio.Reader
+	done chan struct{} // closed when its reader has ended
+	err  error         // why; read it after done
+}
+
+var errProtocol = errors.New("the server does not speak the client's protocol")
+
+// run connects the session and serves it, until nothing more is to be done for it.
+func (s *session) run() {
+	defer s.client.forget(s)
+	pause := pauseMin
+	for !s.isStopped() {
+		address, round := s.client.server()
+		l, err := s.connect(address)
+		if err == nil {
+			pause = pauseMin
+			err = s.serve(l)
+		} else if round {
+			s.sleep(pause)
+			pause = min(2*pause, pauseMax)
+		}
+		s.mu.Lock()
+		s.mu.lacks = fmt.Errorf("%s: %w", address, err)
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finishLocked(life.Closed, engine.ErrSessionClosed)
+	s.dropSentLocked(s.mu.end)
+}
+
+func (s *session) isStopped() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.stop:
+	}
+}
+
+// connect connects to a server, and opens the session there or reattaches it.
+func (s *session) connect(address string) (*link, error) {
+	s.mu.Lock()
+	timeout := s.mu.timeout
+	s.mu.Unlock()
+	if timeout == 0 {
+		timeout = s.asked
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(timeout/2, time.Second))
+	defer cancel()
+	conn, err := s.dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn, r: bufio.NewReader(conn), done: make(chan struct{})}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() { // also when the session is stopped
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			_ = conn.Close()
+		case <-s.stop:
+			_ = conn.Close()
+		}
+	}()
+	if err := s.handshake(l); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *session) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := s.client.config.Dial(ctx, address)
+	if err != nil || s.client.config.TLS == nil {
+		return conn, err
+	}
+	c := s.client.config.TLS.Clone()
+	if c.ServerName == "" {
+		c.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secure := tls.Client(conn, c)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// handshake opens the session or reattaches it, proves its credentials, and makes the connection
+// this client's own kind.
+func (s *session) handshake(l *link) error {
+	s.mu.Lock()
+	q := wire.ConnectRequest{LastZxid: s.mu.zxid, Timeout: int32(min(s.asked.Milliseconds(), math.MaxInt32)), SessionID: int64(s.mu.id), Password: s.mu.password}
+	s.mu.Unlock()
+	if q.Password == nil {
+		q.Password = make([]byte, 16)
+	}
+	clock := &s.client.config.clock
+	sent, offset := clock.Boot(), clock.Offset()
+	var a wire.ConnectResponse
+	frame, err := l.exchange(q.AppendFrame(nil))
+	if err == nil {
+		err = a.Decode(frame)
+	}
+	switch {
+	case err != nil:
+		return err
+	case a.SessionID == 0 && q.SessionID != 0:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.finishLocked(life.Expired, engine.ErrSessionExpired)
+		s.stopLocked()
+		return engine.ErrSessionExpired
+	case a.SessionID == 0:
+		return fmt.Errorf("%w: it opened no session", errProtocol)
+	}
+	for i := range s.auth {
+		if err := s.prove(l, &s.auth[i]); err != nil {
+			return err
+		}
+	}
+	var hello wire.Reply
+	frame, err = l.exchange((&wire.Request{Operation: wire.Operation{Op: wire.OpNative}, Native: wire.Native{Kind: wire.NativeHello}}).AppendFrame(nil))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	body, err := hello.DecodeHeader(frame)
+	if err == nil && hello.Err == wire.OK {
+		err = hello.DecodeBody(wire.OpNative, body)
+	}
+	if err != nil || hello.Err != wire.OK {
+		return fmt.Errorf("%w: it is no gateway of this library's, or an older one", errProtocol)
+	}
+	if err := answered(&hello); err != nil {
+		return err
+	}
+	s.begin(l, &a, &hello, sent, offset)
+	return nil
+}
+
+// prove proves a credential. A credential that proves nothing ends a session for good.
+func (s *session) prove(l *link, auth *embed.Auth) error {
+	frame, err := l.exchange((&wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth},
+		Auth: wire.Auth{Scheme: auth.Scheme, Proof: auth.Credential}}).AppendFrame(nil))
+	var r wire.Reply
+	if err == nil {
+		_, err = r.DecodeHeader(frame)
+	}
+	if err != nil || r.Err == wire.OK {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = fmt.Errorf("%w: scheme %q", embed.ErrAuthFailed, auth.Scheme)
+	s.finishLocked(life.Closed, err)
+	s.stopLocked()
+	return err
+}
+
+// exchange sends a frame and reads one.
+func (l *link) exchange(frame []byte) ([]byte, error) {
+	if _, err := l.conn.Write(frame); err != nil {
+		return nil, err
+	}
+	return wire.ReadFrame(l.r, nil, frameMax)
+}
+
+// begin takes a link into use. What has to be done again comes first.
+func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sent, offset time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNew := s.mu.life == nil
+	s.mu.timeout = time.Duration(a.Timeout) * time.Millisecond
+	s.mu.password = append([]byte(nil), a.Password...)
+	s.mu.id, s.mu.data = tree.SessionID(a.SessionID), int(hello.Native.Zxid)
+	s.mu.zxid = max(s.mu.zxid, hello.Zxid)
+	if s.mu.end == nil && isNew {
+		s.mu.life, s.mu.offset = life.NewLife(s.mu.timeout, sent-s.mu.timeout/proofParts), offset
+		close(s.ready)
+		go s.keepTime()
+	} else if s.mu.end == nil {
+		s.provedLocked(sent, offset)
+	}
+	s.mu.link, s.mu.lacks = l, nil
+	s.resumeLocked(tree.Zxid(hello.Zxid), isNew)
+	s.wakeWriter()
+}
+
+// resumeLocked queues again what the broken connection took along, ahead of everything else. A
+// write that it took along has an unknown outcome.
+func (s *session) resumeLocked(at tree.Zxid, isNew bool) {
+	queue := s.mu.queue
+	s.mu.queue = nil
+	s.mu.watches.resumeLocked(s, at)
+	s.resumeClaimsLocked()
+	s.followLocked(isNew)
+	sent := s.mu.sent
+	s.mu.sent = nil
+	for _, c := range sent {
+		if c.request.Op == wire.OpPing || c.stage == callDone {
+			continue
+		}
+		c.stage = callQueued
+		s.mu.queue = append(s.mu.queue, c)
+	}
+	s.mu.queue = append(s.mu.queue, queue...)
+}
+
+// breakLocked is called when the link has ended.
+func (s *session) breakLocked() {
+	s.mu.link = nil
+	kept := s.mu.sent[:0]
+	for _, c := range s.mu.sent {
+		if c.write {
+			s.uncountLocked(c)
+			s.finishCallLocked(c, engine.ErrUnknownOutcome)
+		} else if c.request.Op != wire.OpPing {
+			kept = append(kept, c)
+		}
+	}
+	s.mu.sent = kept
+	if s.mu.end != nil {
+		s.dropSentLocked(s.mu.end)
+	}
+}
+
+// serve serves a link until it ends, and returns why it ended.
+func (s *session) serve(l *link) error {
+	go s.read(l)
+	go s.send(l)
+	every := max(s.Timeout()/pingParts, time.Millisecond)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var ping *call
+	var since time.Time
+	for ended := false; !ended; {
+		select {
+		case <-l.done:
+			ended = true
+		case <-s.stop:
+			_ = l.conn.Close()
+			<-l.done
+			ended = true
+		case now := <-tick.C:
+			if ping == nil || isDone(ping) {
+				ping, since = s.ping(), now
+			} else if now.Sub(since) > s.Timeout()/silenceParts {
+				s.client.config.Logger.Debug("a server does not answer", "server", l.conn.RemoteAddr().String())
+				_ = l.conn.Close()
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breakLocked()
+	return l.err
+}
+
+func isDone(c *call) bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ping asks whether the session lives.
+func (s *session) ping() *call {
+	c := newCall(wire.Request{Xid: wire.XidPing, Operation: wire.Operation{Op: wire.OpPing}})
+	c.then = func(c *call) {
+		if c.err == nil && c.reply.Err == wire.OK {
+			s.provedLocked(c.sent, c.offset)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.calls++
+	s.mu.bytes += c.bytes
+	s.mu.queue = append([]*call{c}, s.mu.queue...)
+	s.wakeWriter()
+	return c
+}
+
+// send writes what is queued.
+func (s *session) send(l *link) {
+	var out []byte
+	for {
+		select {
+		case <-s.write:
+		case <-l.done:
+			return
+		}
+		for more := true; more; {
+			out, more = s.take(l, out[:0])
+			if len(out) == 0 {
+				break
+			}
+			if _, err := l.conn.Write(out); err != nil {
+				_ = l.conn.Close()
+				return
+			}
+		}
+		if cap(out) > outKept {
+			out = nil
+		}
+	}
+}
+
+// outKept and outMax bound what the writer keeps and what it writes at once.
+const (
+	outKept = 64 << 10
+	outMax  = 256 << 10
+)
+
+// take takes calls off the queue and appends their frames.
+func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
+	clock := &s.client.config.clock
+	s.lookAndLock() // what a tenure guards is not sent after its end
+	defer s.mu.Unlock()
+	if s.mu.link != l {
+		return out, false
+	}
+	n := 0
+	for n < len(s.mu.queue) && len(out) < outMax {
+		c := s.mu.queue[n]
+		n++
+		if err := c.terms.heldLocked(); err != nil {
+			s.uncountLocked(c)
+			s.finishCallLocked(c, err)
+			continue
+		}
+		if c.request.Op == wire.OpPing {
+			c.sent, c.offset = clock.Boot(), clock.Offset()
+		} else {
+			if s.mu.xid++; s.mu.xid < 0 {
+				s.mu.xid = 1
+			}
+			c.request.Xid = s.mu.xid
+		}
+		c.stage = callSent
+		out = c.request.AppendFrame(out)
+		s.mu.sent = append(s.mu.sent, c)
+	}
+	if s.mu.queue = s.mu.queue[n:]; len(s.mu.queue) == 0 {
+		s.mu.queue = nil
+	}
+	return out, len(s.mu.queue) > 0
+}
+
+// read reads answers and events until the link ends.
+func (s *session) read(l *link) {
+	defer close(l.done)
+	for {
+		frame, err := wire.ReadFrame(l.r, nil, frameMax)
+		if err == nil {
+			err = s.received(frame)
+		}
+		if err != nil {
+			if l.err = err; err == io.EOF {
+				l.err = errors.New("the server closed the connection")
+			}
+			_ = l.conn.Close()
+			return
+		}
+	}
+}
+
+func (s *session) received(frame []byte) error {
+	var r wire.Reply
+	body, err := r.DecodeHeader(frame)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Xid == wire.XidNativeEvent {
+		if err := r.DecodeBody(wire.OpNativeEvent, body); err != nil {
+			return err
+		}
+		s.eventLocked(&r)
+		return nil
+	}
+	if len(s.mu.sent) == 0 || s.mu.sent[0].request.Xid != r.Xid {
+		return fmt.Errorf("%w: an answer with xid %d to no request", errProtocol, r.Xid)
+	}
+	c := s.mu.sent[0]
+	if err := r.DecodeBody(c.request.Op, body); err != nil {
+		return err
+	}
+	if s.mu.sent = s.mu.sent[1:]; len(s.mu.sent) == 0 {
+		s.mu.sent = nil
+	}
+	s.uncountLocked(c)
+	if r.Zxid > 0 {
+		s.mu.zxid = max(s.mu.zxid, r.Zxid)
+	}
+	c.reply = r
+	s.finishCallLocked(c, nil)
+	return nil
+}
