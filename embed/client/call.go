@@ -27,7 +27,9 @@ var (
 // An unknownError is ErrUnknownOutcome after a ctx ended. It matches both errors.
 type unknownError struct{ cause error }
 
-func (e *unknownError) Error() string   { return engine.ErrUnknownOutcome.Error() + ": " + e.cause.Error() }
+func (e *unknownError) Error() string {
+	return engine.ErrUnknownOutcome.Error() + ": " + e.cause.Error()
+}
 func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.cause} }
 
 // A call is one request and its answer.

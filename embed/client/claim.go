@@ -12,7 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/wire"
-	"github.com/vivarium-go/vivarium/session"
+	life "github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -85,6 +85,7 @@ func (s *session) submit(ctx context.Context, ops []tree.Op, t inside.Terms, the
 	c.write, c.terms = true, own
 	c.then = func(c *call) {
 		s.mu.made.note(c)
+		s.pruneLocked()
 		if own != nil && c.err == nil {
 			own.doneLocked(c.reply.Native.Failure == 0)
 		}
@@ -210,7 +211,7 @@ func (c *claim) Hold(again bool) (inside.Tenure, error) {
 		return nil, c.err
 	case c.state == claimSubmitted:
 		return nil, engine.ErrUnknownOutcome
-	case c.s.mu.life.State() != session.Connected:
+	case c.s.mu.life.State() != life.Connected:
 		return nil, engine.ErrSuspended
 	case c.state != claimStanding || c.wasHeld && !(again && c.again):
 		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
@@ -333,6 +334,7 @@ func (c *claim) removeLocked(paths []string, lost bool) {
 // end it: to do it twice does no harm.
 func (s *session) releaseLocked(path string, czxid tree.Zxid, lost bool) *call {
 	call := nativeCall(wire.Native{Kind: wire.NativeRelease, Path: path, Zxid: int64(czxid), Flag: lost})
+	delete(s.mu.made, path)
 	s.queueLocked(call)
 	return call
 }
@@ -340,11 +342,8 @@ func (s *session) releaseLocked(path string, czxid tree.Zxid, lost bool) *call {
 // resumeClaimsLocked looks after the claims on a new connection: some may be gone, and some may be
 // there whose outcome the last connection took along.
 func (s *session) resumeClaimsLocked() {
-	if s.mu.end != nil {
-		return
-	}
 	for path, c := range s.mu.claims {
-		s.armLocked(path, watch.Persistent, c.armed(path))
+		s.armAgainLocked(place{path, watch.Persistent}, c.armed(path))
 	}
 	if len(s.mu.unknown) == 0 {
 		return
@@ -413,6 +412,32 @@ func (m *made) note(c *call) {
 			(*m)[r.Path] = tree.Zxid(r.Stat.Czxid)
 		}
 	}
+}
+
+// madeMin is from how many on the session asks which of its ephemerals others have deleted.
+const madeMin = 1000
+
+// pruneLocked forgets ephemerals that others have deleted, when there may be as many of them as of
+// those that are left.
+func (s *session) pruneLocked() {
+	if len(s.mu.made) < max(madeMin, s.mu.pruneAt) || s.mu.end != nil {
+		return
+	}
+	s.mu.pruneAt = 2 * len(s.mu.made)
+	list := pathCall(wire.OpGetEphemerals, "")
+	list.then = func(list *call) {
+		if list.err != nil || list.reply.Err != wire.OK {
+			return
+		}
+		kept := make(made)
+		for _, path := range list.reply.Names {
+			if czxid, ok := s.mu.made[path]; ok {
+				kept[path] = czxid
+			}
+		}
+		s.mu.made, s.mu.pruneAt = kept, 2*len(kept)
+	}
+	s.queueLocked(list)
 }
 
 // A tenure is one period for which a claim is held.

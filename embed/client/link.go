@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -44,7 +45,7 @@ var errProtocol = errors.New("the server does not speak the client's protocol")
 func (s *session) run() {
 	defer s.client.forget(s)
 	pause := pauseMin
-	for !s.isStopped() {
+	for s.alive.Err() == nil {
 		address, round := s.client.server()
 		l, err := s.connect(address)
 		if err == nil {
@@ -64,21 +65,12 @@ func (s *session) run() {
 	s.dropSentLocked(s.mu.end)
 }
 
-func (s *session) isStopped() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
-
 func (s *session) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-s.stop:
+	case <-s.alive.Done():
 	}
 }
 
@@ -90,28 +82,20 @@ func (s *session) connect(address string) (*link, error) {
 	if timeout == 0 {
 		timeout = s.asked
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), max(timeout/2, time.Second))
+	ctx, cancel := context.WithTimeout(s.alive, max(timeout/2, time.Second))
 	defer cancel()
 	conn, err := s.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	l := &link{conn: conn, r: bufio.NewReader(conn), done: make(chan struct{})}
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() { // also when the session is stopped
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			_ = conn.Close()
-		case <-s.stop:
-			_ = conn.Close()
-		}
-	}()
+	late := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err := s.handshake(l); err != nil {
+		late()
 		_ = conn.Close()
-		return nil, err
+		return nil, cmp.Or(ctx.Err(), err)
 	}
+	late() // a connection that was closed just now breaks as soon as it is used
 	return l, nil
 }
 
@@ -155,7 +139,7 @@ func (s *session) handshake(l *link) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.finishLocked(life.Expired, engine.ErrSessionExpired)
-		s.stopLocked()
+		s.halt()
 		return engine.ErrSessionExpired
 	case a.SessionID == 0:
 		return fmt.Errorf("%w: it opened no session", errProtocol)
@@ -199,7 +183,7 @@ func (s *session) prove(l *link, auth *embed.Auth) error {
 	defer s.mu.Unlock()
 	err = fmt.Errorf("%w: scheme %q", embed.ErrAuthFailed, auth.Scheme)
 	s.finishLocked(life.Closed, err)
-	s.stopLocked()
+	s.halt()
 	return err
 }
 
@@ -216,7 +200,11 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isNew := s.mu.life == nil
-	s.mu.timeout = time.Duration(a.Timeout) * time.Millisecond
+	if timeout := time.Duration(a.Timeout) * time.Millisecond; isNew {
+		s.mu.timeout = timeout
+	} else if timeout < s.mu.timeout && s.mu.end == nil {
+		s.shortenLocked(timeout)
+	}
 	s.mu.password = append([]byte(nil), a.Password...)
 	s.mu.id, s.mu.data = tree.SessionID(a.SessionID), int(hello.Native.Zxid)
 	s.mu.zxid = max(s.mu.zxid, hello.Zxid)
@@ -227,9 +215,20 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 	} else if s.mu.end == nil {
 		s.provedLocked(sent, offset)
 	}
-	s.mu.link, s.mu.lacks = l, nil
 	s.resumeLocked(tree.Zxid(hello.Zxid), isNew)
+	s.mu.link, s.mu.lacks = l, nil
 	s.wakeWriter()
+}
+
+// shortenLocked gives the session a shorter timeout, because the member bounds it so. What it held
+// was judged by the longer one.
+func (s *session) shortenLocked(timeout time.Duration) {
+	clock := &s.client.config.clock
+	now := clock.Boot()
+	s.mu.life.Suspend(now)
+	s.judgeLocked(clock.Offset())
+	s.mu.timeout = timeout
+	s.mu.life, s.mu.lost = life.NewLife(timeout, now-timeout/proofParts), 0
 }
 
 // resumeLocked queues again what the broken connection took along, ahead of everything else. A
@@ -237,15 +236,14 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 func (s *session) resumeLocked(at tree.Zxid, isNew bool) {
 	queue := s.mu.queue
 	s.mu.queue = nil
-	s.mu.watches.resumeLocked(s, at)
-	s.resumeClaimsLocked()
-	s.followLocked(isNew)
+	if s.mu.end == nil {
+		s.mu.watches.resumeLocked(s, at)
+		s.resumeClaimsLocked()
+		s.followLocked(isNew)
+	}
 	sent := s.mu.sent
 	s.mu.sent = nil
 	for _, c := range sent {
-		if c.request.Op == wire.OpPing || c.stage == callDone {
-			continue
-		}
 		c.stage = callQueued
 		s.mu.queue = append(s.mu.queue, c)
 	}
@@ -257,12 +255,12 @@ func (s *session) breakLocked() {
 	s.mu.link = nil
 	kept := s.mu.sent[:0]
 	for _, c := range s.mu.sent {
-		if c.write {
-			s.uncountLocked(c)
-			s.finishCallLocked(c, engine.ErrUnknownOutcome)
-		} else if c.request.Op != wire.OpPing {
+		if !c.write && c.request.Op != wire.OpPing {
 			kept = append(kept, c)
+			continue
 		}
+		s.uncountLocked(c)
+		s.finishCallLocked(c, engine.ErrUnknownOutcome)
 	}
 	s.mu.sent = kept
 	if s.mu.end != nil {
@@ -283,7 +281,7 @@ func (s *session) serve(l *link) error {
 		select {
 		case <-l.done:
 			ended = true
-		case <-s.stop:
+		case <-s.alive.Done():
 			_ = l.conn.Close()
 			<-l.done
 			ended = true
@@ -365,6 +363,7 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 	s.lookAndLock() // what a tenure guards is not sent after its end
 	defer s.mu.Unlock()
 	if s.mu.link != l {
+		s.wakeWriter() // the next link's
 		return out, false
 	}
 	n := 0

@@ -36,8 +36,9 @@ type session struct {
 	client *Client
 	asked  time.Duration
 	auth   []embed.Auth
-	ready  chan struct{} // closed when the session is open, or never will be
-	stop   chan struct{} // closed when nothing more is to be done for it
+	ready  chan struct{}   // closed when the session is open, or never will be
+	alive  context.Context // ends when nothing more is to be done for it
+	halt   context.CancelFunc
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
 
@@ -57,7 +58,6 @@ type session struct {
 		ctx     context.Context
 		cancel  context.CancelCauseFunc
 		end     error // why it ended
-		stopped bool  // stop is closed
 
 		link  *link   // nil while there is no connection
 		lacks error   // why there is none
@@ -71,13 +71,15 @@ type session struct {
 		claims  map[string]*claim // standing, held or leaving, by each of their paths
 		unknown []*claim          // whose outcome a broken connection took along
 		made    made
+		pruneAt int // the number of made at which it is pruned
 		watches watches
 	}
 }
 
 func newSession(k *Client, o embed.SessionOptions) *session {
-	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}), stop: make(chan struct{}),
+	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}),
 		wake: make(chan struct{}, 1), write: make(chan struct{}, 1)}
+	s.alive, s.halt = context.WithCancel(context.Background())
 	s.mu.ctx, s.mu.cancel = context.WithCancelCause(context.Background())
 	s.mu.claims = make(map[string]*claim)
 	s.mu.watches.init()
@@ -112,14 +114,7 @@ func (s *session) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
-	s.stopLocked()
-}
-
-func (s *session) stopLocked() {
-	if !s.mu.stopped {
-		s.mu.stopped = true
-		close(s.stop)
-	}
+	s.halt()
 }
 
 func (s *session) maxData() int {
@@ -185,9 +180,7 @@ func (s *session) Close() error {
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
-	s.mu.Lock()
-	s.stopLocked()
-	s.mu.Unlock()
+	s.halt()
 	if errors.Is(err, engine.ErrSessionExpired) {
 		err = nil // it has ended all the same
 	}
@@ -233,7 +226,7 @@ func (s *session) judgeLocked(offset time.Duration) {
 	}
 	if l.State() == life.Expired {
 		s.finishLocked(life.Expired, engine.ErrSessionExpired)
-		s.stopLocked()
+		s.halt()
 	}
 }
 
@@ -339,7 +332,7 @@ func (s *session) keepTime() {
 		select {
 		case <-timer.C:
 		case <-s.wake:
-		case <-s.stop:
+		case <-s.alive.Done():
 			return
 		}
 	}
