@@ -48,7 +48,6 @@ type shardLog struct {
 	mu struct {
 		rank.Mutex[rank.ShardLog]
 		stop  <-chan struct{} // closed when the shard is stopped; nil before its machine was opened
-		saves uint64          // how often entries were saved
 		asked place           // the entry whose term was read last; empty after each save
 		held  Held            // what is known to be committed, without the term and checksum of the entry
 		last  uint64          // index of the last entry
@@ -84,25 +83,21 @@ func (l *shardLog) snapshot() raftpb.Snapshot {
 // A place is an entry's index and term. The zero value means none.
 type place struct{ index, term uint64 }
 
-// term returns an entry's term, or zero if it is not known. It also returns how often entries were
-// saved so far.
-func (l *shardLog) term(index uint64) (term, saves uint64) {
+// term returns an entry's term, or zero if it is not known.
+func (l *shardLog) term(index uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.asked.index == index {
-		term = l.mu.asked.term
+		return l.mu.asked.term
 	}
-	return term, l.mu.saves
+	return 0
 }
 
-// noteTerm records the term of an entry that was read, unless entries were saved since that count
-// of saves.
-func (l *shardLog) noteTerm(e raftpb.Entry, saves uint64) {
+// noteTerm records the term of an entry that was read, in the turn of the read.
+func (l *shardLog) noteTerm(e raftpb.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.saves == saves {
-		l.mu.asked = place{e.Index, e.Term}
-	}
+	l.mu.asked = place{e.Index, e.Term}
 }
 
 // forgetTerm forgets the remembered term when entries are saved, because an entry may then have
@@ -110,7 +105,6 @@ func (l *shardLog) noteTerm(e raftpb.Entry, saves uint64) {
 func (l *shardLog) forgetTerm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.saves++
 	l.mu.asked = place{}
 }
 
@@ -274,26 +268,24 @@ func (s *logStore) IterateEntries(ents []raftpb.Entry, size, shard, replica, low
 	// entry. It asks for the last entry's term with each message of an election, only to log it. If
 	// each of these reads took some MiB, an election on a busy machine would take longer than its
 	// timeout, and no member would win.
-	var saves uint64
 	asksTerm := maxSize == 0 && high == low+1
 	if asksTerm {
-		var term uint64
-		if term, saves = s.shard(shard).term(low); term > 0 {
+		if term := s.shard(shard).term(low); term > 0 {
 			return append(ents, raftpb.Entry{Index: low, Term: term}), size, nil
 		}
 	}
 	end, limit := min(high, low+readEntries), min(maxSize, readBytes)
 	err := s.inTurn(func() (err error) {
 		ents, size, err = s.ILogDB.IterateEntries(ents, size, shard, replica, low, end, limit)
+		if err == nil && asksTerm && len(ents) > 0 {
+			s.shard(shard).noteTerm(ents[0])
+		}
 		return err
 	})
 	if err == nil && len(ents) > 0 {
 		next := ents[len(ents)-1].Index + 1
 		if next < high && (next == end || size > limit) {
 			size = max(size, maxSize+1)
-		}
-		if asksTerm {
-			s.shard(shard).noteTerm(ents[0], saves)
 		}
 	}
 	return ents, size, s.afterRead(err)
@@ -342,8 +334,7 @@ func (s *logStore) save(updates []raftpb.Update, worker uint64) error {
 	return nil
 }
 
-// forgetTerms is called after entries may have been saved. A call before that would be too early: a
-// read in between would be remembered.
+// forgetTerms is called after entries may have been saved.
 func (s *logStore) forgetTerms(updates []raftpb.Update) {
 	for i := range updates {
 		if len(updates[i].EntriesToSave) > 0 {

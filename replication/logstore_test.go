@@ -234,21 +234,32 @@ func TestLogStore_ReadsATermOnce(t *testing.T) {
 	save(saved(1, 7, 4)) // and 8 no longer exists
 	asks("after an earlier one was written anew", 1, 8, 3, 1)
 
-	db.slow = func() error { save(saved(1, 7, 5)); return nil }
+	// A save waits for a read, and a read for a save.
+	var waits sync.WaitGroup
+	db.slow = func() error {
+		waits.Go(func() { save(saved(1, 7, 5)) })
+		return nil
+	}
 	if e := ask(1, 7); e.Term != 4 {
 		t.Errorf("read just before it is written again: %+v", e)
 	}
-	asks("read while it was written anew", 1, 7, 5, 1)
+	waits.Wait()
+	asks("written anew while it was read", 1, 7, 5, 1)
 	ask(1, 8)
 	db.terms[[2]uint64{1, 7}] = 0
 	db.slow = func() error { // tan has half of it
 		db.terms[[2]uint64{1, 7}] = 1
-		ask(1, 7)
+		waits.Go(func() {
+			if e := ask(1, 7); e.Term != 6 {
+				t.Errorf("read while it was saved: %+v", e)
+			}
+		})
 		db.terms[[2]uint64{1, 7}] = 6
 		return nil
 	}
 	save(saved(1, 7, 6))
-	asks("read while it was saved", 1, 7, 6, 1)
+	waits.Wait()
+	asks("read after it was saved", 1, 7, 6, 0)
 
 	for what, other := range map[string]func() error{
 		"removed":   func() error { return s.RemoveNodeData(1, 1) },
@@ -516,41 +527,39 @@ func TestRequestSnapshot_UnderLoad(t *testing.T) {
 	}
 }
 
-// halfway is a disk that writes the first half of a record between the opening of a log for reading
-// and its closing.
-type halfway struct {
+// A slowReader is a disk whose first read of a log goes on until something else has begun.
+type slowReader struct {
 	*disk.Disk
-	write func()
-	half  chan struct{} // closed when half of it is written
-	whole chan struct{} // closed when the rest may be written
+	begin func()      // begins it, and returns
+	open  atomic.Bool // the log is being read
 }
 
-func (d *halfway) OpenForRead(name string) (File, error) {
+func (d *slowReader) OpenForRead(name string) (File, error) {
 	f, err := d.Disk.OpenForRead(name)
-	if write := d.write; err == nil && write != nil && strings.HasSuffix(name, ".log") {
-		d.write = nil
-		go write()
-		<-d.half
-		return &firstReader{f, d.whole}, nil
+	if begin := d.begin; err == nil && begin != nil && strings.HasSuffix(name, ".log") {
+		d.begin = nil
+		d.open.Store(true)
+		begin()
+		return &slowFile{f, &d.open}, nil
 	}
 	return f, err
 }
 
-type firstReader struct {
+type slowFile struct {
 	File
-	closed chan struct{}
+	open *atomic.Bool
 }
 
-func (f *firstReader) Close() error {
-	close(f.closed)
+func (f *slowFile) Close() error {
+	f.open.Store(false)
 	return f.File.Close()
 }
 
-// tan reads beyond the last entry, and fails at half of a record there. If the snapshot worker is
-// just writing one, no node fails.
+// tan reads beyond the last entry, and fails at half of a record there. So the snapshot worker
+// writes none while the log is read.
 func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
 	real := realDisk(t)(t.TempDir()).(*disk.Disk)
-	d := &halfway{Disk: real, half: make(chan struct{}), whole: make(chan struct{})}
+	d := &slowReader{Disk: real}
 	dir := filepath.Join(d.Dir(), "log")
 	if err := d.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -566,19 +575,23 @@ func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved := make(chan error, 1)
-	d.write = func() {
-		writes := 0
+	d.begin = func() {
 		real.SetFault(func(op disk.Op, _ string) error {
-			if op == disk.OpWrite {
-				if writes++; writes == 2 {
-					close(d.half)
-					<-d.whole
-				}
+			if op == disk.OpWrite && d.open.Load() {
+				t.Error("the log is written while it is read")
 			}
 			return nil
 		})
-		snapshot := raftpb.Snapshot{Index: 1, Term: 1, Filepath: strings.Repeat("x", blockSize)} // more than a block takes two writes
-		saved <- s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: snapshot}})
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			snapshot := raftpb.Snapshot{Index: 1, Term: 1, Filepath: strings.Repeat("x", blockSize)} // more than a block takes two writes
+			saved <- s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: snapshot}})
+		}()
+		<-begun
+		for range 100 {
+			runtime.Gosched() // it would write now
+		}
 	}
 	err = guard(func() error { // without guard it would not return
 		ents, _, err := s.IterateEntries(nil, 0, 1, 1, 1, 2, 1<<20)

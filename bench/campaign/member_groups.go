@@ -179,14 +179,15 @@ func (m *Member) gather(ctx context.Context, n *embed.Node, s *embed.Session, q 
 			break
 		}
 	}
-	for share, err := range members.Share(ctx, rosterTotal) {
-		if err == nil && share != rosterTotal/float64(q.Count) {
-			err = fmt.Errorf("%w: a share of %v for %d members", embed.ErrUnavailable, share, q.Count)
-		}
+	// On a busy machine a member may lose its session once more, and announce itself again.
+	var share float64
+	for share, err = range members.Share(ctx, rosterTotal) {
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: a share of %v for %d members", embed.ErrUnavailable, share, q.Count)
 		}
-		break
+		if share == rosterTotal/float64(q.Count) {
+			break
+		}
 	}
 	done := barrier.NewCountdown(s, q.Path+"-done", q.Count)
 	if err := errors.Join(done.Done(ctx, q.Data), done.Wait(ctx)); err != nil {
