@@ -78,9 +78,6 @@ func (s *session) submit(ctx context.Context, ops []tree.Op, t inside.Terms, the
 	for i := range n.Ops {
 		n.Ops[i].Data = slices.Clone(n.Ops[i].Data) // the caller may reuse it
 	}
-	if own != nil {
-		n.Inherits, n.Claim = own.inherits, int32(own.kind)
-	}
 	c := nativeCall(n)
 	c.write, c.terms = true, own
 	c.then = func(c *call) {
@@ -504,7 +501,6 @@ func (t *tenure) endLocked(why error) {
 type terms struct {
 	s        *session
 	inherits bool
-	kind     engine.ClaimKind
 	tenures  []*tenure
 	leaves   []*claim
 }
@@ -512,7 +508,8 @@ type terms struct {
 // NewTerms returns the terms of a transaction.
 func (s *session) NewTerms() inside.Terms { return &terms{s: s} }
 
-func (t *terms) Set(inherits bool, kind engine.ClaimKind) { t.inherits, t.kind = inherits, kind }
+// Set keeps whether a claim inherits. The members count no claims of clients.
+func (t *terms) Set(inherits bool, _ engine.ClaimKind) { t.inherits = inherits }
 
 // Guard returns operations that refuse the transaction unless the tenure lasts.
 func (t *terms) Guard(by inside.Tenure) ([]tree.Op, error) {

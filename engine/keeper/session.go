@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,6 +254,18 @@ func (s *Session) send(o *outbox.Outbox, call *outbox.Call, err error) {
 		identities := s.Identities() // now: a change of them is queued behind the parked calls
 		go s.introduce(o, identities)
 	}
+}
+
+// ReleaseThen ends an ephemeral of the session, as Claim.Release ends those of a claim: the znode is
+// deleted, or lingers if it was lost and has a TTL. It succeeds if the znode is gone, or was created
+// anew. then is as in SubmitThen.
+func (s *Session) ReleaseThen(path string, czxid tree.Zxid, lost bool, then func()) Pending {
+	shard, err := s.keeper.node.Route([]tree.Op{{Kind: tree.KindDelete, Path: path}})
+	p := Pending{session: s, outbox: s.keeper.outboxes[shard-1],
+		call: outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})}
+	p.call.Then = then
+	s.send(p.outbox, p.call, cmp.Or(err, s.Live()))
+	return p
 }
 
 func (s *Session) newTxn(ops []tree.Op, with *With) *outbox.Call {

@@ -17,8 +17,8 @@ type NativeKind int32
 // The kinds.
 const (
 	// NativeHello is the first request of a connection. From then on the connection gets
-	// OpNativeEvent in place of OpEvent. The answer has the limits of the server in Zxid (the bytes of a znode's data) and
-	// Count (the bytes of a request).
+	// OpNativeEvent in place of OpEvent. The answer has in Zxid how many bytes a znode's data may
+	// have.
 	NativeHello   NativeKind = iota + 1
 	NativeSubmit             // apply Ops as one transaction
 	NativeRelease            // end an ephemeral of the session that a claim made: Path, Zxid (its creation), Flag (it was lost)
@@ -42,9 +42,7 @@ type Native struct {
 	Zxid  int64
 	Flag  bool
 
-	Ops      []NativeOp // submit
-	Inherits bool       // submit: a claim of it takes the place of something lost
-	Claim    int32      // submit: what a claim of it is for
+	Ops []NativeOp // submit
 }
 
 func (n *Native) record(c *coder) {
@@ -54,8 +52,6 @@ func (n *Native) record(c *coder) {
 		for i := range n.Ops {
 			n.Ops[i].record(c)
 		}
-		c.flag(&n.Inherits)
-		i32(c, &n.Claim)
 		return
 	}
 	c.text(&n.Path)

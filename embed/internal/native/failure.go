@@ -45,9 +45,9 @@ var failures = []struct {
 	{26, tree.ErrInvalidKind},
 }
 
-// unnumbered is the number of every other error. The client cannot tell whether the request was
+// Unnumbered is the number of every other error. The client cannot tell whether the request was
 // applied.
-const unnumbered = 255
+const Unnumbered = 255
 
 // Number returns the number of an error, and zero for nil.
 func Number(err error) int32 {
@@ -59,7 +59,7 @@ func Number(err error) int32 {
 			return failures[i].number
 		}
 	}
-	return unnumbered
+	return Unnumbered
 }
 
 // Failure returns the error of a number, with the text that the server gave it. It returns nil for
