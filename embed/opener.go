@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// An Opener opens sessions. A *Node is one. What must outlive a session takes an Opener and opens
+// An Opener opens sessions. A *Node is one, and so is a client.Client of a process that is no
+// member. What must outlive a session takes an Opener and opens
 // one session after the other: lock.Do, election.Run, election.NewLatch, election.Balance. NewSession
 // may be called by any number of goroutines. Its errors are those of Node.NewSession.
 type Opener interface {

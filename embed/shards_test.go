@@ -756,3 +756,11 @@ func TestShards_SyncOfTheRoot(t *testing.T) {
 		t.Errorf("%q, %v", data, err)
 	}
 }
+
+// membersOnly skips a test of what only the session of a member promises.
+func membersOnly(t *testing.T, why string) {
+	t.Helper()
+	if sessionsflag.Open != nil {
+		t.Skip(why)
+	}
+}

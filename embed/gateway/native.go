@@ -27,9 +27,6 @@ const awaitMax = 50 * time.Millisecond
 func (c *conn) native(q *wire.Request, a *answer) error {
 	n := &q.Native
 	a.reply.Native.Kind = n.Kind
-	if c.writes == nil {
-		return c.answerNative(a, fmt.Errorf("%w: %w", engine.ErrUnavailable, errReadOnly))
-	}
 	switch n.Kind {
 	case wire.NativeSubmit:
 		return c.nativeSubmit(n, a)
