@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -22,7 +23,9 @@ import (
 type Client struct {
 	config Config
 	queued meter.Gauge
-	done   chan struct{} // closed by Close
+	// goroutines are those of all sessions. None begins after Close.
+	goroutines sync.WaitGroup
+	done       chan struct{} // closed by Close
 
 	mu struct {
 		rank.Mutex[rank.Servers]
@@ -85,10 +88,9 @@ func (k *Client) open(ctx context.Context, o embed.SessionOptions) (*session, er
 		o.Timeout = k.config.SessionTimeout
 	}
 	s := newSession(k, o)
-	if err := k.note(s); err != nil {
+	if err := k.begin(s); err != nil {
 		return nil, err
 	}
-	go s.run()
 	if err := s.opened(ctx); err != nil {
 		s.abandon()
 		return nil, err
@@ -96,14 +98,15 @@ func (k *Client) open(ctx context.Context, o embed.SessionOptions) (*session, er
 	return s, nil
 }
 
-// note adds a session that Close has to end.
-func (k *Client) note(s *session) error {
+// begin begins to connect a session, which Close has to end.
+func (k *Client) begin(s *session) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed {
 		return engine.ErrClosed
 	}
 	k.mu.sessions[s] = struct{}{}
+	k.goroutines.Go(s.run)
 	return nil
 }
 
@@ -113,8 +116,8 @@ func (k *Client) forget(s *session) {
 	delete(k.mu.sessions, s)
 }
 
-// Close ends all sessions of the client as their Close does, and refuses further ones. It is
-// idempotent. The error says which sessions could not be closed; those end at their timeouts.
+// Close ends all sessions of the client as their Close does, and refuses further ones. It waits until
+// their goroutines have ended, and is idempotent. The error says which sessions could not be closed; those end at their timeouts.
 func (k *Client) Close() error {
 	k.mu.Lock()
 	if !k.mu.closed {
@@ -136,6 +139,7 @@ func (k *Client) Close() error {
 			err = e
 		}
 	}
+	k.goroutines.Wait()
 	return err
 }
 

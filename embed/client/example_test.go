@@ -39,7 +39,7 @@ func Example() {
 	}
 	defer c.Close()
 	err = lock.Do(context.Background(), c, "/nightly", func(_ context.Context, t lock.Token) error {
-		fmt.Println("holds the lock:", t > 0)
+		fmt.Println("holds the lock:", t.Zxid > 0)
 		return nil
 	})
 	fmt.Println("error:", err)

@@ -211,7 +211,7 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 	if s.mu.end == nil && isNew {
 		s.mu.life, s.mu.offset = life.NewLife(s.mu.timeout, sent-s.mu.timeout/proofParts), offset
 		close(s.ready)
-		go s.keepTime()
+		s.client.goroutines.Go(s.keepTime)
 	} else if s.mu.end == nil {
 		s.provedLocked(sent, offset)
 	}
@@ -270,8 +270,8 @@ func (s *session) breakLocked() {
 
 // serve serves a link until it ends, and returns why it ended.
 func (s *session) serve(l *link) error {
-	go s.read(l)
-	go s.send(l)
+	s.client.goroutines.Go(func() { s.read(l) })
+	s.client.goroutines.Go(func() { s.send(l) })
 	every := max(s.Timeout()/pingParts, time.Millisecond)
 	tick := time.NewTicker(every)
 	defer tick.Stop()

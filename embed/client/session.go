@@ -177,6 +177,11 @@ func (s *session) Close() error {
 		return nil
 	}
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
+	if s.mu.life == nil { // nobody knows of it
+		s.mu.Unlock()
+		s.halt()
+		return nil
+	}
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
