@@ -16,9 +16,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/client"
-	"github.com/vivarium-go/vivarium/embed/client/clienttest"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
@@ -251,7 +251,7 @@ func TestToldFirst(t *testing.T) {
 			<-hold.Done()
 			lost <- time.Now()
 		}()
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		close(cut)
 		next, err := lock.NewMutex(w.ens.Session(1, embed.SessionOptions{}), "/lock").Lock(ctx)
 		must(t, err)
