@@ -49,7 +49,6 @@ func TestLocks(t *testing.T) {
 		t.Run("all in one queue", func(t *testing.T) {
 			list := slices.Concat(p.contenders(3, 1, "lock", "/all"), k.contenders(3, 1, "curator-lock", "/all"), e.ownClients(4, e.mutex, "/all"), e.callers(3, e.mutex, "/all"))
 			share(t, e, "/all", 1, 1, list)
-			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/all", list[0]) })
 		})
 		t.Run("revoked", func(t *testing.T) { revoked(t, e, p) })
 		t.Run("mutex that is kept", func(t *testing.T) {
