@@ -385,3 +385,120 @@ func TestReleaseBehindAFullQueue(t *testing.T) {
 		})
 	}
 }
+
+// A late connection breaks for its client while what the client has written is still on its way.
+type late struct {
+	net.Conn
+	broken chan struct{}
+
+	mu   sync.Mutex
+	hold bool
+	held []byte
+}
+
+func (c *late) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hold {
+		c.held = append(c.held, p...)
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *late) Read(p []byte) (int, error) {
+	type read struct {
+		n   int
+		err error
+	}
+	done := make(chan read, 1)
+	b := make([]byte, len(p))
+	go func() {
+		n, err := c.Conn.Read(b)
+		done <- read{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, b[:r.n]), r.err
+	case <-c.broken:
+		return 0, errDropped
+	}
+}
+
+func (c *late) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hold {
+		return nil // its bytes are on their way
+	}
+	return c.Conn.Close()
+}
+
+// A claim with an unknown outcome leaves nothing behind, also if its transaction comes to the member
+// while the session is being reattached there.
+func TestClaimBehindItsReattachmentLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
+		ctx := t.Context()
+		leader := w.ens.Leader()
+		at := leader%3 + 1
+		w.open(at)
+		var mu sync.Mutex
+		var conns []*late
+		k := w.client(func(c *client.Config) {
+			c.Servers = []string{fmt.Sprint("member:", at)}
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := w.dial(ctx, address)
+				if err != nil {
+					return nil, err
+				}
+				l := &late{Conn: conn, broken: make(chan struct{})}
+				mu.Lock()
+				defer mu.Unlock()
+				conns = append(conns, l)
+				return l, nil
+			}
+		})
+		s, err := k.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
+		must(t, err)
+		busy, err := w.ens.Node(at).NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
+		must(t, err)
+		<-time.After(100 * time.Millisecond)
+		old := conns[0]
+		old.mu.Lock()
+		old.hold = true
+		old.mu.Unlock()
+		c, err := claim.New(ctx, s, embed.OpCreate("/a", nil, embed.Ephemeral))
+		must(t, err)
+		<-time.After(10 * time.Millisecond)
+		for id := range embed.MemberID(3) {
+			if id+1 != at {
+				w.ens.Faults(at).SetLink(id+1, embedtest.Link{Delay: 100 * time.Millisecond})
+			}
+		}
+		close(old.broken) // the client connects again, and its session is being reattached
+		<-time.After(40 * time.Millisecond)
+		old.mu.Lock()
+		_, err = old.Conn.Write(old.held) // the claim arrives
+		old.mu.Unlock()
+		must(t, err)
+		<-time.After(5 * time.Millisecond)
+		for range 400 {
+			busy.Submit(ctx, embed.OpCheck("/", embed.AnyVersion))
+		}
+		_, err = c.Created(ctx)
+		t.Log("the claim:", err, "connections:", len(conns))
+		w.ens.HealAll()
+		<-time.After(5 * time.Second)
+		if s.Err() != nil {
+			t.Error(s.Err())
+		}
+		other, err := w.ens.Node(leader).NewSession(ctx, embed.SessionOptions{})
+		must(t, err)
+		if stat, there, err := other.Exists(ctx, "/a"); there || err != nil {
+			t.Errorf("the claim's znode is left: %v, %+v, %v", there, stat, err)
+		}
+		_ = k.Close()
+		_ = old.Conn.Close()
+	})
+}
