@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 // virtuallyWith is virtually with other gateways, and a client that counts its connections. A
@@ -500,5 +502,32 @@ func TestClaimBehindItsReattachmentLeavesNothing(t *testing.T) {
 		}
 		_ = k.Close()
 		_ = old.Conn.Close()
+	})
+}
+
+// A client that releases an absurd path costs nobody else anything.
+func TestReleaseOfAnAbsurdPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
+		_, err := gateway.Start(w.ens.Node(1), gateway.Config{Listen: "127.0.0.1:0", FrameSize: 32 << 20})
+		must(t, err)
+		conn, err := w.ens.Dial(t.Context(), 1)
+		must(t, err)
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		_, err = conn.Write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+		must(t, err)
+		<-time.After(time.Second)
+		_, err = conn.Write((&wire.Request{Operation: wire.Operation{Op: wire.OpNative},
+			Native: wire.Native{Kind: wire.NativeRelease, Path: "/" + strings.Repeat("x", 17<<20), Zxid: 1}}).AppendFrame(nil))
+		must(t, err)
+		<-time.After(time.Second)
+		s, err := w.ens.Node(1).NewSession(t.Context(), embed.SessionOptions{})
+		if err == nil {
+			_, err = s.Create(t.Context(), "/a", nil, embed.Persistent)
+		}
+		if err != nil {
+			t.Errorf("another session: %v", err)
+		}
+		_ = conn.Close()
 	})
 }
