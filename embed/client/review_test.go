@@ -531,3 +531,63 @@ func TestReleaseOfAnAbsurdPath(t *testing.T) {
 		_ = conn.Close()
 	})
 }
+
+// A claim whose outcome a snapshot has replaced leaves nothing behind, although its connection goes
+// on.
+func TestClaimWhoseOutcomeASnapshotReplaces(t *testing.T) {
+	for _, over := range []string{"member", "client"} {
+		t.Run(over, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{KeepEntries: 1})}
+				ctx := t.Context()
+				leader := w.ens.Leader()
+				at := leader%3 + 1
+				third := at%3 + 1
+				w.open(at)
+				var dials atomic.Int64
+				k := w.client(func(c *client.Config) {
+					c.Servers = []string{fmt.Sprint("member:", at)}
+					c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+						dials.Add(1)
+						return w.dial(ctx, address)
+					}
+				})
+				var from embed.Opener = k
+				if over == "member" {
+					from = w.ens.Node(at)
+				}
+				s, err := from.NewSession(ctx, embed.SessionOptions{Timeout: 60 * time.Second})
+				must(t, err)
+				other, err := w.ens.Node(leader).NewSession(ctx, embed.SessionOptions{Timeout: 60 * time.Second})
+				must(t, err)
+				<-time.After(100 * time.Millisecond)
+				w.ens.Faults(leader).SetLink(at, embedtest.Link{Cut: true})
+				w.ens.Faults(third).SetLink(at, embedtest.Link{Cut: true})
+				c, err := claim.New(ctx, s, embed.OpCreate("/a", nil, embed.Ephemeral))
+				must(t, err)
+				<-time.After(20 * time.Millisecond)
+				w.ens.Cut(at, leader)
+				w.ens.Cut(at, third)
+				_, there, err := other.Exists(ctx, "/a")
+				must(t, err)
+				t.Log("applied:", there)
+				for range 200 {
+					_, err := other.Create(ctx, "/n", nil, embed.Sequential)
+					must(t, err)
+				}
+				must(t, w.ens.Snapshot(leader))
+				must(t, w.ens.Snapshot(third))
+				w.ens.HealAll()
+				_, err = c.Created(ctx)
+				t.Log("the claim:", err, "connections:", dials.Load())
+				<-time.After(10 * time.Second)
+				_, err = other.Sync(ctx, "/")
+				must(t, err)
+				if _, there, err := other.Exists(ctx, "/a"); there || err != nil {
+					t.Errorf("the claim's znode is left: %v, %v; the claim: %v, the session: %v", there, err, c.Err(), s.Err())
+				}
+				_ = k.Close()
+			})
+		})
+	}
+}
