@@ -69,8 +69,7 @@ type Config struct {
 	// Watches bounds the number of watches of one connection. A path counts once for its data, once
 	// for its children, and once if all below it is watched; a persistent watch is the first two. A
 	// request that would add another gets BadArguments, and adds none. A setWatches that would go
-	// beyond it ends the connection, because clients do not look at its answer. With several shards,
-	// a watch on "/" counts on each. Zero means no bound.
+	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
 	Watches int `yaml:"watches"`
 	// Memory bounds what all connections hold: requests that were read or are in flight, answers
 	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
