@@ -89,7 +89,7 @@ var imports = map[string][]string{
 	"embed/metrics":      {},
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
-	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":          {},
 	"internal/wire/wiretest": {}, // for tests
 

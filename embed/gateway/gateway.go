@@ -285,6 +285,7 @@ type Gateway struct {
 	reset       atomic.Pointer[counts] // at the last srst; nil: never
 	readOnly    readOnly
 	throttle    throttle
+	refusals    refusals
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
@@ -318,6 +319,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
+	g.refusals.open()
 	g.readOnly.begin(g)
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {
@@ -413,7 +415,10 @@ func (g *Gateway) accept(sock net.Conn) {
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
 		g.mu.Unlock()
 		g.refused.Add(1)
-		g.log.Debug("connection refused: too many connections", "client", sock.RemoteAddr().String())
+		if held, ok := g.refusals.due(errCrowded, time.Now()); ok {
+			g.log.Debug("connection refused: too many connections",
+				"client", sock.RemoteAddr().String(), "repeated", held)
+		}
 		_ = sock.Close()
 		return
 	}
