@@ -19,7 +19,7 @@ import (
 
 // registerInstance registers an instance and updates it for a while. Once an Update has returned, no read
 // may show an earlier state of this instance, also when another session has registered it again.
-func registerInstance(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
+func registerInstance(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) error {
 	in := discovery.Instance{Name: serviceName, ID: groupIDs[q.Count], Address: q.Data, Registered: time.UnixMilli(1)}
 	here := discovery.Register(q.opener(n), q.Path, in)
 	defer here.Close()
