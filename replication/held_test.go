@@ -263,7 +263,7 @@ type slowLog struct {
 func (l *slowLog) SaveRaftState([]raftpb.Update, uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	return nil
 }
 

@@ -214,7 +214,7 @@ func (c *claim) Hold(again bool) (inside.Tenure, error) {
 		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
 	}
 	c.state, c.wasHeld, c.again = claimHeld, true, again
-	c.tenure = &tenure{claim: c, done: make(chan struct{})}
+	c.tenure = &tenure{claim: c}
 	return c.tenure, nil
 }
 
@@ -440,11 +440,11 @@ func (s *session) pruneLocked() {
 // A tenure is one period for which a claim is held.
 type tenure struct {
 	claim *claim
-	done  chan struct{}
 
-	// Guarded by the session's mu.
+	// Guarded by the session's mu. done, ctx and cancel are made on first use.
 	err    error
-	ctx    context.Context // made on first use
+	done   chan struct{}
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
@@ -465,6 +465,12 @@ func (t *tenure) Context() context.Context {
 func (t *tenure) Done() <-chan struct{} {
 	t.claim.s.lookAndLock()
 	defer t.claim.s.mu.Unlock()
+	if t.done == nil {
+		t.done = make(chan struct{})
+		if t.err != nil {
+			close(t.done)
+		}
+	}
 	return t.done
 }
 
@@ -491,7 +497,9 @@ func (t *tenure) endLocked(why error) {
 	if t.claim.state == claimHeld {
 		t.claim.state = claimStanding
 	}
-	close(t.done)
+	if t.done != nil {
+		close(t.done)
+	}
 	if t.cancel != nil {
 		t.cancel(why)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
@@ -59,7 +61,7 @@ func (w *world) open(id embed.MemberID) {
 func (w *world) client(change func(c *client.Config)) *client.Client {
 	w.t.Helper()
 	c := client.Config{Servers: []string{"member:1", "member:2", "member:3"}, SessionTimeout: 2 * time.Second,
-		Logger: slog.New(slog.DiscardHandler), Dial: w.dial}
+		Logger: slog.New(slog.DiscardHandler), Dial: w.dial, Inside: &inside.ClientSeams{Clock: clienttest.Clock()}}
 	if change != nil {
 		change(&c)
 	}
@@ -249,7 +251,7 @@ func TestToldFirst(t *testing.T) {
 			<-hold.Done()
 			lost <- time.Now()
 		}()
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		close(cut)
 		next, err := lock.NewMutex(w.ens.Session(1, embed.SessionOptions{}), "/lock").Lock(ctx)
 		must(t, err)

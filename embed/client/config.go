@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine/clock"
 )
 
@@ -39,7 +40,9 @@ type Config struct {
 	// Nil means TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
-	clock clock.Clock // for tests
+	// Inside replaces parts of the machine that the client stands on. It is for tests of this module,
+	// which alone can name its type.
+	Inside *inside.ClientSeams
 }
 
 // Validate reports every problem of the Config at once.
@@ -81,8 +84,8 @@ func (c Config) complete() Config {
 	if c.TLS != nil {
 		c.TLS = c.TLS.Clone()
 	}
-	if c.clock.Boot == nil {
-		c.clock = clock.System()
+	if c.Inside == nil {
+		c.Inside = &inside.ClientSeams{Clock: clock.System()}
 	}
 	return c
 }

@@ -23,6 +23,7 @@ import (
 const (
 	pingParts    = 8 // how often a member is asked whether the session lives
 	silenceParts = 4 // how long an answer to that may take before another member is tried
+	connectParts = 4 // how long a member may take to attach the session, in the first round of tries
 )
 
 // What a client waits between two tries, when it has tried all servers.
@@ -44,16 +45,16 @@ var errProtocol = errors.New("the server does not speak the client's protocol")
 // run connects the session and serves it, until nothing more is to be done for it.
 func (s *session) run() {
 	defer s.client.forget(s)
-	pause := pauseMin
+	rounds := 0
 	for s.alive.Err() == nil {
-		address, round := s.client.server()
-		l, err := s.connect(address)
+		address, last := s.client.server()
+		l, err := s.connect(address, rounds)
 		if err == nil {
-			pause = pauseMin
+			rounds = 0
 			err = s.serve(l)
-		} else if round {
-			s.sleep(pause)
-			pause = min(2*pause, pauseMax)
+		} else if last {
+			s.sleep(min(pauseMin<<min(rounds, 10), pauseMax))
+			rounds++
 		}
 		s.mu.Lock()
 		s.mu.lacks = fmt.Errorf("%s: %w", address, err)
@@ -74,15 +75,16 @@ func (s *session) sleep(d time.Duration) {
 	}
 }
 
-// connect connects to a server, and opens the session there or reattaches it.
-func (s *session) connect(address string) (*link, error) {
+// connect connects to a server, and opens the session there or reattaches it. In each round of tries
+// a server may take longer, up to the session's timeout.
+func (s *session) connect(address string, rounds int) (*link, error) {
 	s.mu.Lock()
 	timeout := s.mu.timeout
 	s.mu.Unlock()
 	if timeout == 0 {
 		timeout = s.asked
 	}
-	ctx, cancel := context.WithTimeout(s.alive, max(timeout/2, time.Second))
+	ctx, cancel := context.WithTimeout(s.alive, min(timeout/connectParts<<min(rounds, 10), timeout))
 	defer cancel()
 	conn, err := s.dial(ctx, address)
 	if err != nil {
@@ -125,7 +127,7 @@ func (s *session) handshake(l *link) error {
 	if q.Password == nil {
 		q.Password = make([]byte, 16)
 	}
-	clock := &s.client.config.clock
+	clock := &s.client.config.Inside.Clock
 	sent, offset := clock.Boot(), clock.Offset()
 	var a wire.ConnectResponse
 	frame, err := l.exchange(q.AppendFrame(nil))
@@ -223,7 +225,7 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 // shortenLocked gives the session a shorter timeout, because the member bounds it so. What it held
 // was judged by the longer one.
 func (s *session) shortenLocked(timeout time.Duration) {
-	clock := &s.client.config.clock
+	clock := &s.client.config.Inside.Clock
 	now := clock.Boot()
 	s.mu.life.Suspend(now)
 	s.judgeLocked(clock.Offset())
@@ -359,7 +361,7 @@ const (
 
 // take takes calls off the queue and appends their frames.
 func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
-	clock := &s.client.config.clock
+	clock := &s.client.config.Inside.Clock
 	s.lookAndLock() // what a tenure guards is not sent after its end
 	defer s.mu.Unlock()
 	if s.mu.link != l {

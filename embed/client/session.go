@@ -203,7 +203,7 @@ func (s *session) lookLocked() {
 	if l == nil || s.mu.end != nil {
 		return
 	}
-	clock := &s.client.config.clock
+	clock := &s.client.config.Inside.Clock
 	now, offset := clock.Boot(), clock.Offset()
 	if l.State() == life.Suspended {
 		if m := life.Margin(s.mu.timeout); offset-s.mu.offset > m || s.mu.offset-offset > m {
@@ -244,7 +244,7 @@ func (s *session) provedLocked(sent, offset time.Duration) {
 		return
 	}
 	was := l.State()
-	now := s.client.config.clock.Boot()
+	now := s.client.config.Inside.Clock.Boot()
 	l.Proved(now, sent-s.mu.timeout/proofParts)
 	if l.State() == life.Connected {
 		s.mu.offset = offset
@@ -330,7 +330,7 @@ func (s *session) keepTime() {
 		s.lookAndLock()
 		after := time.Hour
 		if next, ok := s.mu.life.Next(); ok {
-			after = max(next-s.client.config.clock.Boot(), 0)
+			after = max(next-s.client.config.Inside.Clock.Boot(), 0)
 		}
 		s.mu.Unlock()
 		timer.Reset(after)

@@ -13,18 +13,13 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/client/clienttest"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/testkit"
-	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() {
-	shardsflag.Define()
-	sessionsflag.Define(clienttest.Over)
-}
+func init() { shardsflag.Define() }
 
 const path = "/election"
 

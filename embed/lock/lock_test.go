@@ -15,20 +15,15 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
-	"github.com/vivarium-go/vivarium/embed/client/clienttest"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
-	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() {
-	shardsflag.Define()
-	sessionsflag.Define(clienttest.Over)
-}
+func init() { shardsflag.Define() }
 
 const path = "/locks/x"
 

@@ -37,7 +37,7 @@ func TestLongMutexInVirtualTime(t *testing.T) {
 			m.Unlock()
 		}()
 		synctest.Wait()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		m.Unlock()
 		synctest.Wait()
 		m.Lock() // it is free again
