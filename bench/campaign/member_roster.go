@@ -189,13 +189,13 @@ func (m *Member) followRoster(ctx context.Context, s *embed.Session, q *Request,
 	case <-m.rest.Done():
 	}
 	for range rosterTries {
+		r.Wrong = "" // what a try found counts only if it was the last; a connection may break before that
 		if _, err := s.Sync(ctx, q.Path); err != nil {
 			return err
 		}
 		if err := o.catchUp(ctx); err != nil {
 			return err
 		}
-		r.Wrong = ""
 		for _, y := range stories {
 			r.Wrong += y.compare(o)
 		}
