@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 // awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile.
 const awaitMax = 50 * time.Millisecond
 
+// namesMax bounds how many names a search among siblings may match. Recipes have two.
+const namesMax = 16
+
 // native carries out one such request.
 func (c *conn) native(q *wire.Request, a *answer) error {
 	n := &q.Native
@@ -31,6 +35,9 @@ func (c *conn) native(q *wire.Request, a *answer) error {
 	case wire.NativeSubmit:
 		return c.nativeSubmit(n, a)
 	case wire.NativeRelease:
+		if err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path)); err != nil {
+			return c.answerNative(a, err)
+		}
 		c.startDeferring()
 		a.goTo(answerPending)
 		a.pending = c.writes.ReleaseThen(n.Path, tree.Zxid(n.Zxid), n.Flag, c.nudgeFunc)
@@ -71,15 +78,14 @@ func (c *conn) nativeSubmit(n *wire.Native, a *answer) error {
 
 func (c *conn) nativeArm(n *wire.Native, a *answer) error {
 	mode := watch.Mode(n.Mode)
-	err := checkPathLength(n.Path)
-	if err == nil {
-		err = tree.ValidatePath(n.Path)
-	}
+	err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path))
 	if err == nil && mode != watch.Persistent && mode != watch.Recursive {
 		err = fmt.Errorf("%w: %d is not a mode of a watch", tree.ErrInvalidMode, n.Mode)
 	}
 	if err == nil {
-		err = c.roomFor(n.Path, mode)
+		if full := c.roomFor(n.Path, mode); full != nil {
+			err = fmt.Errorf("%w: %w", watch.ErrTooHeavy, full)
+		}
 	}
 	if err != nil {
 		return c.answerNative(a, err)
@@ -102,13 +108,16 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		}
 		c.isNative.Store(true)
 		c.watches.KeepValues()
-		r.Zxid = int64(c.gate.node.Config.MaxDataSize)
+		r.Zxid, r.Count = int64(c.gate.node.Config.MaxDataSize), int32(c.gate.cfg.FrameSize)
 	case wire.NativePage:
 		if n.Count <= 0 {
 			return fmt.Errorf("%w: a page of %d names", embed.ErrInvalidArgument, n.Count)
 		}
 		r.Names, err = s.Page(n.Path, n.After, int(n.Count))
 	case wire.NativeBefore:
+		if len(n.Names) > namesMax {
+			return fmt.Errorf("%w: %d names to match, at most %d are allowed", embed.ErrInvalidArgument, len(n.Names), namesMax)
+		}
 		var name string
 		if name, r.Flag, err = s.Before(n.Path, n.Names...); r.Flag {
 			r.Names = []string{name}
@@ -166,8 +175,9 @@ func (c *conn) answerNative(a *answer, err error) error {
 	return nil
 }
 
-// failNative puts an error into the answer. It returns an error that the client cannot be told,
-// because it concerns the session or the node: the client finds out as it connects again.
+// failNative puts an error into the answer. It returns an error that the client is not told, because
+// it concerns the session or the node, or leaves an outcome open: the client finds out, or looks, as
+// it connects again.
 func (a *answer) failNative(err error) error {
 	r := &a.reply.Native
 	r.Index = -1
@@ -175,7 +185,7 @@ func (a *answer) failNative(err error) error {
 		a.bytes += nativeSize(r)
 		return nil
 	}
-	if r.Failure = native.Number(err); r.Failure == native.Unnumbered {
+	if r.Failure = native.Number(err); r.Failure == native.Unnumbered || errors.Is(err, engine.ErrUnknownOutcome) {
 		return err
 	}
 	var refused *tree.MultiError

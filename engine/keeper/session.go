@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -264,7 +263,16 @@ func (s *Session) ReleaseThen(path string, czxid tree.Zxid, lost bool, then func
 	p := Pending{session: s, outbox: s.keeper.outboxes[shard-1],
 		call: outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})}
 	p.call.Then = then
-	s.send(p.outbox, p.call, cmp.Or(err, s.Live()))
+	if err := s.admissible(context.Background(), p.call, []tree.Op{{Path: path}}, err); err != nil {
+		p.outbox.Refuse(p.call, err)
+		return p
+	}
+	if lost {
+		p.outbox.QueueEnd(p.call) // ahead of the holder's queued writes
+	} else {
+		p.outbox.QueueRelease(p.call)
+	}
+	p.outbox.Pump()
 	return p
 }
 
