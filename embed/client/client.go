@@ -171,7 +171,6 @@ func (k *Client) learn(config []byte) {
 		return
 	}
 	k.mu.servers, k.mu.next = found, 0
-	k.config.Logger.Debug("client's servers", "servers", strings.Join(found, ","))
 }
 
 func same(a, b []string) bool {

@@ -45,23 +45,33 @@ type link struct {
 	done chan struct{} // closed when its reader has ended
 	err  error         // why; read it after done
 	// heard is when something came, or a ping was sent before which all was well.
-	heard atomic.Int64
+	heard  atomic.Int64
+	silent atomic.Bool // it was closed because nothing came
 }
+
+var errSilent = errors.New("the server does not answer")
 
 var errProtocol = errors.New("the server does not speak the client's protocol")
 
 // run connects the session and serves it, until nothing more is to be done for it.
 func (s *session) run() {
 	defer s.client.forget(s)
-	rounds, short := 0, 0
+	rounds, short, lost := 0, 0, false
 	pause := func(n int) { s.sleep(min(pauseMin<<min(n, 10), pauseMax)) }
 	for s.alive.Err() == nil {
 		address, last := s.client.server()
 		l, err := s.connect(address, rounds)
 		if err == nil {
 			rounds = 0
+			if lost && s.Err() == nil {
+				s.client.config.Logger.Info("session connected again", "session", s.ID(), "address", address)
+			}
 			begun := time.Now()
-			if err = s.serve(l); time.Since(begun) > s.Timeout()/pingParts {
+			err = s.serve(l)
+			if lost = s.Err() == nil; lost {
+				s.client.config.Logger.Info("session's connection lost", "session", s.ID(), "address", address, "cause", err)
+			}
+			if time.Since(begun) > s.Timeout()/pingParts {
 				short = 0
 			} else if short++; short > breaksMax {
 				pause(short)
@@ -310,7 +320,7 @@ func (s *session) serve(l *link) error {
 				ping = s.ping()
 				l.heard.Store(now.UnixNano())
 			} else if now.UnixNano()-l.heard.Load() > int64(s.Timeout()/silenceParts) {
-				s.client.config.Logger.Debug("a server does not answer", "server", l.conn.RemoteAddr().String())
+				l.silent.Store(true)
 				_ = l.conn.Close()
 			}
 		}
@@ -424,7 +434,10 @@ func (s *session) read(l *link) {
 			err = s.received(frame)
 		}
 		if err != nil {
-			if l.err = err; err == io.EOF {
+			switch l.err = err; {
+			case l.silent.Load():
+				l.err = errSilent
+			case err == io.EOF:
 				l.err = errors.New("the server closed the connection")
 			}
 			_ = l.conn.Close()
