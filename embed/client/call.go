@@ -112,9 +112,9 @@ func answered(r *wire.Reply) error {
 
 // enqueue queues a call, unless ctx has ended, there is no room, or the session has ended.
 func (s *session) enqueue(ctx context.Context, c *call) {
+	err := ctx.Err() // it may ask a tenure of this session
 	s.lookAndLock()
 	defer s.mu.Unlock()
-	err := ctx.Err()
 	switch {
 	case err != nil:
 	case s.mu.end != nil:
