@@ -328,7 +328,7 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 	for _, id := range ids {
 		addr := c.Members[id]
 		if id == 0 {
-			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, " +
+			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, "+
 				"in ID too")
 		}
 		if err := checkAddr(addr, false); err != nil {
@@ -369,7 +369,8 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 	floor := engine.SessionTimeoutFloor(e.Tick)
 	e.MinSessionTimeout = or(c.MinSessionTimeout, floor)
 	if e.MinSessionTimeout < floor {
-		p.add("MinSessionTimeout is %v: want %v at least, three times the longest election at a Tick of %v",
+		p.add("MinSessionTimeout is %v: want %v at least, three times the longest election at a "+
+			"Tick of %v",
 			c.MinSessionTimeout, floor, e.Tick)
 	}
 	e.MaxSessionTimeout = or(c.MaxSessionTimeout, max(DefaultMaxSessionTimeout, e.MinSessionTimeout))

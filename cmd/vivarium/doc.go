@@ -132,8 +132,8 @@
 // for Docker Compose.
 //
 // With -seed FILE a new ensemble begins with a backup. All members need the same file. A member
-// whose directory is empty reads all of it first, and does nothing if it is damaged. Clients are served
-// when the backup is loaded. An ensemble that has begun does not need the file again, and ignores
+// whose directory is empty reads all of it first, and does nothing if it is damaged. Clients are
+// served when the backup is loaded. An ensemble that has begun does not need the file again, and ignores
 // another one with a warning in the log. See docs/backup.md of the repository.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.

@@ -37,7 +37,7 @@ func TestRefusals_Storm(t *testing.T) {
 			seen = len(log.String())
 			for range storm {
 				refuse()
-				synctest.Wait() // its place is free again
+				synctest.Wait() // it is logged, and its place is free again
 			}
 			if got := lines(line); len(got) != 1 || !strings.Contains(got[0], " repeated=0\n") {
 				t.Errorf("%s: %q", what, got)
@@ -45,6 +45,7 @@ func TestRefusals_Storm(t *testing.T) {
 			<-time.After(pace.Min)
 			seen = len(log.String())
 			refuse()
+			synctest.Wait()
 			if got := lines(line); len(got) != 1 || !strings.HasSuffix(got[0], fmt.Sprintf(" repeated=%d\n", storm-1)) {
 				t.Errorf("%s: after a pause %q", what, got)
 			}
