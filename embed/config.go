@@ -328,7 +328,7 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 	for _, id := range ids {
 		addr := c.Members[id]
 		if id == 0 {
-			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, "+
+			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, " +
 				"in ID too")
 		}
 		if err := checkAddr(addr, false); err != nil {
