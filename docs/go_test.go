@@ -19,7 +19,7 @@ import (
 const module = "github.com/vivarium-go/vivarium/"
 
 // public are the packages for users. A page may leave them out of a name: Session.Get, Config.TLS.
-var public = []string{"embed", "embed/admin", "embed/audit", "embed/backup", "embed/barrier", "embed/claim", "embed/discovery", "embed/election", "embed/embedtest", "embed/gateway", "embed/group", "embed/job", "embed/lock", "embed/metrics", "embed/partition", "embed/task", "embed/value", "embed/view"}
+var public = []string{"embed", "embed/admin", "embed/audit", "embed/backup", "embed/barrier", "embed/claim", "embed/client", "embed/discovery", "embed/election", "embed/embedtest", "embed/gateway", "embed/group", "embed/job", "embed/lock", "embed/metrics", "embed/partition", "embed/task", "embed/value", "embed/view"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
 var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
@@ -80,6 +80,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/discovery"
 	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/election"

@@ -55,14 +55,15 @@ var imports = map[string][]string{
 	"internal/timers":       {},
 
 	// What only tests link, embedtest's users included.
-	"internal/testkit":             {},
-	"internal/testkit/child":       {},
-	"internal/testkit/golden":      {"internal/testkit"},
-	"internal/testkit/membersflag": {},
-	"internal/testkit/shardsflag":  {},
-	"internal/testkit/zookeeper":   {"internal/testkit", "internal/testkit/child"},
+	"internal/testkit":              {},
+	"internal/testkit/child":        {},
+	"internal/testkit/golden":       {"internal/testkit"},
+	"internal/testkit/membersflag":  {},
+	"internal/testkit/shardsflag":   {},
+	"internal/testkit/sessionsflag": {"embed"},
+	"internal/testkit/zookeeper":    {"internal/testkit", "internal/testkit/child"},
 
-	"embed/internal/inside": {"engine", "tree"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
+	"embed/internal/inside": {"engine", "engine/clock", "session", "tree", "watch", "internal/meter"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/configfile"},
 	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
@@ -84,14 +85,17 @@ var imports = map[string][]string{
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/lock"},
 	"embed/view":              {"embed", "embed/value", "internal/rank"},
-	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/metrics":      {},
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
-	"embed/gateway":          {"embed", "embed/internal/inside", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
-	"internal/wire":          {},
-	"internal/wire/wiretest": {}, // for tests
+	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"}, // session for the life of one
+	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                   // for tests
+	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"internal/wire":             {},
+	"internal/wire/wiretest":    {}, // for tests
 
 	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},

@@ -46,6 +46,7 @@ func compact(t *testing.T, ens *embedtest.Ensemble, late int, write func() error
 // gets one event and any other watch ends with ErrWatchGap. A watch to which nothing happened goes
 // on as if there had been no gap.
 func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
+	membersOnly(t, "the watches of a client end with its connection, changed or not")
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

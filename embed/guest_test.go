@@ -153,6 +153,7 @@ const shortPatience = 50 * time.Millisecond
 // (etcd#10588, etcd#10591: a full disk ended the process that etcd was embedded in; etcd#9373: a
 // panic that nobody could recover.)
 func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
+	membersOnly(t, "a client's session goes on elsewhere when its member fails")
 	const victim = embed.MemberID(2)
 	for name, fault := range faults {
 		test := func(t *testing.T, leader embed.MemberID) {

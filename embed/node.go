@@ -104,7 +104,7 @@ func (n *Node) NewSession(ctx context.Context, o SessionOptions) (*Session, erro
 	if err != nil {
 		return nil, opError("new session", "", err)
 	}
-	return (*Session)(inside.NewSession(inside.SessionParts{Session: s, Root: root, MaxData: in.Config.MaxDataSize})), nil
+	return (*Session)(inside.NewSession(inside.SessionParts{Session: inside.OnMember(s), Root: root, MaxData: in.Config.MaxDataSize})), nil
 }
 
 // identities returns the identities that credentials prove.

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// An Opener opens sessions. A *Node is one. What must outlive a session takes an Opener and opens
-// one session after the other: lock.Do, election.Run, election.NewLatch, election.Balance. NewSession
-// may be called by any number of goroutines. Its errors are those of Node.NewSession.
+// An Opener opens sessions. A *Node is one. In a process that is no member, a client.Client of
+// package embed/client is. What must outlive a session takes an Opener and opens one session after
+// the other: lock.Do, election.Run, election.NewLatch, election.Balance. NewSession may be called by
+// any number of goroutines. Its errors are those of Node.NewSession.
 type Opener interface {
 	NewSession(ctx context.Context, o SessionOptions) (*Session, error)
 }

@@ -27,7 +27,7 @@ func (s *Session) oneWithParents(ctx context.Context, name string, op Op) (Resul
 	create := in.Root.Op(plain)
 	for err = ctx.Err(); err == nil; err = ctx.Err() {
 		var above []string
-		if above, err = s.missingAbove(create.Path); err != nil {
+		if above, err = s.missingAbove(ctx, create.Path); err != nil {
 			break
 		}
 		var result Result
@@ -43,9 +43,9 @@ func (s *Session) oneWithParents(ctx context.Context, name string, op Op) (Resul
 
 // missingAbove returns the paths above a path that this node's replica does not have, the highest
 // first.
-func (s *Session) missingAbove(path string) (missing []string, err error) {
+func (s *Session) missingAbove(ctx context.Context, path string) (missing []string, err error) {
 	for path = tree.Parent(path); path != "/"; path = tree.Parent(path) {
-		_, there, err := s.in().Session.Exists(path)
+		_, there, err := s.in().Session.Exists(ctx, path)
 		if there || errors.Is(err, ErrNoAuth) {
 			break
 		}
@@ -64,7 +64,7 @@ func (s *Session) createBelow(ctx context.Context, above []string, create tree.O
 	for _, path := range above {
 		ops = append(ops, tree.Op{Kind: tree.KindEnsure, Path: path})
 	}
-	results, err := s.in().Session.Submit(ctx, append(ops, create)).Wait(ctx)
+	results, err := s.in().Session.Do(ctx, append(ops, create), nil)
 	if err == nil {
 		return results[len(above)], nil
 	}

@@ -178,7 +178,7 @@ func (s *Session) one(ctx context.Context, name string, op Op) (Result, error) {
 	if err := (*inside.Op)(&op).Validate(in.MaxData); err != nil {
 		return Result{}, opError(name, plain.Path, err)
 	}
-	results, err := in.Session.Submit(ctx, []tree.Op{in.Root.Op(plain)}).Wait(ctx)
+	results, err := in.Session.Do(ctx, []tree.Op{in.Root.Op(plain)}, nil)
 	if err != nil {
 		err = engine.Single(err)
 		if plain.Kind == tree.KindCreate && errors.Is(err, ErrNoNode) {
@@ -204,7 +204,7 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]Result, error) {
 	if err != nil {
 		return nil, opError("multi", refusedPath(ops, err), err)
 	}
-	results, err := t.Outcome(t.Submit(ctx).Wait(ctx))
+	results, err := t.Do(ctx)
 	return results, opError("multi", refusedPath(ops, err), err)
 }
 
@@ -243,12 +243,12 @@ func (s *Session) Submit(ctx context.Context, ops ...Op) *Pending {
 		return &Pending{done: done, err: opError("submit", "", err)}
 	}
 	p := t.Submit(ctx)
-	return &Pending{p: &p, txn: t, done: p.Done()}
+	return &Pending{p: p, txn: t, done: p.Done()}
 }
 
 // A Pending is a submitted transaction. Its methods may be called by any number of goroutines.
 type Pending struct {
-	p    *engine.Pending
+	p    inside.Pending
 	txn  *inside.Txn
 	done <-chan struct{}
 	err  error // why it was refused before it was sent; then p is nil
@@ -277,7 +277,7 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 		return nil, Stat{}, opError("get", path, err)
 	}
 	in := s.in()
-	data, stat, err := in.Session.Get(in.Root.In(path))
+	data, stat, err := in.Session.Get(ctx, in.Root.In(path))
 	return data, stat, opError("get", path, err)
 }
 
@@ -288,7 +288,7 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 		return Stat{}, false, opError("exists", path, err)
 	}
 	in := s.in()
-	stat, ok, err := in.Session.Exists(in.Root.In(path))
+	stat, ok, err := in.Session.Exists(ctx, in.Root.In(path))
 	return stat, ok, opError("exists", path, err)
 }
 
@@ -300,7 +300,7 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, er
 		return nil, Stat{}, opError("children", path, err)
 	}
 	in := s.in()
-	names, stat, err := in.Session.Children(in.Root.In(path))
+	names, stat, err := in.Session.Children(ctx, in.Root.In(path))
 	return names, stat, opError("children", path, err)
 }
 
@@ -316,7 +316,7 @@ func (s *Session) Page(ctx context.Context, path, after string, n int) ([]string
 		return nil, opError("page", path, fmt.Errorf("%w: a page of %d names", ErrInvalidArgument, n))
 	}
 	in := s.in()
-	names, err := in.Session.Page(in.Root.In(path), after, n)
+	names, err := in.Session.Page(ctx, in.Root.In(path), after, n)
 	return names, opError("page", path, err)
 }
 
@@ -396,7 +396,7 @@ func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 		return nil, Stat{}, opError("acl", path, err)
 	}
 	in := s.in()
-	acl, stat, err := in.Session.ACL(in.Root.In(path))
+	acl, stat, err := in.Session.ACL(ctx, in.Root.In(path))
 	return acl, stat, opError("acl", path, err)
 }
 
@@ -407,7 +407,7 @@ func (s *Session) CountDescendants(ctx context.Context, path string) (int, error
 		return 0, opError("count descendants", path, err)
 	}
 	in := s.in()
-	n, err := in.Session.Descendants(in.Root.In(path))
+	n, err := in.Session.Descendants(ctx, in.Root.In(path))
 	return n, opError("count descendants", path, err)
 }
 

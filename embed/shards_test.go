@@ -15,14 +15,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 func init() {
 	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
 	membersflag.Define()
 }
 
@@ -751,5 +754,13 @@ func TestShards_SyncOfTheRoot(t *testing.T) {
 	}
 	if data, _, err := reader.Get(ctx, onShard[3]); err != nil || string(data) != "x" {
 		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// membersOnly skips a test of what only the session of a member promises.
+func membersOnly(t *testing.T, why string) {
+	t.Helper()
+	if sessionsflag.Open != nil {
+		t.Skip(why)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/watch"
 )
 
@@ -13,7 +13,7 @@ import (
 // before a read of this node shows it, and whoever has received it reads at least that state of the
 // znode on this node. If a watch cannot keep this promise it ends, and Err says why. It costs
 // little at rest.
-type Watch struct{ w *engine.Watch }
+type Watch struct{ w inside.Watch }
 
 // Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch. The
 // watch lasts until it has fired (WatchOnce), until Close, or until its session ends. It holds 64
@@ -63,7 +63,7 @@ func (s *Session) WatchWith(ctx context.Context, path string, mode WatchMode, o 
 		return nil, opError("watch", path, fmt.Errorf("%w: %d is not a mode of a watch", ErrInvalidMode, mode))
 	}
 	in := s.in()
-	w, err := in.Session.Watch(in.Root.In(path), mode, watch.Options(o), string(in.Root))
+	w, err := in.Session.Watch(ctx, in.Root.In(path), mode, watch.Options(o), string(in.Root))
 	if err != nil {
 		return nil, opError("watch", path, err)
 	}

@@ -149,6 +149,20 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 	return stat, ok, place, err
 }
 
+// ArmAt arms a Persistent or Recursive watch, and returns the znode's Stat as of that moment,
+// whatever may be read. The zxid is that moment's, or zero if the watch is on several shards.
+func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
+	place, err = w.Arm(path, mode, func() bool {
+		stat, ok = w.engine.at(path).Tree().Exists(path)
+		stat = w.reader().whole(path, stat)
+		return true
+	})
+	if len(w.engine.shards) == 1 || w.engine.registries.Of(path, mode) != watch.Everywhere {
+		z = place.Zxid
+	}
+	return stat, ok, z, place, w.over(err)
+}
+
 // Reset resumes the watches of an earlier connection. The zxids of several shards do not compare
 // with the zxid that a client knows. Then it reports everything as changed that could have changed.
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {

@@ -62,6 +62,15 @@ func (t *Tree) Newest(path string) (Found, bool) {
 // nothing, so it may be done while holding a lock. The zero value is not usable.
 type Found struct{ version *version }
 
+// Detached returns the Found of a znode that another process has told of. It knows no children.
+func Detached(data []byte, s Stat) Found {
+	return Found{&version{zxid: s.Mzxid, state: state{
+		czxid: s.Czxid, mzxid: s.Mzxid, ctime: s.Ctime.UnixMilli(), mtime: s.Mtime.UnixMilli(),
+		data: string(data), null: data == nil, version: s.Version,
+		more: &rest{pzxid: s.Pzxid, owner: s.EphemeralOwner, created: (s.Cversion + s.NumChildren) / 2, aversion: s.Aversion, numChildren: s.NumChildren},
+	}}}
+}
+
 // Data returns the data, as Get does.
 func (f Found) Data() []byte { return bytes.Clone(f.version.bytes()) }
 

@@ -75,6 +75,7 @@ type Client struct {
 	mayRead func([]tree.ACL) bool
 	limit   int
 	wake    func()
+	values  bool            // events have the znode as the change left it
 	most    int             // limit on the bytes of the watches; zero: none
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
@@ -332,17 +333,23 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
+// KeepValues says that events from now on have Data and Stat. Call it before the first Arm.
+func (c *Client) KeepValues() { c.values = true }
+
 // The bytes of a watch besides its path, and of an event, about as measured.
 const (
 	watchBytes = 256
 	eventBytes = 64
 )
 
-// Weight returns the bytes that events take, in the queue or after Take. Their paths may be of
-// znodes that no longer exist.
+// Weight returns the bytes that events take, in the queue or after Take, with their data. Their
+// paths may be of znodes that no longer exist.
 func Weight(events ...Event) (n int) {
 	for i := range events {
 		n += eventBytes + len(events[i].Path)
+		if stat, ok := events[i].Stat(); ok {
+			n += int(stat.DataLength)
+		}
 	}
 	return n
 }

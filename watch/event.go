@@ -67,6 +67,12 @@ type Event struct {
 	found tree.Found // of a watch with Values
 }
 
+// With returns the event with the znode as the transaction left it.
+func (e Event) With(f tree.Found) Event {
+	e.found = f
+	return e
+}
+
 // Stat returns the Stat of the znode as the transaction left it. It returns false if the znode was
 // deleted, if the event is about a list of children, or if the watch has no Values.
 func (e Event) Stat() (tree.Stat, bool) {

@@ -108,6 +108,9 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	p.told = t.pass
 	if p.client.mayRead == nil || p.client.mayRead(acl) {
 		t.events++
+		if p.client.values {
+			e = p.registry.valuedLocked(e)
+		}
 		p.client.tell(e)
 	}
 }

@@ -227,9 +227,17 @@ func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 	}
 }
 
-func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
-	if s.state.Load()&values != 0 && (e.Type == NodeCreated || e.Type == NodeDataChanged) && r.publisher != nil {
+// valuedLocked returns the event with the znode as the transaction leaves it.
+func (r *Registry) valuedLocked(e Event) Event {
+	if (e.Type == NodeCreated || e.Type == NodeDataChanged) && r.publisher != nil {
 		e.found, _ = r.publisher.Newest(e.Path)
+	}
+	return e
+}
+
+func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
+	if s.state.Load()&values != 0 {
+		e = r.valuedLocked(e)
 	}
 	switch {
 	case !may && s.mode == Once:

@@ -21,7 +21,7 @@ func Before(ctx context.Context, s *embed.Session, path string, match ...string)
 	}
 	if err == nil {
 		in := (*inside.Session)(s).Parts()
-		name, ok, err = in.Session.Before(in.Root.In(path), match...)
+		name, ok, err = in.Session.Before(ctx, in.Root.In(path), match...)
 	}
 	return name, ok, opError("before", path, err)
 }

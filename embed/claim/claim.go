@@ -19,7 +19,7 @@ import (
 // Its methods may be called by any number of goroutines. The zero Claim has ended:
 // embed.ErrNotHeld.
 type Claim struct {
-	c   *engine.Claim
+	c   inside.Claim
 	txn *inside.Txn
 }
 

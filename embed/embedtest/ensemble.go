@@ -23,6 +23,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -91,6 +92,8 @@ type Ensemble struct {
 	running map[embed.MemberID]*embed.Node
 	taken   map[embed.MemberID]bool // it runs, or is being started or stopped
 	paused  map[embed.MemberID]bool
+	doors   map[*embed.Node]embed.Opener // with this module's flag -sessions
+	shut    []func()                     // what the openers hold
 }
 
 // New starts an ensemble of members 1 to n and waits until all are ready, unless Options.Stopped is
@@ -100,6 +103,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
 		running: make(map[embed.MemberID]*embed.Node), taken: make(map[embed.MemberID]bool), paused: make(map[embed.MemberID]bool),
 		ports:  make(map[embed.MemberID]int),
+		doors:  make(map[*embed.Node]embed.Opener),
 		chance: rand.New(rand.NewPCG(o.Seed, 0))}
 	switch {
 	case e.dir == "" && e.bubble:
@@ -151,6 +155,9 @@ func (e *Ensemble) AddPlace() embed.MemberID {
 func (e *Ensemble) close() {
 	if e.churn != nil {
 		e.churn.end()
+	}
+	for _, shut := range e.shut {
+		shut()
 	}
 	for _, id := range e.Places() {
 		e.Resume(id)
@@ -332,11 +339,38 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
-	s, err := e.Node(id).NewSession(ctx, o)
+	from, err := e.opener(id)
+	if err != nil {
+		e.t.Fatalf("member %d: %v", id, err)
+	}
+	s, err := from.NewSession(ctx, o)
 	if err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
 	}
 	return s
+}
+
+// opener returns what opens sessions on a member: its node, or with the flag -sessions a client.
+func (e *Ensemble) opener(id embed.MemberID) (embed.Opener, error) {
+	n := e.Node(id)
+	if sessionsflag.Open == nil {
+		return n, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if from := e.doors[n]; from != nil {
+		return from, nil
+	}
+	var dial func(ctx context.Context) (net.Conn, error)
+	if e.bubble {
+		dial = func(ctx context.Context) (net.Conn, error) { return e.Dial(ctx, id) }
+	}
+	from, shut, err := sessionsflag.Open(n, dial)
+	if err != nil {
+		return nil, err
+	}
+	e.doors[n], e.shut = from, append(e.shut, shut)
+	return from, nil
 }
 
 // Stop shuts a member down: it closes its sessions and transfers its leaderships.

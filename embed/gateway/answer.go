@@ -63,7 +63,10 @@ func (a *answer) ready() bool { return a.state != answerPending || a.pending.Kno
 // fill puts the outcome of a write into its reply. It returns an error that the client cannot be
 // told.
 func (a *answer) fill(results []tree.Result, err error) error {
-	if a.multi != nil {
+	switch {
+	case a.reply.Op == wire.OpNative:
+		return a.fillNative(results, err)
+	case a.multi != nil:
 		return a.fillMulti(results, err)
 	}
 	code, ok := codeOf(err)

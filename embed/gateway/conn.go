@@ -54,6 +54,7 @@ type conn struct {
 	lastPlace    watch.Place // place of the last answer; owned by the holder of the baton
 	nudgeFunc    func()      // nudge, as a value that is made once
 	stateChanged atomic.Bool // the session's state may have changed
+	isNative     atomic.Bool // it is a connection of package embed/client
 
 	mu    rank.Mutex[rank.Connection]
 	stage stage

@@ -56,6 +56,10 @@ func classOf(a *answer) class {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
 		wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpReconfig:
 		return classWrite
+	case wire.OpNative:
+		if k := a.reply.Native.Kind; k == wire.NativeSubmit || k == wire.NativeRelease {
+			return classWrite
+		}
 	}
 	if a.readOnly || a.reply.Op == wire.OpSync || a.reply.Op == wire.OpGetEphemerals {
 		return classRead
@@ -91,6 +95,7 @@ var operations = [...]struct {
 	{"check_watches", []wire.Op{wire.OpCheckWatches}},
 	{"remove_watches", []wire.Op{wire.OpRemoveWatches}},
 	{"close_session", []wire.Op{wire.OpCloseSession}},
+	{"native", []wire.Op{wire.OpNative}},
 }
 
 // operationOf has the place of each operation among operations.

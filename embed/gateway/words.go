@@ -196,7 +196,7 @@ func (g *Gateway) znodes() int { return g.node.Engine.Znodes() + 1 }
 // opNames are cons's names for the last request of a connection.
 var opNames = map[wire.Op]string{
 	wire.OpCreate: "CREA", wire.OpCreate2: "CREA", wire.OpCreateContainer: "CREA", wire.OpCreateTTL: "CREA", wire.OpDelete: "DELE",
-	wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpReconfig: "RECO",
+	wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpReconfig: "RECO", wire.OpNative: "NATV",
 	wire.OpExists: "EXIS", wire.OpGetData: "GETD", wire.OpGetACL: "GETA", wire.OpGetChildren: "GETC", wire.OpGetChildren2: "GETC",
 	wire.OpGetAllChildrenNumber: "GETACN", wire.OpGetEphemerals: "GETE", wire.OpSync: "SYNC", wire.OpPing: "PING", wire.OpWhoAmI: "HOMI",
 	wire.OpSetWatches: "SETW", wire.OpSetWatches2: "STW2", wire.OpAddWatch: "ADDW", wire.OpCheckWatches: "CHKW",

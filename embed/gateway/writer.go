@@ -213,8 +213,12 @@ func (w *writer) events(events []embed.Event) error {
 	w.hold(watch.Weight(events...))
 	for _, e := range events {
 		w.gathered += watch.Weight(e)
-		if err := w.append(&wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
-			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}, 0); err != nil {
+		r := wire.Reply{Xid: wire.XidEvent, Zxid: int64(e.Zxid), Result: wire.Result{Op: wire.OpEvent},
+			Event: wire.Event{Type: wire.EventType(e.Type), State: wire.StateSyncConnected, Path: e.Path}}
+		if w.isNative.Load() {
+			nativeEvent(&r, &e)
+		}
+		if err := w.append(&r, len(r.Event.Znode.Data)); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,11 @@ type (
 
 	Lending struct{} // the sessions of an admin.Handler
 
+	// Of the client.
+
+	ClientSession struct{} // a session behind a connection
+	Servers       struct{} // where a client connects
+
 	// Of the gateway.
 
 	ReadOnly   struct{} // which connections may only read
@@ -103,6 +108,7 @@ func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
 		at[Lending]("admin.lending"),
+		at[ClientSession]("client.session"), at[Servers]("client.Client"),
 		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Throttle]("gateway.throttle"), at[Connection]("gateway.conn"), at[Refusals]("gateway.refusals"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),

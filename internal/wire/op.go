@@ -50,7 +50,7 @@ func (o Op) Known() bool {
 	case o == OpDeleteContainer:
 		return false
 	}
-	return OpCreate <= o && o <= OpSync || OpMulti <= o && o <= OpMultiRead || OpAuth <= o && o <= OpWhoAmI
+	return o == OpNative || OpCreate <= o && o <= OpSync || OpMulti <= o && o <= OpMultiRead || OpAuth <= o && o <= OpWhoAmI
 }
 
 // The xids that do not count a client's requests. A server sends back whatever xid a request has.

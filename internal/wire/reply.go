@@ -6,9 +6,10 @@ type Reply struct {
 	Zxid   int64
 	Result // its Op is not on the wire: it is the request's, or OpEvent
 
-	Results []Result // multi, multiRead
-	Users   []User   // whoAmI
-	Event   Event    // event
+	Results []Result    // multi, multiRead
+	Users   []User      // whoAmI
+	Event   Event       // event
+	Native  NativeReply // native
 }
 
 // DecodeHeader reads Xid, Zxid and Err, and zeroes everything else. It returns the rest of the
@@ -54,10 +55,14 @@ func (r *Reply) body(c *coder) {
 	switch r.Op {
 	case OpEvent:
 		r.Event.record(c)
+	case OpNativeEvent:
+		r.Event.native(c)
 	case OpMulti, OpMultiRead:
 		r.multi(c)
 	case OpWhoAmI:
 		c.users(&r.Users)
+	case OpNative:
+		r.Native.record(c)
 	default:
 		r.Result.record(c)
 	}

@@ -10,6 +10,7 @@ type Request struct {
 	Auth     Auth        // auth
 	Watches  Watches     // setWatches, setWatches2
 	Reconfig Reconfig    // reconfig
+	Native   Native      // native
 }
 
 // Auth is a credential.
@@ -75,6 +76,8 @@ func (r *Request) body(c *coder) {
 		c.text(&r.Reconfig.Leaving)
 		c.text(&r.Reconfig.Members)
 		c.i64(&r.Reconfig.ConfigID)
+	case OpNative:
+		r.Native.record(c)
 	default:
 		r.Operation.record(c)
 	}

@@ -36,12 +36,21 @@ type Event struct {
 	Type  EventType
 	State State
 	Path  string
+	// Znode is the znode as the change left it. It belongs to an OpNativeEvent only, and is zero if
+	// the event has none. Its Path is not on the wire.
+	Znode NativeZnode
 }
 
 func (e *Event) record(c *coder) {
 	i32(c, &e.Type)
 	i32(c, &e.State)
 	c.text(&e.Path)
+}
+
+func (e *Event) native(c *coder) {
+	e.record(c)
+	c.bytes(&e.Znode.Data)
+	e.Znode.Stat.record(c)
 }
 
 // WatchMode says how much a watch of addWatch sees. A watch of a read lasts until its first event.

@@ -46,6 +46,10 @@ func TestLocks(t *testing.T) {
 			share(t, e, "/shared", 1, 1, slices.Concat(list, e.mutexes("/shared")))
 			t.Run("fenced", func(t *testing.T) { fenced(t, e, "/shared", list[0]) })
 		})
+		t.Run("all in one queue", func(t *testing.T) {
+			list := slices.Concat(p.contenders(3, 1, "lock", "/all"), k.contenders(3, 1, "curator-lock", "/all"), e.ownClients(4, e.mutex, "/all"), e.callers(3, e.mutex, "/all"))
+			share(t, e, "/all", 1, 1, list)
+		})
 		t.Run("revoked", func(t *testing.T) { revoked(t, e, p) })
 		t.Run("mutex that is kept", func(t *testing.T) {
 			list := slices.Concat(p.contenders(3, 1, "lock", "/kept"), k.contenders(2, 1, "curator-lock", "/kept"), e.callers(2, e.mutex, "/kept"))
@@ -152,7 +156,7 @@ func (e *ensemble) mutexes(path string) (list []contender) {
 	for i := range 8 {
 		list = append(list, e.goClient(e.spread(i), path))
 	}
-	return append(list, e.callers(8, e.mutex, path)...)
+	return slices.Concat(list, e.callers(8, e.mutex, path), e.ownClients(4, e.mutex, path))
 }
 
 // callersRW returns readers and writers, some of which become the other.

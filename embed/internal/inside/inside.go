@@ -2,6 +2,7 @@ package inside
 
 import (
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -45,7 +46,7 @@ type Session struct{ parts SessionParts }
 
 // SessionParts is what a session is made of. Immutable.
 type SessionParts struct {
-	Session *engine.Session
+	Session Backend
 	Root    Root
 	MaxData int // embed.Config.MaxDataSize
 }
@@ -55,6 +56,9 @@ func NewSession(p SessionParts) *Session { return &Session{p} }
 
 // Parts returns what the session is made of.
 func (s *Session) Parts() *SessionParts { return &s.parts }
+
+// ClientSeams are the parts of the machine that a client stands on: the type of client.Config.Inside.
+type ClientSeams struct{ Clock clock.Clock }
 
 // Seams is engine.Seams under a name that only this module can spell: the type of
 // embed.Config.Inside.

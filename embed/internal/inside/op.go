@@ -20,8 +20,8 @@ var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to %d"
 type Op struct {
 	kind    opKind
 	plain   tree.Op          // of kindPlain
-	guard   *engine.Tenure   // of kindGuard; nil has ended
-	release *engine.Claim    // of kindRelease; nil has ended
+	guard   Tenure           // of kindGuard; nil has ended
+	release Claim            // of kindRelease; nil has ended
 	inherit bool             // of kindPlain: the znode it deletes lingers, see engine.With
 	parents bool             // of kindPlain: what is missing above the znode it creates is created too
 	claims  engine.ClaimKind // of kindPlain: what the transaction's claim is for
@@ -39,10 +39,10 @@ const (
 func Plain(o tree.Op) Op { return Op{plain: o} }
 
 // Guard returns the Op that refuses the transaction unless a claim is held in this tenure.
-func Guard(t *engine.Tenure) Op { return Op{kind: kindGuard, guard: t} }
+func Guard(t Tenure) Op { return Op{kind: kindGuard, guard: t} }
 
 // Release returns the Op that gives a claim up.
-func Release(c *engine.Claim) Op { return Op{kind: kindRelease, release: c} }
+func Release(c Claim) Op { return Op{kind: kindRelease, release: c} }
 
 // Inherit returns the Op that deletes a lingering ephemeral whose place the transaction's claim
 // takes.

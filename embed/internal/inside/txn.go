@@ -16,21 +16,23 @@ type Txn struct {
 	session *SessionParts
 	count   int // Ops added
 	ops     []tree.Op
-	with    *engine.With
-	at      []int // where the operations of each Op begin; nil if each Op is one operation
-	answers []int // beside at: which operation's result is that of the Op
+	terms   Terms
+	claims  engine.ClaimKind // the greatest of the Ops
+	heir    bool             // an Op inherits
+	at      []int            // where the operations of each Op begin; nil if each Op is one operation
+	answers []int            // beside at: which operation's result is that of the Op
 }
 
 // NewTxn returns a transaction without operations, with room for n Ops.
 func (s *Session) NewTxn(n int) *Txn {
-	return &Txn{session: &s.parts, ops: make([]tree.Op, 0, n), with: new(engine.With)}
+	return &Txn{session: &s.parts, ops: make([]tree.Op, 0, n), terms: s.parts.Session.NewTerms()}
 }
 
 // Add appends an Op. After an error, a *tree.MultiError, the transaction cannot be sent.
 func (t *Txn) Add(o *Op) error {
 	first := len(t.ops)
 	if err := t.add(o); err != nil {
-		t.with.Undo()
+		t.terms.Undo()
 		return &tree.MultiError{Index: t.count, Err: err}
 	}
 	if t.at == nil && len(t.ops) != t.count+1 {
@@ -54,9 +56,9 @@ func (t *Txn) add(o *Op) error {
 	var err error
 	switch o.kind {
 	case kindGuard:
-		ops, err = t.with.Guard(t.session.Session.Session, o.guard)
+		ops, err = t.terms.Guard(o.guard)
 	case kindRelease:
-		ops, err = t.with.Release(t.session.Session.Session, o.release)
+		ops, err = t.terms.Release(o.release)
 	default:
 		if err = o.Validate(t.session.MaxData); err == nil {
 			op := t.session.Root.Op(o.plain)
@@ -64,8 +66,7 @@ func (t *Txn) add(o *Op) error {
 				t.ops = appendParents(t.ops, op.Path)
 			}
 			t.ops = append(t.ops, op)
-			t.with.Inherits = t.with.Inherits || o.inherit
-			t.with.Kind = max(t.with.Kind, o.claims)
+			t.heir, t.claims = t.heir || o.inherit, max(t.claims, o.claims)
 		}
 	}
 	t.ops = append(t.ops, ops...)
@@ -90,18 +91,26 @@ const (
 )
 
 // Submit sends the transaction, unless ctx has ended.
-func (t *Txn) Submit(ctx context.Context) engine.Pending {
-	return t.session.Session.SubmitWith(ctx, t.ops, t.with)
+func (t *Txn) Submit(ctx context.Context) Pending {
+	t.terms.Set(t.heir, t.claims)
+	return t.session.Session.Submit(ctx, t.ops, t.terms)
+}
+
+// Do sends the transaction, unless ctx has ended, and waits for it.
+func (t *Txn) Do(ctx context.Context) ([]tree.Result, error) {
+	t.terms.Set(t.heir, t.claims)
+	return t.Outcome(t.session.Session.Do(ctx, t.ops, t.terms))
 }
 
 // Claim sends the transaction, and claims the ephemerals that it creates. There must be at least
 // one. Claim sends nothing if ctx has ended.
-func (t *Txn) Claim(ctx context.Context) (*engine.Claim, error) {
+func (t *Txn) Claim(ctx context.Context) (Claim, error) {
 	if !slices.ContainsFunc(t.ops, createsEphemeral) {
-		t.with.Undo()
+		t.terms.Undo()
 		return nil, fmt.Errorf("%w: a claim is of ephemerals", tree.ErrInvalidMode)
 	}
-	return t.session.Session.Claim(ctx, t.ops, t.with), nil
+	t.terms.Set(t.heir, t.claims)
+	return t.session.Session.Claim(ctx, t.ops, t.terms), nil
 }
 
 func createsEphemeral(o tree.Op) bool { return o.Kind == tree.KindCreate && o.Mode.IsEphemeral() }

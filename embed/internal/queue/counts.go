@@ -16,5 +16,5 @@ func OfTask(op embed.Op) embed.Op { return counted(op, engine.ClaimTask) }
 // Queued counts the callers on the session's node that wait for a mutex without a contender of
 // their own, behind one that a caller before them has.
 func Queued(s *embed.Session) *meter.Gauge {
-	return &(*inside.Session)(s).Parts().Session.Meters().Queued
+	return (*inside.Session)(s).Parts().Session.Queued()
 }

@@ -1,0 +1,265 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/internal/native"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Bounds of what waits in a session, and the largest answer.
+const (
+	callsMax = 10_000   // calls that are queued or sent; more are refused
+	bytesMax = 64 << 20 // their data
+	frameMax = 64 << 20
+)
+
+var (
+	errNotSent = fmt.Errorf("%w: no connection in time, not sent", engine.ErrUnavailable)
+	errPoison  = fmt.Errorf("%w: connections break when it is asked for", engine.ErrUnavailable)
+	errFull    = fmt.Errorf("%w: too many requests of this session wait", engine.ErrUnavailable)
+)
+
+// An unknownError is ErrUnknownOutcome after a ctx ended. It matches both errors.
+type unknownError struct{ cause error }
+
+func (e *unknownError) Error() string {
+	return engine.ErrUnknownOutcome.Error() + ": " + e.cause.Error()
+}
+func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.cause} }
+
+// A call is one request and its answer.
+//
+//	queued ──▶ sent ──▶ done
+//	  ▲ └────────┼───────▶ cancelled, or the session ended
+//	  └──────────┘ its connection broke, and it only reads
+type call struct {
+	// Immutable.
+	request wire.Request
+	bytes   int
+	// write says that the call may have taken effect once it is sent. If its connection breaks
+	// then, its outcome is unknown.
+	write bool
+	terms *terms // of a transaction; may be nil
+	// then runs when the outcome is known, under the session's mu, before anyone gets it.
+	then func(*call)
+
+	done chan struct{}
+	// The outcome. Read it after done.
+	reply wire.Reply
+	err   error
+
+	// Guarded by the session's mu.
+	stage        callStage
+	dropped      bool          // its caller has given up
+	breaks       int           // connections that broke while it was sent
+	sent, offset time.Duration // of a ping: when it was sent, by the clocks
+}
+
+type callStage uint8
+
+const (
+	callQueued callStage = iota
+	callSent
+	callDone
+)
+
+func newCall(q wire.Request) *call {
+	n := len(q.Path) + len(q.Data) + 64
+	for i := range q.Native.Ops {
+		n += len(q.Native.Ops[i].Path) + len(q.Native.Ops[i].Data) + 128
+	}
+	return &call{request: q, bytes: n, done: make(chan struct{})}
+}
+
+// nativeCall returns a call of a request beyond ZooKeeper's protocol.
+func nativeCall(n wire.Native) *call {
+	return newCall(wire.Request{Operation: wire.Operation{Op: wire.OpNative}, Native: n})
+}
+
+// pathCall returns a call of one of ZooKeeper's requests about a path.
+func pathCall(op wire.Op, path string) *call {
+	return newCall(wire.Request{Operation: wire.Operation{Op: op, Path: path}})
+}
+
+// codes are ZooKeeper's codes of the requests that a session makes by its protocol.
+var codes = map[wire.Code]error{
+	wire.NoNode:         tree.ErrNoNode,
+	wire.NoAuth:         tree.ErrNoAuth,
+	wire.BadArguments:   tree.ErrInvalidPath,
+	wire.SessionExpired: engine.ErrSessionExpired,
+}
+
+// answered returns what the answer says went wrong, or nil.
+func answered(r *wire.Reply) error {
+	if r.Err != wire.OK {
+		if err := codes[r.Err]; err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the server answered code %d", engine.ErrUnknownOutcome, r.Err)
+	}
+	err := native.Failure(r.Native.Failure, r.Native.Text)
+	if err != nil && r.Native.Index >= 0 {
+		err = &tree.MultiError{Index: int(r.Native.Index), Err: err}
+	}
+	return err
+}
+
+// enqueue queues a call, unless ctx has ended, there is no room, or the session has ended.
+func (s *session) enqueue(ctx context.Context, c *call) {
+	err := ctx.Err() // it may ask a tenure of this session
+	s.lookAndLock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+	case s.mu.end != nil:
+		err = s.mu.end
+	case s.mu.calls >= callsMax || s.mu.bytes+c.bytes > bytesMax:
+		err = errFull
+	default:
+		err = s.fitsLocked(c)
+	}
+	if err != nil {
+		s.finishCallLocked(c, err)
+		return
+	}
+	s.queueLocked(c)
+}
+
+// fitsLocked returns an error if a request is longer than the server reads.
+func (s *session) fitsLocked(c *call) error {
+	if c.bytes < s.mu.frame/2 {
+		return nil // bytes is about right
+	}
+	if n := len(c.request.AppendFrame(nil)) - 4; n > s.mu.frame {
+		return fmt.Errorf("%w: a request of %d bytes, the limit is %d: see gateway.Config.FrameSize", engine.ErrTooLarge, n, s.mu.frame)
+	}
+	return nil
+}
+
+func (s *session) queueLocked(c *call) {
+	s.mu.calls++
+	s.mu.bytes += c.bytes
+	s.mu.queue = append(s.mu.queue, c)
+	s.wakeWriter()
+}
+
+// finishCallLocked gives a call its outcome.
+func (s *session) finishCallLocked(c *call, err error) {
+	if c.stage == callDone {
+		return
+	}
+	c.stage, c.err = callDone, err
+	if err != nil && c.terms != nil {
+		c.terms.undoLocked()
+	}
+	if c.then != nil {
+		c.then(c)
+	}
+	close(c.done)
+}
+
+// uncountLocked takes a call that was queued out of the bounds.
+func (s *session) uncountLocked(c *call) {
+	s.mu.calls--
+	s.mu.bytes -= c.bytes
+}
+
+// cancel ends a call that was not sent yet, and reports whether it could.
+func (s *session) cancel(c *call, why error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelLocked(c, why)
+}
+
+func (s *session) cancelLocked(c *call, why error) bool {
+	if c.stage != callQueued {
+		return false
+	}
+	for i, q := range s.mu.queue {
+		if q == c {
+			s.mu.queue = append(s.mu.queue[:i:i], s.mu.queue[i+1:]...)
+			s.uncountLocked(c)
+			break
+		}
+	}
+	s.finishCallLocked(c, why)
+	return true
+}
+
+// wait waits for a call until ctx ends, or at most for the request timeout if ctx has no deadline.
+// The error says whether a write can still take effect.
+func (s *session) wait(ctx context.Context, c *call) error {
+	var expired <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok {
+		t := time.NewTimer(s.client.config.RequestTimeout)
+		defer t.Stop()
+		expired = t.C
+	}
+	var cause error
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		if cause = ctx.Err(); s.cancel(c, cause) {
+			return s.explain(cause)
+		}
+	case <-expired:
+		if s.cancel(c, errNotSent) {
+			return s.explain(errNotSent)
+		}
+	}
+	select {
+	case <-c.done: // just now: the true outcome is better than "unknown"
+		return c.err
+	default:
+	}
+	s.mu.Lock()
+	c.dropped = !c.write // nobody waits for what it reads
+	s.mu.Unlock()
+	switch {
+	case !c.write && cause == context.DeadlineExceeded:
+		return s.explain(fmt.Errorf("%w: %w", engine.ErrUnavailable, cause))
+	case !c.write && cause != nil:
+		return s.explain(cause)
+	case !c.write:
+		return s.explain(fmt.Errorf("%w: no answer in time", engine.ErrUnavailable))
+	case cause != nil:
+		return s.explain(&unknownError{cause})
+	}
+	return s.explain(engine.ErrUnknownOutcome)
+}
+
+// explain adds to an error why there is no connection, if there is none.
+func (s *session) explain(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.link != nil || s.mu.lacks == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%v)", err, s.mu.lacks)
+}
+
+// ask makes a request that only reads, and waits for its answer.
+func (s *session) ask(ctx context.Context, c *call) (*wire.Reply, error) {
+	s.enqueue(ctx, c)
+	if err := s.wait(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := answered(&c.reply); err != nil {
+		var multi *tree.MultiError
+		if errors.As(err, &multi) {
+			err = multi.Err
+		}
+		return nil, err
+	}
+	if err := s.Err(); err != nil {
+		return nil, err // what an ended session reads is not to be trusted
+	}
+	return &c.reply, nil
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed/internal/native"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// What a session reads, from the member that it is connected to.
+
+func (s *session) Get(ctx context.Context, path string) ([]byte, tree.Stat, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpGetData, path))
+	if err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return r.Data, native.FromStat(&r.Stat), nil
+}
+
+func (s *session) Exists(ctx context.Context, path string) (tree.Stat, bool, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpExists, path))
+	switch err {
+	case nil:
+		return native.FromStat(&r.Stat), true, nil
+	case tree.ErrNoNode:
+		return tree.Stat{}, false, nil
+	}
+	return tree.Stat{}, false, err
+}
+
+func (s *session) Children(ctx context.Context, path string) ([]string, tree.Stat, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpGetChildren2, path))
+	if err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return r.Names, native.FromStat(&r.Stat), nil
+}
+
+func (s *session) ACL(ctx context.Context, path string) ([]tree.ACL, tree.Stat, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpGetACL, path))
+	if err != nil {
+		return nil, tree.Stat{}, err
+	}
+	return native.FromACL(r.ACL), native.FromStat(&r.Stat), nil
+}
+
+func (s *session) Descendants(ctx context.Context, path string) (int, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpGetAllChildrenNumber, path))
+	if err != nil {
+		return 0, err
+	}
+	return int(r.Count), nil
+}
+
+func (s *session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
+	r, err := s.ask(ctx, pathCall(wire.OpGetEphemerals, prefix))
+	if err != nil {
+		return nil, err
+	}
+	return r.Names, nil
+}
+
+func (s *session) Page(ctx context.Context, path, after string, n int) ([]string, error) {
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativePage, Path: path, After: after, Count: int32(min(n, 1<<30))}))
+	if err != nil {
+		return nil, err
+	}
+	return r.Native.Names, nil
+}
+
+func (s *session) Before(ctx context.Context, path string, match ...string) (string, bool, error) {
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeBefore, Path: path, Names: match}))
+	if err != nil || !r.Native.Flag || len(r.Native.Names) != 1 {
+		return "", false, err
+	}
+	return r.Native.Names[0], true, nil
+}
+
+func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}))
+	if err != nil {
+		return 0, err
+	}
+	at := tree.Zxid(r.Native.Zxid)
+	for i := range r.Native.Znodes {
+		z := &r.Native.Znodes[i]
+		if err := ctx.Err(); err != nil {
+			return at, err
+		}
+		if !fn(at, z.Path, tree.Detached(z.Data, native.FromStat(&z.Stat))) {
+			break
+		}
+	}
+	return at, nil
+}
+
+func (s *session) Member(ctx context.Context, id tree.SessionID) (engine.MemberID, error) {
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeMember, Zxid: int64(id)}))
+	if err != nil {
+		return 0, err
+	}
+	return engine.MemberID(r.Native.Zxid), nil
+}
+
+func (s *session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeSync, Path: path}))
+	if err != nil {
+		return 0, err
+	}
+	return tree.Zxid(r.Native.Zxid), nil
+}
+
+// awaitSlice is how long the server waits for a zxid at once. Nothing else of the session is read
+// meanwhile.
+const awaitSlice = 20 * time.Millisecond
+
+func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
+	if _, ok := ctx.Deadline(); !ok {
+		bounded, cancel := context.WithTimeout(ctx, s.client.config.RequestTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	for {
+		shown, err := s.awaitOnce(ctx, path, z)
+		if err == context.DeadlineExceeded {
+			err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+		}
+		if err != nil || shown {
+			return err
+		}
+	}
+}
+
+// awaitOnce waits for one slice. One caller at a time does, or the slices of many would keep pings
+// from being answered.
+func (s *session) awaitOnce(ctx context.Context, path string, z tree.Zxid) (shown bool, err error) {
+	select {
+	case s.await <- struct{}{}:
+	case <-s.alive.Done():
+		return false, s.Err()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-s.await }()
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
+	if err != nil {
+		return false, err
+	}
+	return r.Native.Flag, nil
+}

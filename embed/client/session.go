@@ -1,0 +1,348 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/meter"
+	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	life "github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// A session is a remote session of the ensemble, and what its owner knows of it. It goes from
+// connection to connection, and from member to member, as long as the ensemble has it.
+//
+// # When it is safe
+//
+// A member answers a ping only while its own newest proof of life is at most a third of the
+// session's timeout old. The ensemble cannot end the session before a whole timeout has passed since
+// that proof, or since the client was last heard. So a ping that was sent at t proves, once it is
+// answered, that the session lives until t plus two thirds of its timeout. The session's life is
+// judged by that, with the margin of every session, and by this process's clock alone.
+//
+// # Goroutines
+//
+// run connects, pings and connects again. Each connection has a reader and a writer. keepTime wakes
+// at the deadline. All end with the session.
+type session struct {
+	// Immutable.
+	client *Client
+	asked  time.Duration
+	auth   []embed.Auth
+	ready  chan struct{}   // closed when the session is open, or never will be
+	alive  context.Context // ends when nothing more is to be done for it
+	halt   context.CancelFunc
+	wake   chan struct{} // of keepTime
+	write  chan struct{} // of the writer
+	await  chan struct{} // holds a token while one Await is on its way
+
+	mu struct {
+		rank.Mutex[rank.ClientSession]
+
+		// Set when the session is open.
+		id       tree.SessionID
+		password []byte
+		timeout  time.Duration
+		data     int // the most bytes of a znode's data
+		frame    int // the most bytes of a request, of the newest server
+
+		life    *life.Life    // nil until the session is open
+		lost    uint64        // suspensions that were dealt with
+		offset  time.Duration // of the clocks, at the newest proof or suspension
+		changed chan struct{} // closed when the state changes; nil until asked for
+		ctx     context.Context
+		cancel  context.CancelCauseFunc
+		end     error // why it ended
+
+		link  *link   // nil while there is no connection
+		lacks error   // why there is none
+		queue []*call // to be sent, in order
+		sent  []*call // on the link, in order
+		calls int     // of both, without pings
+		bytes int
+		xid   int32
+		zxid  int64 // the newest in an answer
+
+		claims  map[string]*claim // standing, held or leaving, by each of their paths
+		unknown []*claim          // whose outcome a broken connection took along
+		made    made
+		pruneAt int // the number of made at which it is pruned
+		watches watches
+	}
+}
+
+func newSession(k *Client, o embed.SessionOptions) *session {
+	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}),
+		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1)}
+	s.alive, s.halt = context.WithCancel(context.Background())
+	s.mu.ctx, s.mu.cancel = context.WithCancelCause(context.Background())
+	s.mu.claims = make(map[string]*claim)
+	s.mu.watches.init()
+	return s
+}
+
+// opened waits until the session is open.
+func (s *session) opened(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		bounded, cancel := context.WithTimeout(ctx, s.client.config.RequestTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	select {
+	case <-s.ready:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.mu.end
+	case <-s.client.done:
+		return engine.ErrClosed
+	case <-ctx.Done():
+	}
+	err := ctx.Err()
+	if err == context.DeadlineExceeded {
+		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	return s.explain(err)
+}
+
+// abandon gives up a session that nobody has.
+func (s *session) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finishLocked(life.Closed, engine.ErrSessionClosed)
+	s.halt()
+}
+
+func (s *session) maxData() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.data
+}
+
+// ID returns the session's id.
+func (s *session) ID() tree.SessionID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.id
+}
+
+// Timeout returns how long the ensemble waits in silence before it ends the session.
+func (s *session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.timeout
+}
+
+// State compares the clock and returns the state.
+func (s *session) State() (life.State, <-chan struct{}) {
+	s.lookAndLock()
+	defer s.mu.Unlock()
+	if s.mu.changed == nil {
+		s.mu.changed = make(chan struct{})
+	}
+	return s.mu.life.State(), s.mu.changed
+}
+
+// Context returns a context that ends with the session.
+func (s *session) Context() context.Context {
+	s.lookAndLock()
+	defer s.mu.Unlock()
+	return s.mu.ctx
+}
+
+// Done returns a channel that is closed when the session has ended.
+func (s *session) Done() <-chan struct{} { return s.Context().Done() }
+
+// Err compares the clock and returns why the session ended, or nil.
+func (s *session) Err() error {
+	s.lookAndLock()
+	defer s.mu.Unlock()
+	return s.mu.end
+}
+
+// Queued counts callers of this process's client.
+func (s *session) Queued() *meter.Gauge { return &s.client.queued }
+
+// Close ends the session: here at once, in the ensemble as soon as the member hears of it.
+func (s *session) Close() error {
+	c := newCall(wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
+	c.write = true
+	s.lookAndLock()
+	if s.mu.end != nil {
+		s.mu.Unlock()
+		return nil
+	}
+	s.finishLocked(life.Closed, engine.ErrSessionClosed)
+	if s.mu.life == nil { // nobody knows of it
+		s.mu.Unlock()
+		s.halt()
+		return nil
+	}
+	s.queueLocked(c)
+	s.mu.Unlock()
+	err := s.wait(context.Background(), c)
+	s.halt()
+	if errors.Is(err, engine.ErrSessionExpired) {
+		err = nil // it has ended all the same
+	}
+	return err
+}
+
+// lookAndLock compares the clock and locks the session.
+func (s *session) lookAndLock() {
+	s.mu.Lock()
+	s.lookLocked()
+}
+
+func (s *session) lookLocked() {
+	l := s.mu.life
+	if l == nil || s.mu.end != nil {
+		return
+	}
+	clock := &s.client.config.Inside.Clock
+	now, offset := clock.Boot(), clock.Offset()
+	if l.State() == life.Suspended {
+		if m := life.Margin(s.mu.timeout); offset-s.mu.offset > m || s.mu.offset-offset > m {
+			l.Suspend(now) // what was sent before this jump proves nothing
+			s.mu.offset = offset
+		}
+		l.Look(now)
+	} else {
+		l.Jump(now, offset-s.mu.offset)
+	}
+	s.judgeLocked(offset)
+}
+
+// judgeLocked draws the consequences of what the life has become.
+func (s *session) judgeLocked(offset time.Duration) {
+	l := s.mu.life
+	if n := l.Suspensions(); n != s.mu.lost {
+		s.mu.lost, s.mu.offset = n, offset
+		s.changedLocked()
+		for _, c := range s.mu.claims {
+			if c.wasHeld {
+				c.endLocked(engine.ErrSuspended, c.state == claimHeld)
+			}
+		}
+	}
+	if l.State() == life.Expired {
+		s.finishLocked(life.Expired, engine.ErrSessionExpired)
+		s.halt()
+	}
+}
+
+// provedLocked records that a member has answered what was sent at a moment, when the clocks had
+// that offset.
+func (s *session) provedLocked(sent, offset time.Duration) {
+	s.lookLocked()
+	l := s.mu.life
+	if s.mu.end != nil {
+		return
+	}
+	was := l.State()
+	now := s.client.config.Inside.Clock.Boot()
+	l.Proved(now, sent-s.mu.timeout/proofParts)
+	if l.State() == life.Connected {
+		s.mu.offset = offset
+		s.lookLocked() // with the offset of the proof
+	}
+	if s.mu.end == nil && l.State() != was {
+		s.changedLocked()
+	}
+	s.wakeKeeper()
+}
+
+// proofParts says how old a member's own proof may be when it answers a ping: see
+// keeper.SuspendedParts.
+const proofParts = 3
+
+func (s *session) changedLocked() {
+	if s.mu.changed != nil {
+		close(s.mu.changed)
+		s.mu.changed = nil
+	}
+}
+
+// finishLocked ends the session on this side.
+func (s *session) finishLocked(state life.State, why error) {
+	if s.mu.end != nil {
+		return
+	}
+	s.mu.end = why
+	if l := s.mu.life; l != nil && state == life.Expired {
+		l.Expire()
+	} else if l != nil {
+		l.Close()
+	}
+	s.changedLocked()
+	for _, c := range s.mu.claims {
+		c.finishLocked(why)
+	}
+	s.mu.watches.endAll(why)
+	s.mu.cancel(why)
+	for _, c := range s.mu.queue {
+		s.uncountLocked(c)
+		s.finishCallLocked(c, why)
+	}
+	s.mu.queue = nil
+	if s.mu.link == nil || state == life.Expired {
+		s.dropSentLocked(why)
+	}
+	select {
+	case <-s.ready:
+	default:
+		close(s.ready)
+	}
+}
+
+// dropSentLocked ends the calls that have no answer, and never will.
+func (s *session) dropSentLocked(why error) {
+	for _, c := range s.mu.sent {
+		s.uncountLocked(c)
+		if c.write {
+			s.finishCallLocked(c, engine.ErrUnknownOutcome)
+		} else {
+			s.finishCallLocked(c, why)
+		}
+	}
+	s.mu.sent = nil
+}
+
+func (s *session) wakeKeeper() { signal(s.wake) }
+func (s *session) wakeWriter() { signal(s.write) }
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// keepTime wakes at the next deadline, so that channels are closed even if nobody asks.
+func (s *session) keepTime() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		s.lookAndLock()
+		after := time.Hour
+		if next, ok := s.mu.life.Next(); ok {
+			after = max(next-s.client.config.Inside.Clock.Boot(), 0)
+		}
+		s.mu.Unlock()
+		timer.Reset(after)
+		select {
+		case <-timer.C:
+		case <-s.wake:
+		case <-s.alive.Done():
+			return
+		}
+	}
+}
+
+var _ inside.Backend = (*session)(nil)

@@ -1,0 +1,299 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/native"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// bufferDefault is how many events may wait for a slow consumer, as in package watch.
+const bufferDefault = 64
+
+// A place is one watch of the connection at the server. Several streams and claims may share it.
+type place struct {
+	path string
+	mode watch.Mode // Persistent or Recursive
+}
+
+// watches are the streams of a session, and what the server watches for them. They are guarded by
+// the session's mu.
+type watches struct {
+	streams map[place][]*stream
+	users   map[place]int // streams and claims, also of calls on their way
+}
+
+func (w *watches) init() {
+	w.streams, w.users = make(map[place][]*stream), make(map[place]int)
+}
+
+// A stream is one watch of the session's owner.
+type stream struct {
+	s      *session
+	at     place
+	once   bool
+	values bool
+	root   inside.Root
+	events chan watch.Event
+
+	// Guarded by the session's mu.
+	zxid  tree.Zxid
+	there bool // what the znode was when the watch was armed
+	stat  tree.Stat
+	added bool
+	ended bool
+	err   error
+}
+
+var _ inside.Watch = (*stream)(nil)
+
+// Watch arms a watch.
+func (s *session) Watch(ctx context.Context, path string, mode watch.Mode, o watch.Options, root string) (inside.Watch, error) {
+	if len(path) > engine.PathMax {
+		return nil, fmt.Errorf("%w: a path of %d bytes, at most %d are allowed", engine.ErrTooLarge, len(path), engine.PathMax)
+	}
+	w := &stream{s: s, at: place{path, watch.Persistent}, once: mode == watch.Once, values: o.Values, root: inside.Root(root)}
+	if root == "/" {
+		w.root = ""
+	}
+	if mode == watch.Recursive {
+		w.at.mode = watch.Recursive
+	}
+	room := bufferDefault
+	switch {
+	case w.once:
+		room = 1
+	case o.Buffer > 0:
+		room = o.Buffer
+	}
+	w.events = make(chan watch.Event, room)
+	c := armCall(w.at)
+	c.then = w.armed
+	s.mu.Lock()
+	s.mu.watches.users[w.at]++
+	s.mu.Unlock()
+	s.enqueue(ctx, c)
+	err := s.wait(ctx, c)
+	if err == nil {
+		err = engine.Single(answered(&c.reply))
+	}
+	if err != nil {
+		w.Close() // also if it is armed later
+		return nil, err
+	}
+	return w, nil
+}
+
+func armCall(at place) *call {
+	return nativeCall(wire.Native{Kind: wire.NativeArm, Path: at.path, Mode: int32(at.mode)})
+}
+
+// armLocked has the server watch a znode for one more user, and then runs with the znode's Stat.
+func (s *session) armLocked(path string, mode watch.Mode, then func(*call)) {
+	s.mu.watches.users[place{path, mode}]++
+	s.armAgainLocked(place{path, mode}, then)
+}
+
+func (s *session) armAgainLocked(at place, then func(*call)) {
+	c := armCall(at)
+	c.then = then
+	s.queueLocked(c)
+}
+
+// disarmLocked says that a user is gone. The last one has the server's watch removed.
+func (s *session) disarmLocked(path string, mode watch.Mode) {
+	at := place{path, mode}
+	if s.mu.watches.users[at]--; s.mu.watches.users[at] > 0 {
+		return
+	}
+	delete(s.mu.watches.users, at)
+	if s.mu.end != nil || s.mu.link == nil {
+		return // the server forgets it with the connection
+	}
+	c := pathCall(wire.OpRemoveWatches, path)
+	if c.request.Kind = wire.KindPersistent; mode == watch.Recursive {
+		c.request.Kind = wire.KindRecursive
+	}
+	s.queueLocked(c)
+}
+
+// armed runs when the server has armed the watch, before anything that it then sends is read.
+func (w *stream) armed(c *call) {
+	switch {
+	case w.ended:
+		return
+	case w.s.mu.end != nil:
+		w.endLocked(w.s.mu.end)
+		return
+	case c.err != nil || c.reply.Native.Failure != 0:
+		w.endLocked(c.err)
+		return
+	}
+	r := &c.reply.Native
+	w.zxid, w.there, w.stat, w.added = tree.Zxid(r.Zxid), r.Flag, native.FromStat(&r.Stat), true
+	all := &w.s.mu.watches
+	all.streams[w.at] = append(all.streams[w.at], w)
+}
+
+// Events returns the stream of events.
+func (w *stream) Events() <-chan watch.Event { return w.events }
+
+// Zxid returns where the watch was armed.
+func (w *stream) Zxid() tree.Zxid {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.zxid
+}
+
+// Err returns why the watch ended without being closed.
+func (w *stream) Err() error {
+	w.s.lookAndLock()
+	defer w.s.mu.Unlock()
+	return w.err
+}
+
+// Close ends the watch.
+func (w *stream) Close() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.endLocked(nil)
+}
+
+func (w *stream) endLocked(err error) {
+	if w.ended {
+		return
+	}
+	w.ended, w.err = true, err
+	close(w.events)
+	if w.added {
+		all := w.s.mu.watches.streams
+		all[w.at] = slices.DeleteFunc(all[w.at], func(other *stream) bool { return other == w })
+		if len(all[w.at]) == 0 {
+			delete(all, w.at)
+		}
+	}
+	w.s.disarmLocked(w.at.path, w.at.mode)
+}
+
+// endAll ends all watches with the session.
+func (all *watches) endAll(why error) {
+	for _, list := range all.streams {
+		for _, w := range slices.Clone(list) {
+			w.endLocked(why)
+		}
+	}
+}
+
+// tellLocked queues an event. The watch ends if there is no room.
+func (w *stream) tellLocked(e watch.Event) {
+	if !w.values {
+		e = e.With(tree.Found{})
+	}
+	e.Path = w.root.Out(e.Path)
+	select {
+	case w.events <- e:
+		if w.once {
+			w.endLocked(nil)
+		}
+	default:
+		w.endLocked(watch.ErrOverflow)
+	}
+}
+
+// eventLocked takes in an event of the server.
+func (s *session) eventLocked(r *wire.Reply) {
+	e := watch.Event{Type: watch.EventType(r.Event.Type), Path: r.Event.Path, Zxid: tree.Zxid(r.Zxid)}
+	if e.Type == watch.NodeCreated || e.Type == watch.NodeDataChanged {
+		e = e.With(tree.Detached(r.Event.Znode.Data, native.FromStat(&r.Event.Znode.Stat)))
+	}
+	if c := s.mu.claims[e.Path]; c != nil && e.Type == watch.NodeDeleted && e.Zxid > c.czxid {
+		c.goneLocked(e.Path)
+	}
+	if e.Path == tree.ConfigPath {
+		s.learnLocked()
+	}
+	tell := func(at place) {
+		for _, w := range slices.Clone(s.mu.watches.streams[at]) {
+			w.tellLocked(e)
+		}
+	}
+	tell(place{e.Path, watch.Persistent})
+	if e.Type == watch.NodeChildrenChanged {
+		return // a recursive watch sees the children themselves
+	}
+	for path := e.Path; ; path = tree.Parent(path) {
+		tell(place{path, watch.Recursive})
+		if path == "/" {
+			return
+		}
+	}
+}
+
+// resumeLocked arms the watches on a new connection, whose server shows a transaction. What was to
+// be seen meanwhile is lost, so only a watch of one event can go on: it compares the znode with what
+// it was.
+func (all *watches) resumeLocked(s *session, at tree.Zxid) {
+	for _, list := range all.streams {
+		for _, w := range slices.Clone(list) {
+			if w.once {
+				s.armAgainLocked(w.at, w.compare)
+			} else {
+				w.endLocked(&watch.GapError{Zxid: at})
+			}
+		}
+	}
+}
+
+// compare tells what somebody who looks again would see first. A znode that was missing and is
+// missing may have existed in between, so it counts as created.
+func (w *stream) compare(c *call) {
+	switch {
+	case w.ended || c.err != nil:
+		return
+	case c.reply.Native.Failure != 0:
+		w.endLocked(engine.Single(answered(&c.reply)))
+		return
+	}
+	r := &c.reply.Native
+	now := native.FromStat(&r.Stat)
+	e := watch.Event{Path: w.at.path, Zxid: tree.Zxid(r.Zxid)}
+	switch {
+	case !w.there:
+		e.Type = watch.NodeCreated
+	case !r.Flag:
+		e.Type = watch.NodeDeleted
+	case now.Mzxid != w.stat.Mzxid || now.Czxid != w.stat.Czxid:
+		e.Type = watch.NodeDataChanged
+	case now.Pzxid != w.stat.Pzxid:
+		e.Type = watch.NodeChildrenChanged
+	default:
+		return
+	}
+	w.tellLocked(e)
+}
+
+// followLocked follows the ensemble's list of members, which may say where else to connect.
+func (s *session) followLocked(isNew bool) {
+	at := place{tree.ConfigPath, watch.Persistent}
+	if isNew {
+		s.mu.watches.users[at]++
+	}
+	s.armAgainLocked(at, nil)
+	s.learnLocked()
+}
+
+func (s *session) learnLocked() {
+	c := pathCall(wire.OpGetData, tree.ConfigPath)
+	c.then = func(c *call) {
+		if c.err == nil && c.reply.Err == wire.OK {
+			s.client.learn(c.reply.Data)
+		}
+	}
+	s.queueLocked(c)
+}

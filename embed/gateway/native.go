@@ -1,0 +1,225 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/embed/internal/native"
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// The requests of package embed/client that ZooKeeper's protocol lacks. An answer tells every error
+// that leaves the session alive, so a request that is refused does not end the connection. An
+// answer's place is behind all events that were queued before: the client's reads may run beside
+// its events, as those of a session in this process do.
+
+// awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile.
+const awaitMax = 50 * time.Millisecond
+
+// namesMax bounds how many names a search among siblings may match. Recipes have two.
+const namesMax = 16
+
+// native carries out one such request.
+func (c *conn) native(q *wire.Request, a *answer) error {
+	n := &q.Native
+	a.reply.Native.Kind = n.Kind
+	switch n.Kind {
+	case wire.NativeSubmit:
+		return c.nativeSubmit(n, a)
+	case wire.NativeRelease:
+		if err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path)); err != nil {
+			return c.answerNative(a, err)
+		}
+		c.startDeferring()
+		a.goTo(answerPending)
+		a.pending = c.writes.ReleaseThen(n.Path, tree.Zxid(n.Zxid), n.Flag, c.nudgeFunc)
+		c.push(a)
+		return nil
+	case wire.NativeArm:
+		return c.nativeArm(n, a)
+	}
+	// A read comes after the writes before it.
+	if !c.awaitPlaced() {
+		return errEnded
+	}
+	if n.Kind == wire.NativeSync || n.Kind == wire.NativeAwait {
+		if err := c.sendHere(); err != nil {
+			return err
+		}
+		c.session.Busy(true)
+	}
+	return c.answerNative(a, c.nativeRead(n, &a.reply.Native))
+}
+
+// nativeSubmit submits a transaction, or answers why it does not.
+func (c *conn) nativeSubmit(n *wire.Native, a *answer) error {
+	a.bytes += answerBytes * len(n.Ops)
+	ops := native.Ops(n.Ops)
+	for i := range ops {
+		op := inside.Plain(ops[i])
+		if err := op.Validate(c.gate.node.Config.MaxDataSize); err != nil {
+			return c.answerNative(a, &tree.MultiError{Index: i, Err: err})
+		}
+	}
+	c.startDeferring()
+	a.goTo(answerPending)
+	a.pending = c.writes.SubmitThen(c.gate.ctx, ops, c.nudgeFunc)
+	c.push(a)
+	return nil
+}
+
+func (c *conn) nativeArm(n *wire.Native, a *answer) error {
+	mode := watch.Mode(n.Mode)
+	err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path))
+	if err == nil && mode != watch.Persistent && mode != watch.Recursive {
+		err = fmt.Errorf("%w: %d is not a mode of a watch", tree.ErrInvalidMode, n.Mode)
+	}
+	if err == nil {
+		if full := c.roomFor(n.Path, mode); full != nil {
+			err = fmt.Errorf("%w: %w", watch.ErrTooHeavy, full)
+		}
+	}
+	if err != nil {
+		return c.answerNative(a, err)
+	}
+	return c.answerArmed(a, func() (watch.Place, error) {
+		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode)
+		r := &a.reply.Native
+		r.Zxid, r.Flag, r.Stat = int64(z), ok, native.ToStat(&stat)
+		return place, err
+	})
+}
+
+// nativeRead fills in the answer of a request that changes nothing.
+func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
+	s := c.writes
+	switch n.Kind {
+	case wire.NativeHello:
+		if c.watches.Len() > 0 {
+			return fmt.Errorf("%w: a hello comes before the first watch", embed.ErrInvalidArgument)
+		}
+		c.isNative.Store(true)
+		c.watches.KeepValues()
+		r.Zxid, r.Count = int64(c.gate.node.Config.MaxDataSize), int32(c.gate.cfg.FrameSize)
+	case wire.NativePage:
+		if n.Count <= 0 {
+			return fmt.Errorf("%w: a page of %d names", embed.ErrInvalidArgument, n.Count)
+		}
+		r.Names, err = s.Page(n.Path, n.After, int(n.Count))
+	case wire.NativeBefore:
+		if len(n.Names) > namesMax {
+			return fmt.Errorf("%w: %d names to match, at most %d are allowed", embed.ErrInvalidArgument, len(n.Names), namesMax)
+		}
+		var name string
+		if name, r.Flag, err = s.Before(n.Path, n.Names...); r.Flag {
+			r.Names = []string{name}
+		}
+	case wire.NativeWalk:
+		return c.nativeWalk(n, r)
+	case wire.NativeAwait:
+		ctx, cancel := context.WithTimeout(c.gate.ctx, min(time.Duration(n.Count)*time.Millisecond, awaitMax))
+		defer cancel()
+		if err = s.Await(ctx, n.Path, tree.Zxid(n.Zxid)); ctx.Err() != nil && errors.Is(err, engine.ErrUnavailable) {
+			return nil // not yet
+		}
+		r.Flag = err == nil
+	case wire.NativeSync:
+		var z tree.Zxid
+		z, err = s.Sync(c.gate.ctx, n.Path)
+		r.Zxid = int64(z)
+	case wire.NativeMember:
+		var m engine.MemberID
+		m, err = s.Member(c.gate.ctx, tree.SessionID(n.Zxid))
+		r.Zxid = int64(m)
+	default:
+		return fmt.Errorf("%w: this member knows no native request of kind %d", embed.ErrInvalidArgument, n.Kind)
+	}
+	return err
+}
+
+func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
+	if n.Count < 0 {
+		return fmt.Errorf("%w: a depth of %d", embed.ErrInvalidArgument, n.Count)
+	}
+	size := 0
+	z, err := c.writes.Walk(c.gate.ctx, n.Path, int(n.Count), func(_ tree.Zxid, path string, f tree.Found) bool {
+		stat := f.Stat()
+		if size += answerBytes + len(path) + int(stat.DataLength); size > readBytesMax {
+			return false
+		}
+		r.Znodes = append(r.Znodes, wire.NativeZnode{Path: path, Data: f.Data(), Stat: native.ToStat(&stat)})
+		return true
+	})
+	if err == nil && size > readBytesMax {
+		r.Znodes = nil
+		err = fmt.Errorf("%w: what is below %s is more than %d MiB, which a client cannot be shown at once: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, n.Path, readBytesMax>>20)
+	}
+	r.Zxid = int64(z)
+	return err
+}
+
+// answerNative queues an answer with its error. It returns an error that ends the connection.
+func (c *conn) answerNative(a *answer, err error) error {
+	if err := a.failNative(err); err != nil {
+		return err
+	}
+	c.push(a)
+	return nil
+}
+
+// failNative puts an error into the answer. It returns an error that the client is not told, because
+// it concerns the session or the node, or leaves an outcome open: the client finds out, or looks, as
+// it connects again.
+func (a *answer) failNative(err error) error {
+	r := &a.reply.Native
+	r.Index = -1
+	if err == nil {
+		a.bytes += nativeSize(r)
+		return nil
+	}
+	if r.Failure = native.Number(err); r.Failure == native.Unnumbered || errors.Is(err, engine.ErrUnknownOutcome) {
+		return err
+	}
+	var refused *tree.MultiError
+	if errors.As(err, &refused) {
+		r.Index, err = int32(refused.Index), refused.Err
+	}
+	r.Text = err.Error()
+	return nil
+}
+
+// fillNative is fill for a transaction of such a request, or for the end of an ephemeral.
+func (a *answer) fillNative(results []tree.Result, err error) error {
+	if err == nil {
+		a.reply.Native.Results = native.AppendResults(make([]wire.NativeResult, 0, len(results)), results)
+	}
+	return a.failNative(err)
+}
+
+// nativeSize returns about how many bytes an answer takes.
+func nativeSize(r *wire.NativeReply) int {
+	n := len(r.Results) * 128
+	for _, name := range r.Names {
+		n += len(name) + 16
+	}
+	for i := range r.Znodes {
+		n += answerBytes + len(r.Znodes[i].Path) + len(r.Znodes[i].Data)
+	}
+	return n
+}
+
+// nativeEvent makes an event one of a connection of package embed/client.
+func nativeEvent(r *wire.Reply, e *embed.Event) {
+	r.Xid, r.Op = wire.XidNativeEvent, wire.OpNativeEvent
+	if stat, ok := e.Stat(); ok {
+		r.Event.Znode = wire.NativeZnode{Data: e.Data(), Stat: native.ToStat(&stat)}
+	}
+}

@@ -1,0 +1,2 @@
+// Package clienttest lets tests of this module use sessions of package embed/client.
+package clienttest

@@ -1,0 +1,114 @@
+package inside
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/meter"
+	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// OnMember returns the Backend of a session of this process's own node.
+func OnMember(s *engine.Session) Backend { return onMember{s} }
+
+type onMember struct{ *engine.Session }
+
+func (m onMember) NewTerms() Terms { return &memberTerms{session: m.Session} }
+
+func (m onMember) Do(ctx context.Context, ops []tree.Op, t Terms) ([]tree.Result, error) {
+	return m.Session.SubmitWith(ctx, ops, withOf(t)).Wait(ctx)
+}
+
+func (m onMember) Submit(ctx context.Context, ops []tree.Op, t Terms) Pending {
+	return m.Session.SubmitWith(ctx, ops, withOf(t))
+}
+
+func (m onMember) Claim(ctx context.Context, ops []tree.Op, t Terms) Claim {
+	return memberClaim{m.Session.Claim(ctx, ops, withOf(t))}
+}
+
+func (m onMember) Get(_ context.Context, path string) ([]byte, tree.Stat, error) {
+	return m.Session.Get(path)
+}
+
+func (m onMember) Exists(_ context.Context, path string) (tree.Stat, bool, error) {
+	return m.Session.Exists(path)
+}
+
+func (m onMember) Children(_ context.Context, path string) ([]string, tree.Stat, error) {
+	return m.Session.Children(path)
+}
+
+func (m onMember) Page(_ context.Context, path, after string, n int) ([]string, error) {
+	return m.Session.Page(path, after, n)
+}
+
+func (m onMember) ACL(_ context.Context, path string) ([]tree.ACL, tree.Stat, error) {
+	return m.Session.ACL(path)
+}
+
+func (m onMember) Descendants(_ context.Context, path string) (int, error) {
+	return m.Session.Descendants(path)
+}
+
+func (m onMember) Before(_ context.Context, path string, match ...string) (string, bool, error) {
+	return m.Session.Before(path, match...)
+}
+
+func (m onMember) Watch(_ context.Context, path string, mode watch.Mode, o watch.Options, root string) (Watch, error) {
+	w, err := m.Session.Watch(path, mode, o, root)
+	if err != nil {
+		return nil, err // not a Watch that holds nil
+	}
+	return w, nil
+}
+
+func (m onMember) Queued() *meter.Gauge { return &m.Session.Meters().Queued }
+
+// memberTerms are the Terms of a transaction on this process's own node.
+type memberTerms struct {
+	session *engine.Session
+	with    engine.With
+}
+
+// withOf returns what the engine knows Terms as.
+func withOf(t Terms) *engine.With {
+	if t == nil {
+		return nil
+	}
+	return &t.(*memberTerms).with
+}
+
+func (t *memberTerms) Guard(by Tenure) ([]tree.Op, error) {
+	own, ok := by.(*engine.Tenure)
+	if by != nil && !ok {
+		return nil, fmt.Errorf("%w: a tenure of a client's session guards nothing of a member's", tree.ErrNotHeld)
+	}
+	return t.with.Guard(t.session.Session, own)
+}
+
+func (t *memberTerms) Release(c Claim) ([]tree.Op, error) {
+	own, ok := c.(memberClaim)
+	if c != nil && !ok {
+		return nil, fmt.Errorf("%w: a claim is given up by its own session", tree.ErrNotHeld)
+	}
+	return t.with.Release(t.session.Session, own.Claim)
+}
+
+func (t *memberTerms) Set(inherits bool, kind engine.ClaimKind) {
+	t.with.Inherits, t.with.Kind = inherits, kind
+}
+
+func (t *memberTerms) Undo() { t.with.Undo() }
+
+type memberClaim struct{ *engine.Claim }
+
+func (c memberClaim) Hold(again bool) (Tenure, error) {
+	t, err := c.Claim.Hold(again)
+	if err != nil {
+		return nil, err // not a Tenure that holds nil
+	}
+	return t, nil
+}
