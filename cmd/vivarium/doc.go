@@ -133,8 +133,8 @@
 //
 // With -seed FILE a new ensemble begins with a backup. All members need the same file. A member
 // whose directory is empty reads all of it first, and does nothing if it is damaged. Clients are
-// served when the backup is loaded. An ensemble that has begun does not need the file again, and ignores
-// another one with a warning in the log. See docs/backup.md of the repository.
+// served when the backup is loaded. An ensemble that has begun does not need the file again, and
+// ignores another one with a warning in the log. See docs/backup.md of the repository.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //
@@ -144,8 +144,8 @@
 // Type=notify in the unit, systemd hears of that, and of the stop.
 //
 // SIGHUP makes the member read the files in tls, gateway.tls, gateway.saslUsers and admin.tls again
-// at once. It does so every minute anyway. New connections use what it has read; what it cannot use,
-// it logs.
+// at once. It does so every minute anyway. New connections use what it has read; what it cannot
+// use, it logs.
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its

@@ -8,15 +8,15 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// Why a client is refused that would come again at once. What becomes of other clients is logged
-// for each.
+// Kinds of refusals beside those that end a handshake.
 var (
 	errCrowded    = errors.New("too many connections")
 	errCredential = errors.New("a credential proves nothing")
 )
 
 // refusalKinds lists the kinds of refusals. Each is logged at a pace of its own.
-var refusalKinds = []error{errCrowded, errCredential, errThrottled, errSeen, errNeedsQuorum, errReattach, errAnyShard}
+var refusalKinds = []error{errCrowded, errCredential, errThrottled, errSeen, errNeedsQuorum,
+	errReattach, errAnyShard}
 
 // refusals limit what the log says of clients that are refused. Clients decide how often that
 // happens, and a storm of them must not fill the log.
@@ -32,8 +32,8 @@ func (r *refusals) open() {
 	}
 }
 
-// due reports whether a refusal may be logged now, and how many of its kind were held back since the
-// last one.
+// due reports whether a refusal may be logged now, and how many of its kind were held back since
+// the last one.
 func (r *refusals) due(kind error, now time.Time) (held int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
