@@ -20,9 +20,10 @@ type Auth struct {
 // A Scheme is a way to prove an identity and to name it in ACLs. Many goroutines call its methods.
 //
 // Transactions call all methods except Identify. So these must give the same answers on every
-// member and at every start. An ensemble uses the schemes of the member that started last; a member
-// that lacks one of them fails and says which. So give a new scheme to all members while all are
-// down; otherwise, members without it fail. A scheme that was used once must stay.
+// member and at every start. A new scheme is given to one member after the other, by a rolling
+// restart. It is in force once all members have it; until then, ACLs that name it get
+// ErrInvalidACL. A scheme in force must stay: a member that lacks it does not start, or fails, and
+// says which scheme it lacks. docs/upgrades.md of the repository says what is different at level 1.
 //
 // A panic of Valid, Matches or Expands counts as false. It is logged with its stack, at most once a
 // minute. Like every answer, it must be the same on all members. Nothing else is contained: while a

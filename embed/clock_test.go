@@ -3,6 +3,7 @@ package embed_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/election"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
@@ -400,4 +402,69 @@ func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
 	}
 	jumping.Lock()
 	must(t, (<-granted).Err())
+}
+
+// "A clock jumped" of docs/runbook.md: the log says by how far, and what the member's sessions held
+// has ended. Its sessions are Connected again, and election.Run campaigns again by itself. The other
+// members are not concerned.
+func TestRunbook_AClockJumped(t *testing.T) {
+	t.Parallel()
+	var log record
+	ens := embedtest.New(t, 3, embedtest.Options{
+		Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		Config: func(c *embed.Config) { c.Slow = time.Minute }, // a busy machine is no jump
+	})
+	ctx := bounded(t)
+	here := ens.Session(1, embed.SessionOptions{})
+	other, err := lock.NewMutex(ens.Session(2, embed.SessionOptions{Timeout: time.Minute}), "/other").Lock(ctx)
+	must(t, err)
+	hold, err := lock.NewMutex(here, "/lock").Lock(ctx)
+	must(t, err)
+	over, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	leads := make(chan lock.Token)
+	running.Go(func() {
+		_ = election.Run(over, ens.Node(1), "/election", nil, func(ctx context.Context, token lock.Token) error {
+			select {
+			case leads <- token:
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	})
+	lead := func() (token lock.Token) {
+		t.Helper()
+		select {
+		case token = <-leads:
+		case <-ctx.Done():
+			t.Fatal("nobody leads")
+		}
+		return token
+	}
+	first := lead()
+
+	const jump = time.Hour
+	ens.Faults(1).SetWallClock(jump)
+	if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
+		t.Errorf("the hold says %v", err)
+	}
+	const told = "the clock jumped: see what sets it"
+	until(t, "the log to tell of the jump", func() bool { return len(log.of(1, told)) > 0 })
+	text, _ := log.of(1, told)[0]["by"].(float64)
+	if by := time.Duration(text); (by - jump).Abs() > time.Minute {
+		t.Errorf("the log says that it jumped by %v", by)
+	}
+	if next := lead(); next.Compare(first) <= 0 {
+		t.Errorf("token %v after %v", next, first)
+	}
+	testkit.Reaches(t, here.State, embed.Connected)
+	_, err = lock.NewMutex(here, "/lock").Lock(ctx)
+	must(t, err)
+	must(t, other.Err())
+	if lines := append(log.of(2, told), log.of(3, told)...); len(lines) > 0 {
+		t.Errorf("others tell of it: %v", lines)
+	}
 }

@@ -262,8 +262,10 @@ func (c Config) complete() (engine.Config, error) {
 	p := &problems{}
 	e := engine.Config{
 		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
-		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick), RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
-		MaxDataSize: or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize, Logger: c.Logger, Version: version(),
+		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick),
+		RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
+		MaxDataSize:    or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize,
+		Logger: c.Logger, Version: version(),
 		HoldLevel: uint32(c.HoldLevel), Seed: c.Seed,
 	}
 	if e.Logger == nil {
@@ -290,7 +292,8 @@ func (c Config) complete() (engine.Config, error) {
 		p.add("MaxDataSize is %d: want 1 to %d", c.MaxDataSize, engine.MaxDataSizeMax)
 	}
 	if c.HoldLevel < 0 || c.HoldLevel > engine.LevelMax {
-		p.add("HoldLevel is %d: want %d to %d, or zero to hold nothing", c.HoldLevel, engine.LevelMin, engine.LevelMax)
+		p.add("HoldLevel is %d: want %d to %d, or zero to hold nothing",
+			c.HoldLevel, engine.LevelMin, engine.LevelMax)
 	}
 	e.Schemes = c.completeSchemes(p)
 	if c.TLS != nil {
@@ -325,7 +328,8 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 	for _, id := range ids {
 		addr := c.Members[id]
 		if id == 0 {
-			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too")
+			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, " +
+				"in ID too")
 		}
 		if err := checkAddr(addr, false); err != nil {
 			p.add("Members[%d] is %q: %v", id, addr, err)
@@ -365,18 +369,22 @@ func (c Config) completeTimes(e *engine.Config, p *problems) {
 	floor := engine.SessionTimeoutFloor(e.Tick)
 	e.MinSessionTimeout = or(c.MinSessionTimeout, floor)
 	if e.MinSessionTimeout < floor {
-		p.add("MinSessionTimeout is %v: want %v at least, three times the longest election at a Tick of %v", c.MinSessionTimeout, floor, e.Tick)
+		p.add("MinSessionTimeout is %v: want %v at least, three times the longest election at a "+
+			"Tick of %v",
+			c.MinSessionTimeout, floor, e.Tick)
 	}
 	e.MaxSessionTimeout = or(c.MaxSessionTimeout, max(DefaultMaxSessionTimeout, e.MinSessionTimeout))
 	if e.MaxSessionTimeout < e.MinSessionTimeout {
-		p.add("MaxSessionTimeout is %v: less than MinSessionTimeout, %v", e.MaxSessionTimeout, e.MinSessionTimeout)
+		p.add("MaxSessionTimeout is %v: less than MinSessionTimeout, %v",
+			e.MaxSessionTimeout, e.MinSessionTimeout)
 	}
 	if e.MaxSessionTimeout > maxTimeout {
 		p.add("MaxSessionTimeout is %v: want %v at most", e.MaxSessionTimeout, maxTimeout)
 	}
 	e.SessionTimeout = or(c.SessionTimeout, within(DefaultSessionTimeout, e))
 	if e.SessionTimeout != within(e.SessionTimeout, e) && e.MinSessionTimeout <= e.MaxSessionTimeout {
-		p.add("SessionTimeout is %v: want %v to %v, the MinSessionTimeout and MaxSessionTimeout", c.SessionTimeout, e.MinSessionTimeout, e.MaxSessionTimeout)
+		p.add("SessionTimeout is %v: want %v to %v, the MinSessionTimeout and MaxSessionTimeout",
+			c.SessionTimeout, e.MinSessionTimeout, e.MaxSessionTimeout)
 	}
 	e.ContainerCheckInterval = or(c.ContainerCheckInterval, max(DefaultContainerCheckInterval, e.Tick))
 	if e.ContainerCheckInterval < e.Tick {
@@ -392,8 +400,8 @@ func within(d time.Duration, e *engine.Config) time.Duration {
 // ReadConfig reads a Config from YAML. The keys are the names of the fields in lowerCamelCase: dir,
 // id, members, join, advertise, name, zone, observer, ephemeral, voters, deadAfter, listen,
 // ensemble, shards, tls, tick, requestTimeout, sessionTimeout, minSessionTimeout,
-// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel, slow.
-// Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
+// maxSessionTimeout, maxDataSize, maxTreeSize, containerCheckInterval, superDigest, holdLevel,
+// slow. Durations are written as "50ms". Unknown keys are refused. ReadConfig does not Validate.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config
 	if err := configfile.Read(r, &c); err != nil {

@@ -126,7 +126,8 @@ func TestSamples_Golden(t *testing.T) {
 	for _, id := range ens.Members() {
 		ens.Session(id, embed.SessionOptions{})
 	}
-	g, err := gateway.Start(ens.Node(1), gateway.Config{Listen: "127.0.0.1:0", TLS: &gateway.TLS{CertFile: certFile, KeyFile: keyFile}})
+	g, err := gateway.Start(ens.Node(1), gateway.Config{Listen: "127.0.0.1:0", TLS: &gateway.TLS{CertFile: certFile, KeyFile: keyFile},
+		SASLUsers: file("users", nil)})
 	must(t, err)
 	defer g.Close()
 	backups, err := schedule.New(ens.Node(1), schedule.Config{Dir: files})

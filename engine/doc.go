@@ -129,6 +129,7 @@
 //	gateway.Gateway      its connections
 //	gateway.throttle     how many new sessions it may open
 //	gateway.conn         its queue of answers; held while it reads what must fit between two events
+//	gateway.refusals     which refusals of clients were logged
 //	replica.mu           while one entry is applied; briefly by the leader's loops and Inspect
 //	keeper.mu            lives, claims and watches of this node's sessions
 //	watch registry       while a transaction queues its events and becomes visible; several by shard

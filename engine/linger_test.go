@@ -234,7 +234,7 @@ func TestRemoteClientReleases(t *testing.T) {
 				paths := n.owns(s)
 				var told atomic.Int32
 				release := func(path string, czxid tree.Zxid) keeper.Pending {
-					return s.ReleaseThen(t.Context(), path, czxid, lost, func() { told.Add(1) })
+					return s.ReleaseThen(path, czxid, lost, func() { told.Add(1) })
 				}
 				for _, p := range []keeper.Pending{release("/none", 1), release(paths[0], 1<<40)} {
 					n.commit()

@@ -265,8 +265,12 @@ func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	bounded, cancel := e.bounded(ctx)
 	defer cancel()
+	given, err := e.reattachTimeout(bounded, id, timeout)
+	if err != nil {
+		return nil, err
+	}
 	for {
-		s, err := e.session(e.keeper.Reattach(bounded, id, password, e.timeoutWithin(timeout), who))
+		s, err := e.session(e.keeper.Reattach(bounded, id, password, given, who))
 		switch {
 		case err == nil:
 			return s, nil
@@ -276,6 +280,24 @@ func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 			return nil, err
 		}
 	}
+}
+
+// reattachTimeout returns the timeout that a session gets which asks for one as it comes back. A
+// member whose bound is lower than those of others does not shorten a session: the answer may be
+// lost, and its client would trust the session for too long.
+func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked time.Duration) (time.Duration, error) {
+	given := e.timeoutWithin(asked)
+	if given >= asked {
+		return given, nil
+	}
+	r, err := e.usable(ctx, id)
+	switch {
+	case errors.Is(err, ErrNoSession): // it has ended, or this member does not know of it yet
+		return given, nil
+	case err != nil:
+		return 0, err
+	}
+	return max(given, min(asked, r.Timeout)), nil
 }
 
 // timeoutWithin clamps a session's timeout to the configured bounds.

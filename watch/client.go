@@ -82,7 +82,7 @@ type Client struct {
 	values bool // events have the znode as the change left it; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
-	marks atomic.Int64 // how many marks they have
+	marks atomic.Int64 // how many marks those on one registry have
 
 	mu struct { // guards what does not belong to one registry
 		rank.Mutex[rank.Client]
@@ -90,11 +90,11 @@ type Client struct {
 		queued uint64  // events queued since NewClient
 		exempt int     // how many of events have NoZxid and so do not count against limit
 		err    error   // why the client has ended; nil while it has not
-		joint  map[jointly]struct{}
+		joint  map[jointly]terms
 	}
 }
 
-// jointly names a watch on several registries that has not fired.
+// jointly names a watch on several registries. It has the terms on which it may still fire.
 type jointly struct {
 	in   table
 	path string
@@ -154,10 +154,7 @@ func (c *Client) Has(path string, modes ...Mode) bool {
 // follows.
 func (c *Client) Remove(path string, modes ...Mode) bool {
 	return c.eachOf(path, modes, func(p *part, in table, m *mark, on terms) bool {
-		was := on != once || c.use(in, m)
-		if on == once {
-			on |= joint
-		}
+		was := c.use(in, m, on)
 		p.drop(in, m, on)
 		return was
 	})
@@ -370,7 +367,9 @@ func (c *Client) OnHold(most int, held func(bytes int)) { c.most, c.held = most,
 
 // weigh adds the number and the bytes of more marks of m's size; more is 1 or -1.
 func (c *Client) weigh(m *mark, more int) {
-	c.marks.Add(int64(more))
+	if m.terms&joint == 0 {
+		c.marks.Add(int64(more))
+	}
 	n := more * (watchBytes + len(m.path))
 	c.held(n)
 	if all := c.bytes.Add(int64(n)); c.most > 0 && all > int64(c.most) {
@@ -414,8 +413,12 @@ func (c *Client) Counts() (data, children int) {
 
 // Len returns how many watches there are, at once: paths whose data are watched, paths whose children
 // are, and paths below which everything is. A Persistent watch counts as the first two. A watch on
-// several registries counts on each.
-func (c *Client) Len() int { return int(c.marks.Load()) }
+// several registries counts once.
+func (c *Client) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.marks.Load()) + len(c.mu.joint)
+}
 
 // Paths returns the paths in ZooKeeper's data table, in order.
 func (c *Client) Paths() []string { return slices.Sorted(maps.Keys(c.paths(dataTable, belowTable))) }
@@ -491,14 +494,16 @@ func (c *Client) placeLocked(parts []part) Place {
 
 func (c *Client) armLocked(parts []part, path string, mode Mode) {
 	tables, on := mode.spots()
-	if on == once && len(parts) > 1 {
-		on |= joint
+	if len(parts) > 1 {
 		c.mu.Lock()
 		if c.mu.joint == nil {
-			c.mu.joint = make(map[jointly]struct{})
+			c.mu.joint = make(map[jointly]terms)
 		}
-		c.mu.joint[jointly{tables[0], path}] = struct{}{}
+		for _, in := range tables {
+			c.mu.joint[jointly{in, path}] |= on
+		}
 		c.mu.Unlock()
+		on |= joint
 	}
 	for i := range parts {
 		for _, in := range tables {
@@ -514,20 +519,23 @@ func (c *Client) armed(in table, m *mark) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.mu.joint[jointly{in, m.path}]
-	return ok
+	return c.mu.joint[jointly{in, m.path}]&once != 0
 }
 
-// use reports whether the watch has not fired, and marks it as fired.
-func (c *Client) use(in table, m *mark) bool {
+// use takes terms from the watch of a mark that has them, and reports whether the watch still had
+// them.
+func (c *Client) use(in table, m *mark, off terms) bool {
 	if m.terms&joint == 0 {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.mu.joint[jointly{in, m.path}]
-	delete(c.mu.joint, jointly{in, m.path})
-	return ok
+	at := jointly{in, m.path}
+	was := c.mu.joint[at]
+	if c.mu.joint[at] = was &^ off; was&^off == 0 {
+		delete(c.mu.joint, at)
+	}
+	return was&off != 0
 }
 
 // tell queues an event. If the queue is full, the client ends instead.
@@ -581,7 +589,8 @@ func (p *part) clear() {
 	n := 0
 	for in := range tableCount {
 		for _, m := range p.own[in].marks { // a mark that fires meanwhile is skipped
-			p.drop(in, m, once|lasting|joint)
+			p.client.use(in, m, once|lasting)
+			p.drop(in, m, once|lasting)
 			if n++; n%portion == 0 {
 				r.mu.Unlock()
 				r.mu.Lock()

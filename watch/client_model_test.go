@@ -18,7 +18,7 @@ func (t *tables) check() error {
 	for in := range tableCount {
 		for path, m := range t.marks[in] {
 			for prev := (*mark)(nil); m != nil; prev, m = m, m.next {
-				if m.path != path || m.prev != prev || m.terms == 0 || m.part.own[in].marks[path] != m {
+				if m.path != path || m.prev != prev || m.terms&^joint == 0 || m.part.own[in].marks[path] != m {
 					return fmt.Errorf("table %d has %+v at %q", in, m, path)
 				}
 				n++

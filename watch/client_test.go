@@ -787,11 +787,52 @@ func TestClient_RootOfSeveralShards(t *testing.T) {
 	arm(t, w, "/a", Data)
 	arm(t, w, "/c", Children)
 	w.End(nil)
+	if n := w.Len(); n != 0 {
+		t.Errorf("%d watches after the end", n)
+	}
 	for _, r := range on.Registries {
 		if err := r.check(); err != nil || r.clients.n != 0 {
 			t.Errorf("%d marks are left: %v", r.clients.n, err)
 		}
 	}
+}
+
+// A watch on several shards counts once, until it has fired or is removed.
+func TestClient_LenOfSeveralShards(t *testing.T) {
+	on := twoShards()
+	a, b := on.Registries[0], on.Registries[1]
+	w := NewClient(on, 0, nil)
+	want := func(what string, n int) {
+		t.Helper()
+		if got := w.Len(); got != n {
+			t.Errorf("%s: %d watches, want %d", what, got, n)
+		}
+	}
+	arm(t, w, "/", Data, Children)
+	want("data and children", 2)
+	arm(t, w, "/a", Data)
+	want("one on one shard", 3)
+	deliver(b, change(tree.Created, "/b"))
+	want("fired on the second shard", 2)
+	arm(t, w, "/", Children)
+	want("set again", 3)
+	deliver(a, change(tree.Created, "/aa"))
+	want("fired on the first shard", 2)
+	arm(t, w, "/", Persistent)
+	want("persistent", 3)
+	deliver(a, change(tree.DataChanged, "/"))
+	want("its data have changed, and the persistent one lasts", 3)
+	arm(t, w, "/", Recursive)
+	want("recursive", 4)
+	if !w.Remove("/", Persistent) || w.Remove("/", Persistent) {
+		t.Error("not removed once")
+	}
+	want("persistent no longer", 2)
+	if !w.Remove("/", Recursive) || !w.Remove("/a", Data) {
+		t.Error("not removed")
+	}
+	want("none", 0)
+	w.End(nil)
 }
 
 // 11.1: the four-letter words count the data table.

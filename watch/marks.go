@@ -19,7 +19,8 @@ const (
 	tableCount
 )
 
-// terms say how long a mark lasts: for one event, until it is removed, or both.
+// terms say how long a mark lasts: for one event, until it is removed, or both. A mark without either
+// is removed.
 type terms uint8
 
 const (
@@ -98,8 +99,8 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	p := m.part
 	due := m.terms&lasting != 0
 	if m.terms&once != 0 {
-		due = p.client.use(in, m) || due
-		p.drop(in, m, once|joint)
+		due = p.client.use(in, m, once) || due
+		p.drop(in, m, once)
 	}
 	if !due || p.told == t.pass {
 		return
@@ -226,9 +227,9 @@ func (p *part) add(in table, path string, on terms) {
 	}
 }
 
-// drop removes terms from a mark. Without terms the mark is removed.
+// drop takes terms from a mark. When it has none left, the mark is removed.
 func (p *part) drop(in table, m *mark, off terms) {
-	if m.terms &^= off; m.terms != 0 {
+	if m.terms &^= off; m.terms&^joint != 0 {
 		return
 	}
 	t := &p.registry.clients

@@ -13,6 +13,9 @@ import (
 // acknowledged write of its process there with a smaller zxid was issued before the silence began.
 // Every reader saw the expiry in the log after the silence was over.
 //
+// A remote session is alone: its process's node speaks for its own sessions only, and the client for
+// each of its own by itself. So only the session's own writes count, and they do not count for others.
+//
 // A session whose own node gave it up, because the node heard of none of the session's writes in
 // time, is closed and not expired. The sessions of a process that died end when the next process
 // starts, and their owner cannot report an expiry. While a clock jumps, the check cannot decide.
@@ -22,14 +25,25 @@ func findEarlyExpiry(p *past) (found []string) {
 	if p.Portions {
 		return nil
 	}
-	type process struct {
+	remote := make(map[string]bool)
+	for _, l := range p.Lives {
+		remote[l.Name] = l.Remote
+	}
+	type witness struct {
 		member embed.MemberID
 		run    int
+		remote string
 	}
-	writes := make(map[process][]*op)
+	witnessOf := func(member embed.MemberID, run int, session string) witness {
+		if remote[session] {
+			return witness{remote: session}
+		}
+		return witness{member: member, run: run}
+	}
+	writes := make(map[witness][]*op)
 	for i := range p.Ops {
 		if o := &p.Ops[i]; o.wrote() != 0 {
-			k := process{o.Member, o.Run}
+			k := witnessOf(o.Member, o.Run, o.Session)
 			writes[k] = append(writes[k], o)
 		}
 	}
@@ -51,7 +65,7 @@ func findEarlyExpiry(p *past) (found []string) {
 			continue
 		}
 		var newest time.Duration
-		for _, o := range writes[process{l.Member, l.Run}] {
+		for _, o := range writes[witnessOf(l.Member, l.Run, l.Name)] {
 			if o.wrote() < zxid && areaOf(o.Path) == areaOf(home) {
 				newest = max(newest, o.Begin)
 			}

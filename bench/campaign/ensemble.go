@@ -57,6 +57,7 @@ type run struct {
 	Process
 	member  embed.MemberID
 	number  int           // counts the member's runs
+	first   int           // the number of the process's first run
 	orderly atomic.Bool   // it was asked to shut down, or is removed
 	ready   chan struct{} // closed when the node is ready
 }
@@ -145,9 +146,12 @@ func (e *ensemble) home(id embed.MemberID) Home {
 }
 
 func (e *ensemble) newRunLocked(id embed.MemberID, p Process) *run {
-	r := &run{Process: p, member: id, number: 1, ready: make(chan struct{})}
+	r := &run{Process: p, member: id, number: 1, first: 1, ready: make(chan struct{})}
 	if last := e.mu.runs[id]; last != nil {
-		r.number = last.number + 1
+		r.number, r.first = last.number+1, last.number+1
+		if last.Process == p {
+			r.first = last.first
+		}
 	}
 	e.mu.runs[id] = r
 	return r

@@ -54,7 +54,8 @@ func bury(s *strike) string {
 			break
 		}
 		for _, l := range all {
-			if l.Member == id && l.Run == number && l.Ended == never && l.Timeout == timeout {
+			// a remote session has perhaps another member, and up to expiryRemote; see over
+			if l.Member == id && !l.Remote && l.Run == number && l.Ended == never && l.Timeout == timeout {
 				s.expectGone(c, l, killed)
 			}
 		}

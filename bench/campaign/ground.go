@@ -56,6 +56,9 @@ type Home struct {
 	Dir     string
 	Members map[embed.MemberID]string
 	Door    string // address of its gateway
+	// Doors are the addresses of the gateways in all places, for clients in the process. Settings.Remote
+	// needs them.
+	Doors []string `json:",omitempty"`
 	// Of members that come and go: Config.Join and Config.Advertise, and the places by address.
 	Join      []string                  `json:",omitempty"`
 	Advertise string                    `json:",omitempty"`

@@ -72,6 +72,7 @@ type life struct {
 	Member  embed.MemberID
 	Run     int
 	Timeout time.Duration
+	Remote  bool     // a client of the gateways has opened it
 	Markers []string // ephemerals that show that it lives, the first of them on the home shard
 	Perhaps int      // markers that may exist: the outcome of their creation is unknown
 	Opened  time.Duration
@@ -213,15 +214,23 @@ func (h *history) end(at int, r Reply) {
 	}
 }
 
+// expiryRemote is how many timeouts a remote session may stay after its client was last heard, if
+// commits are slow; see package gateway.
+const expiryRemote = 8
+
 // over returns the names of the sessions that the ensemble must know to be over soon: their callers
 // know that they ended. Those of abandoned members are not among them. They expire, and each change
-// of the leader may add a quarter of their timeout.
+// of the leader may add a quarter of their timeout. A remote session whose owner could not close it
+// expires too, after expiryRemote timeouts at most.
 func (h *history) over() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	names := make(map[string]bool)
 	for _, l := range h.mu.Lives {
 		lost := slices.Contains(h.mu.Abandoned, abandonment{l.Member, l.Run})
+		if l.Remote {
+			lost = l.Closed == 0 && h.now() < l.Ended+expiryRemote*l.Timeout
+		}
 		if l.Ended != never && !lost {
 			names[l.Name] = true
 		}

@@ -33,9 +33,12 @@ type Member struct {
 	Machine
 	// the request that wants to know of expired sessions; set before the first start
 	expired Request
-	door    string          // of the gateway; set by the first start
-	rest    context.Context // ends when holders shall not hold longer than they must
-	tire    context.CancelFunc
+	// set by the first start
+	door   string // of the gateway
+	shards int
+	remote opener          // a client of the gateways of all members
+	rest   context.Context // ends when holders shall not hold longer than they must
+	tire   context.CancelFunc
 
 	mu struct {
 		sync.Mutex
@@ -44,16 +47,23 @@ type Member struct {
 		node     *embed.Node
 		gateway  *gateway.Gateway // of node
 		failed   error            // why there is no node
-		sessions map[string]*embed.Session
+		sessions map[string]owned
 		kept     map[keptKey]*lock.Mutex
 	}
+}
+
+// An owned is a session of the process. A remote one goes over a connection to the gateway of some
+// member, so it does not end with the process's own node.
+type owned struct {
+	*embed.Session
+	remote bool
 }
 
 // NewMember returns a member whose node is not started yet.
 func NewMember(on Machine) *Member {
 	m := &Member{Machine: on}
 	m.rest, m.tire = context.WithCancel(context.Background())
-	m.mu.sessions = make(map[string]*embed.Session)
+	m.mu.sessions = make(map[string]owned)
 	m.mu.kept = make(map[keptKey]*lock.Mutex)
 	return m
 }
@@ -86,7 +96,7 @@ func (m *Member) answer(q *Request) {
 	if err != nil {
 		r.Error = err.Error()
 	}
-	if s := m.session(q.Session); s != nil && s.Err() != nil {
+	if s := m.session(q.Session); s.Session != nil && s.Err() != nil {
 		r.End = s.Err().Error()
 	}
 	q.say(r, false)
@@ -108,7 +118,7 @@ func (m *Member) number(n *embed.Node) int {
 	return m.mu.run
 }
 
-func (m *Member) session(name string) *embed.Session {
+func (m *Member) session(name string) owned {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.sessions[name]
@@ -148,6 +158,10 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 		fmt.Fprintf(m.Log, "%s\n", stacks[:runtime.Stack(stacks, true)])
 		return nil
 	}
+	s := m.session(q.Session)
+	if s.remote {
+		return m.use(ctx, m.remote, s.Session, q, r)
+	}
 	n := m.node()
 	if n == nil {
 		return errors.New(notStarted)
@@ -168,18 +182,21 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 	case callMembers, callRemove, callLeave:
 		return changeMembers(ctx, n, q, r)
 	}
-	s := m.session(q.Session)
-	if s == nil {
+	if s.Session == nil {
 		return fmt.Errorf("no session %q", q.Session)
 	}
-	return m.use(ctx, n, s, q, r)
+	return m.use(ctx, n, s.Session, q, r)
 }
 
 func (m *Member) startFirst(s *start) error {
 	for to, l := range s.Links {
 		setLink(m.Faults, to, l)
 	}
-	m.door = s.Door
+	var err error
+	m.door, m.shards = s.Door, s.Shards
+	if m.remote, err = newRemote(s.Doors); err != nil {
+		return err
+	}
 	cfg := embed.Config{
 		Dir: s.Dir, ID: s.ID, Members: s.Members, Shards: s.Shards, Ensemble: "chaos",
 		Tick: stretch(tick), RequestTimeout: stretch(requestTimeout), ContainerCheckInterval: stretch(reapEvery), MaxSessionTimeout: stretch(embed.DefaultMaxSessionTimeout),
@@ -256,12 +273,16 @@ func (m *Member) open(ctx context.Context, n *embed.Node, q *Request, r *Reply) 
 		// the caller does not know of the next run yet
 		return fmt.Errorf("no session in run %d any more", q.Run)
 	}
-	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: stretch(q.Timeout)})
+	from := opener(n)
+	if q.Remote {
+		from = m.remote
+	}
+	s, err := from.NewSession(ctx, embed.SessionOptions{Timeout: stretch(q.Timeout)})
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
-	m.mu.sessions[q.Session] = s
+	m.mu.sessions[q.Session] = owned{s, q.Remote}
 	m.mu.Unlock()
 	r.Session = s.ID()
 	return nil

@@ -44,7 +44,7 @@ func swap(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
 }
 
 // takeIDs takes ids of a sequence and reports each of them.
-func takeIDs(ctx context.Context, n *embed.Node, q *Request) error {
+func takeIDs(ctx context.Context, n opener, q *Request) error {
 	seq := value.NewSequence(n, q.Path, blockOfIDs)
 	defer func() { _ = seq.Close() }()
 	for range q.Count {

@@ -19,12 +19,12 @@ import (
 )
 
 // opener opens the sessions of a recipe with the timeout of the request.
-func (q *Request) opener(n *embed.Node) embed.Opener {
+func (q *Request) opener(n opener) embed.Opener {
 	return embed.OpenerWith(n, embed.SessionOptions{Timeout: stretch(q.Timeout)})
 }
 
 // join announces a member for a while. Each time that it is present counts as a hold of its znode.
-func (a *holders) join(ctx context.Context, n *embed.Node) error {
+func (a *holders) join(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	id := groupIDs[a.q.Count]
 	here := group.Join(a.q.opener(n), a.q.Path, id, []byte(a.q.Data), group.Options{Linger: stretch(a.q.TTL)})
@@ -82,7 +82,7 @@ func endedBy(err error) context.Context {
 
 // follow is a member of a rollout for a while. The use of each value counts as a hold, whose token
 // is the value's.
-func (a *holders) follow(ctx context.Context, n *embed.Node) error {
+func (a *holders) follow(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	stop := func() {}
 	defer func() { stop() }()
@@ -151,7 +151,7 @@ func (m *Member) meet(ctx context.Context, s *embed.Session, q *Request, r *Repl
 
 // gather announces a member in every way, waits until it sees exactly as many as there are, and
 // leaves with them.
-func (m *Member) gather(ctx context.Context, n *embed.Node, s *embed.Session, q *Request) error {
+func (m *Member) gather(ctx context.Context, n opener, s *embed.Session, q *Request) error {
 	here := group.Join(n, q.Path, q.Data, nil, group.Options{})
 	defer here.Close()
 	service := areaOf(q.Path) + servicePath

@@ -226,7 +226,7 @@ func (m *Member) untilRest(ctx context.Context) (context.Context, context.Cancel
 }
 
 // section acquires a lock, uses what it protects and releases it.
-func (m *Member) section(ctx context.Context, n *embed.Node, s *embed.Session, q *Request) error {
+func (m *Member) section(ctx context.Context, n opener, s *embed.Session, q *Request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
 	a := &holders{m: m, s: s, q: q}
@@ -260,7 +260,7 @@ func (u *holder) section(h *lock.Hold) {
 }
 
 // do uses what a mutex protects in a function.
-func (a *holders) do(ctx context.Context, n *embed.Node) error {
+func (a *holders) do(ctx context.Context, n opener) error {
 	var u *holder
 	held := false
 	begun := a.m.Now()
@@ -456,7 +456,7 @@ func (a *holders) readOrWrite(ctx context.Context, l *lock.RWMutex) error {
 func (a *holders) seen(what string) { a.q.say(Reply{Data: what}, true) }
 
 // lead campaigns, publishes a few values and makes room. section is its counterpart for locks.
-func (m *Member) lead(ctx context.Context, n *embed.Node, s *embed.Session, q *Request) error {
+func (m *Member) lead(ctx context.Context, n opener, s *embed.Session, q *Request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
 	a := &holders{m: m, s: s, q: q}
@@ -563,7 +563,7 @@ func (a *holders) withdraw(ctx context.Context) error {
 }
 
 // balance shares elections with the other members.
-func (m *Member) balance(ctx context.Context, n *embed.Node, s *embed.Session, q *Request) error {
+func (m *Member) balance(ctx context.Context, n opener, s *embed.Session, q *Request) error {
 	ctx, cancel := m.untilRest(ctx)
 	defer cancel()
 	a := &holders{m: m, s: s, q: q}
@@ -616,7 +616,7 @@ func (a *holders) transfer(ctx context.Context, u *holder, l *election.Leadershi
 }
 
 // latch leads with a latch once, or twice if it is granted the time.
-func (a *holders) latch(ctx context.Context, n *embed.Node) error {
+func (a *holders) latch(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	l := election.NewLatch(n, a.q.Path, []byte(a.q.Data+".0"), election.Options{Priority: a.q.Hold.Priority})
 	defer l.Close()
@@ -626,6 +626,7 @@ func (a *holders) latch(ctx context.Context, n *embed.Node) error {
 			continue
 		}
 		u := a.holder(kindLatch, begun, leads)
+		u.s = sessionOf(leads, u.s)
 		u.lead(ctx, leads)
 		begun = u.told.From // after a loss, the latch asks again before this code learns of it
 		_ = leads.Resign()

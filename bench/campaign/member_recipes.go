@@ -28,7 +28,7 @@ var recipeErrors = []meaning{
 }
 
 // play executes the calls of the newer recipes.
-func (m *Member) play(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
+func (m *Member) play(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) error {
 	switch q.Call {
 	case callAdd, callUpdate:
 		return count(ctx, s, q, r)

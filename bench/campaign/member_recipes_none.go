@@ -13,7 +13,7 @@ import (
 
 var recipeErrors []meaning
 
-func (*Member) play(context.Context, *embed.Node, *embed.Session, *Request, *Reply) error {
+func (*Member) play(context.Context, opener, *embed.Session, *Request, *Reply) error {
 	return errNotFree
 }
 

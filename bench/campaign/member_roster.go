@@ -19,7 +19,7 @@ import (
 
 // registerInstance registers an instance and updates it for a while. Once an Update has returned, no read
 // may show an earlier state of this instance, also when another session has registered it again.
-func registerInstance(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
+func registerInstance(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) error {
 	in := discovery.Instance{Name: serviceName, ID: groupIDs[q.Count], Address: q.Data, Registered: time.UnixMilli(1)}
 	here := discovery.Register(q.opener(n), q.Path, in)
 	defer here.Close()
@@ -189,13 +189,13 @@ func (m *Member) followRoster(ctx context.Context, s *embed.Session, q *Request,
 	case <-m.rest.Done():
 	}
 	for range rosterTries {
+		r.Wrong = "" // what a try found counts only if it was the last; a connection may break before that
 		if _, err := s.Sync(ctx, q.Path); err != nil {
 			return err
 		}
 		if err := o.catchUp(ctx); err != nil {
 			return err
 		}
-		r.Wrong = ""
 		for _, y := range stories {
 			r.Wrong += y.compare(o)
 		}

@@ -35,7 +35,7 @@ func put(ctx context.Context, s *embed.Session, q *Request, r *Reply) error {
 }
 
 // work claims a task, by itself or by task.Work, and works on it.
-func (a *holders) work(ctx context.Context, n *embed.Node) error {
+func (a *holders) work(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	if !a.q.Hold.Do {
 		t, err := task.New(a.s, a.q.Path, task.Options{}).Claim(ctx)
@@ -104,7 +104,7 @@ func unless(not, err error) error {
 }
 
 // jobs runs jobs for a while.
-func (a *holders) jobs(ctx context.Context, n *embed.Node) error {
+func (a *holders) jobs(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	var all []job.Job
 	for i, name := range jobNames {
@@ -132,7 +132,7 @@ func (a *holders) tick(ctx context.Context, asked time.Duration, t *job.Tick) er
 }
 
 // once does something once. The reply has the result, whoever did it.
-func (a *holders) once(ctx context.Context, n *embed.Node, r *Reply) error {
+func (a *holders) once(ctx context.Context, n opener, r *Reply) error {
 	begun := a.m.Now()
 	result, err := job.Once(ctx, a.q.opener(n), a.q.Path, func(ctx context.Context, t lock.Token) ([]byte, error) {
 		u := a.holder(kindOnce, begun, running{ctx: ctx, token: t, name: "lock"})
@@ -151,7 +151,7 @@ var partNames = []string{"a", "b", "c", "d", "e", "f/g"}
 const partSettle = 200 * time.Millisecond
 
 // parts owns parts for a while.
-func (a *holders) parts(ctx context.Context, n *embed.Node) error {
+func (a *holders) parts(ctx context.Context, n opener) error {
 	begun := a.m.Now()
 	var ends sync.WaitGroup
 	defer ends.Wait()

@@ -16,7 +16,7 @@ import (
 )
 
 // use executes the calls that need a session.
-func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) (err error) {
+func (m *Member) use(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) (err error) {
 	switch q.Call {
 	case callClose:
 		return m.closeSession(s, q.Session)
@@ -45,7 +45,7 @@ func (m *Member) use(ctx context.Context, n *embed.Node, s *embed.Session, q *Re
 	case callStorm:
 		err = m.storm(ctx, s, q, r)
 	case callWalk:
-		err = walk(ctx, n, s, q.Full, r)
+		err = walk(ctx, nodeOf(n), s, q.Full, r)
 	case callSection:
 		err = m.section(ctx, n, s, q)
 	case callLead:
@@ -164,6 +164,22 @@ func synced(ctx context.Context, n *embed.Node, s *embed.Session) ([]embed.Zxid,
 		return nil, err
 	}
 	return zxids(n), nil
+}
+
+// shown returns, by shard, zxids that reads of a session show at least. Nobody but its member knows
+// what the reads of a remote session show, so shown asks it for each shard.
+func (m *Member) shown(ctx context.Context, n opener, s *embed.Session) (all []embed.Zxid, err error) {
+	if node := nodeOf(n); node != nil {
+		return zxids(node), nil
+	}
+	for _, area := range areasOf(m.shards) {
+		z, err := s.Sync(ctx, area)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, z)
+	}
+	return all, nil
 }
 
 // zxids returns, by shard, the zxids that reads show.

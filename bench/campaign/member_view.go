@@ -14,14 +14,14 @@ import (
 // view opens a view and reports its changes as the events of a watch. It ends when changes in
 // between are unknown. It checks that each change follows from what the view had shown, and now and
 // then that the view shows what a read does.
-func (m *Member) view(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
+func (m *Member) view(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) error {
 	v, err := view.Open(ctx, s, q.Path, view.Options[string]{})
 	if err != nil {
 		return err
 	}
 	defer v.Close()
 	shown, since := stateOf(v)
-	armed := make([]embed.Zxid, len(zxids(n)))
+	armed := make([]embed.Zxid, m.shards)
 	armed[placeOf(q.Path, len(armed))] = since
 	q.say(Reply{Since: armed, Zxids: armed}, true)
 	ctx, cancel := limit(ctx, q.Length)

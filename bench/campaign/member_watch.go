@@ -77,14 +77,21 @@ func (t *stream) on(path string) *embed.Zxid { return &t.newest[placeOf(path, le
 // covers. What the read shows must have been in the buffer before. It also reads the znode of an
 // event as soon as it has received it. That read must show the change. At the end it syncs. If the Sync
 // succeeds, the watch has delivered everything up to r.Zxids; otherwise r.Zxids is empty.
-func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *Request, r *Reply) error {
-	since := zxids(n)
+func (m *Member) watch(ctx context.Context, n opener, s *embed.Session, q *Request, r *Reply) error {
+	since, err := m.shown(ctx, n, s)
+	if err != nil {
+		return err
+	}
 	w, err := s.Watch(ctx, q.Path, embed.WatchMode(q.Mode))
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	t := &stream{watch: w, newest: zxids(n)}
+	armedAt, err := m.shown(ctx, n, s)
+	if err != nil {
+		return err
+	}
+	t := &stream{watch: w, newest: armedAt}
 	if armed := w.Zxid(); armed != 0 { // a watch on one shard knows its zxid
 		since[placeOf(q.Path, len(since))], *t.on(q.Path) = armed, armed
 	}
@@ -123,9 +130,9 @@ func (m *Member) watch(ctx context.Context, n *embed.Node, s *embed.Session, q *
 	}
 	if !t.ended {
 		if _, err := s.Sync(ctx, q.Path); err == nil {
-			shown := zxids(n)
+			shown, err := m.shown(ctx, n, s)
 			report()
-			if !t.ended {
+			if !t.ended && err == nil {
 				r.Zxids = shown
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
 )
 
 // Members change where they come and go: in every second pair of rounds, and in all rounds of a
@@ -47,6 +49,7 @@ func TestSettings_Grows(t *testing.T) {
 }
 
 // The sessions of a member whose directory is gone may be left for as long as they need to expire.
+// So may remote sessions that nobody has closed.
 func TestOver_AbandonedSessions(t *testing.T) {
 	h := &history{now: func() time.Duration { return 10 * time.Second }}
 	for _, l := range []life{
@@ -57,8 +60,36 @@ func TestOver_AbandonedSessions(t *testing.T) {
 	} {
 		add(h, lives, l)
 	}
+	// at the seventh and the eighth timeout after the end
+	for name, ended := range map[string]time.Duration{"remote": 3 * time.Second, "remote, long ago": 2 * time.Second} {
+		add(h, lives, life{Name: name, Member: 2, Run: 1, Remote: true, Timeout: time.Second, Ended: ended})
+	}
+	add(h, lives, life{Name: "remote, closed", Member: 2, Run: 1, Remote: true, Timeout: time.Second, Ended: 9 * time.Second, Closed: 9 * time.Second})
 	add(h, abandoned, abandonment{Member: 1, Run: 2})
-	if over := h.over(); len(over) != 2 || !over["closed"] || !over["before"] {
+	if over := h.over(); len(over) != 4 || !over["closed"] || !over["before"] || !over["remote, long ago"] || !over["remote, closed"] {
 		t.Errorf("over are %v", over)
 	}
+}
+
+// A remote session lives on while its process goes on with another node.
+func TestMayLive_Remote(t *testing.T) {
+	e := &ensemble{}
+	e.mu.runs = make(map[embed.MemberID]*run)
+	process, next := new(deadProcess), new(deadProcess)
+	e.newRunLocked(1, process)
+	e.newRunLocked(1, process)
+	local, remote := &life{Member: 1, Run: 1, Ended: never}, &life{Member: 1, Run: 1, Ended: never, Remote: true}
+	if e.mayLive(local) || !e.mayLive(remote) {
+		t.Errorf("after another node began: the local session %t, the remote one %t", e.mayLive(local), e.mayLive(remote))
+	}
+	e.newRunLocked(1, next)
+	if e.mayLive(remote) {
+		t.Error("the remote session outlives its process")
+	}
+}
+
+// A deadProcess does nothing.
+type deadProcess struct {
+	Process
+	_ int // so that each has an address of its own
 }

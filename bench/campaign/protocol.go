@@ -33,6 +33,7 @@ type Request struct {
 	TTL     time.Duration  `json:",omitempty"`
 	Hold    asked          `json:",omitzero"`  // section, lead, acquire
 	Timeout time.Duration  `json:",omitempty"` // of the session
+	Remote  bool           `json:",omitempty"` // open: over a connection to a gateway
 	Within  time.Duration  `json:",omitempty"` // limits the call; zero means the node's own limit
 	Length  time.Duration  `json:",omitempty"` // how long a section, a watch, a jump or a mend lasts
 	To      embed.MemberID `json:",omitempty"`

@@ -134,7 +134,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 			return nil, nil, err
 		}
 	}
-	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients, steady: c.steady()}
+	w := &workload{e: e, h: h, report: c.report, seed: seed, pace: c.pace, virtual: c.Virtual, areas: areasOf(c.Shards), only: c.Clients, remote: c.Remote, steady: c.steady()}
 	nemesis, err := newNemesis(w, &c.Settings, n)
 	if err != nil {
 		return nil, nil, err
@@ -324,9 +324,11 @@ func (c *campaign) compare(w *workload, walkers []*client) (tree []entry, why st
 	return first.Tree, strayEphemerals(first.Tree, w)
 }
 
-// mayLive reports whether a session is not known to be over.
+// mayLive reports whether a session is not known to be over. A remote session does not end with its
+// process's node, but with the process.
 func (e *ensemble) mayLive(l *life) bool {
-	return l.Ended == never && e.run(l.Member).number == l.Run
+	r := e.run(l.Member)
+	return l.Ended == never && (r.number == l.Run || l.Remote && r.first <= l.Run)
 }
 
 // strayEphemerals describes an ephemeral whose session is over. It also describes one that was left

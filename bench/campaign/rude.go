@@ -30,9 +30,9 @@ const (
 )
 
 // door returns the configuration of a member's gateway. Its memory for all clients together is so
-// small that a hoarder reaches the limit by itself.
+// small that a hoarder reaches the limit by itself. All clients of the machine have one address.
 func door(listen string) gateway.Config {
-	return gateway.Config{Listen: listen, Memory: 4 << 20, Words: []string{wordMonitor}}
+	return gateway.Config{Listen: listen, Memory: 4 << 20, ConnectionsPerAddress: -1, Words: []string{wordMonitor}}
 }
 
 // rudeClients are the kinds of rude clients.

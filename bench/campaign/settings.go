@@ -25,9 +25,12 @@ type Settings struct {
 	Dir     string   // keep all directories and logs in this directory; empty means a temporary one
 	Only    []string // cause only faults whose names contain one of these words; None causes none
 	Clients []string // run only clients whose names contain one of these words; None runs none
-	Repeat  string   // the command that repeats the campaign
-	Pace    int      // how many times longer than usual clients and faults pause, and rounds last
-	Round   int      // run only this round; zero means one after the other
+	// Remote has clients of the gateways open a third of the workload's sessions, in the members'
+	// processes.
+	Remote bool
+	Repeat string // the command that repeats the campaign
+	Pace   int    // how many times longer than usual clients and faults pause, and rounds last
+	Round  int    // run only this round; zero means one after the other
 	// Cycles are the numbers of the nemesis's cycles to run, of each round. The others are left
 	// out. Empty means all.
 	Cycles []int

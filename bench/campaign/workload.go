@@ -36,6 +36,7 @@ type workload struct {
 	areas   []string                          // one on each shard
 	only    []string                          // Settings.Clients
 	steady  bool                              // Settings.steady
+	remote  bool                              // Settings.Remote
 	epoch   atomic.Int64                      // of the registers
 	age     atomic.Int64                      // grows with each forced recovery, which may lose what was counted
 	focus   atomic.Int64                      // the kind of lock that every second holder acquires
@@ -169,6 +170,8 @@ type client struct {
 	// patient sessions have a long timeout. Their watches live to see the install of a snapshot,
 	// and a busy machine does not end them.
 	patient bool
+	// Remote sessions are opened by a client of the gateways.
+	remote bool
 	// A leaver's sessions exist to end soon, with something in every area.
 	leaver bool
 
@@ -197,12 +200,17 @@ func (c *client) area() string {
 	return areas[c.rng.IntN(len(areas))]
 }
 
+// localKinds are the clients whose sessions are never remote. They watch what a member does with its
+// own watches, which do not end when a connection breaks.
+var localKinds = map[string]bool{"install": true, "sentinel": true}
+
 // start runs a client that calls step again and again, with a random pause between low and high.
 func (w *workload) start(ctx context.Context, id embed.MemberID, kind string, low, high time.Duration, step func(context.Context, *client)) {
 	if !chosen(kind, w.only) {
 		return
 	}
 	c := w.newClient(id, kind)
+	c.remote = w.remote && !localKinds[kind] && c.rng.IntN(3) == 0
 	w.clients.Go(func() {
 		for ctx.Err() == nil {
 			if !c.open(ctx) {
@@ -272,12 +280,12 @@ func (c *client) enter(ctx context.Context) bool {
 	c.sessions++
 	c.session = fmt.Sprintf("%s.%d", c.name, c.sessions)
 	c.alive = true
-	r := c.call(Request{Call: callOpen, Run: c.run.number, Timeout: timeout}, nil)
+	r := c.call(Request{Call: callOpen, Run: c.run.number, Timeout: timeout, Remote: c.remote}, nil)
 	if r.Outcome != applied {
 		c.alive, c.why = false, r.Error
 		return false
 	}
-	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: c.timeout, Opened: c.w.h.now(), Ended: never}
+	l := life{Name: c.session, ID: r.Session, Member: c.member, Run: c.run.number, Timeout: c.timeout, Remote: c.remote, Opened: c.w.h.now(), Ended: never}
 	c.life = add(c.w.h, lives, l)
 	if r.End != "" {
 		c.ended(r.End)
@@ -298,7 +306,11 @@ func (c *client) ended(why string) {
 	if c.alive {
 		c.alive, c.why = false, why
 		edit(c.w.h, lives, c.life, func(l *life) { l.Ended, l.Why = c.w.h.now(), why })
-		c.w.report.count(sectionSeen, "session ended: "+why, 1)
+		what := "session ended: "
+		if c.remote {
+			what = "remote session ended: "
+		}
+		c.w.report.count(sectionSeen, what+why, 1)
 		if c.w.steady && c.timeout >= sessionTimeoutLong && why != "closed" && why != errDied.Error() && !c.run.orderly.Load() {
 			c.w.report.violate("upgrade", "%s of member %d, whose process went on, has ended: %s", c.session, c.member, why)
 		}

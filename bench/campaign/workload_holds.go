@@ -195,7 +195,9 @@ func (c *client) hold(q Request) Reply {
 			c.noteHold(paths, places, h)
 		}
 	})
-	if r.Error == errDied.Error() && !c.run.orderly.Load() {
+	// An orderly end of the node gives up the holds of its own sessions only. Those of clients in the
+	// process die with it.
+	if r.Error == errDied.Error() && (c.remote || !c.run.orderly.Load()) {
 		for _, first := range places {
 			for i := range paths {
 				edit(c.w.h, grants, first+i, func(g *grant) { g.Died = g.Lost == "" && !g.Given })

@@ -73,6 +73,7 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 	set.IntVar(&s.Members, "members", 0, "size of every ensemble, 3 or 5; zero means both in turn")
 	set.IntVar(&s.Shards, "shards", 1, "number of shards of every ensemble")
 	set.StringVar(&s.Dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
+	set.BoolVar(&s.Remote, "clients", false, "have clients of the gateways, in the members' processes, open a third of the workload's sessions")
 	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas; \"none\" causes none")
 	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before")
 	mixed := set.Bool("mixed", false, "with -upgrade: keep one member with the older build until the end of each round")
@@ -91,6 +92,8 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.Members)
 	case (*mixed || *join) && from == "":
 		err = errors.New("-mixed and -join need -upgrade")
+	case s.Remote && from != "":
+		err = errors.New("-clients needs gateways of this build, and -upgrade begins with older ones")
 	case *mixed && *join:
 		err = errors.New("-mixed keeps the level down, and -join needs it up")
 	case s.Shards < 1 || s.Shards > embed.MaxShards:
@@ -102,6 +105,9 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 		s.Repeat = fmt.Sprintf("go run ./chaos -d %v -members %d -shards %d -seed %d", s.Length, s.Members, s.Shards, s.Seed)
 		if *only != "" {
 			s.Repeat += fmt.Sprintf(" -faults %q", *only)
+		}
+		if s.Remote {
+			s.Repeat += " -clients"
 		}
 		if from != "" {
 			s.Upgrade = &campaign.Upgrade{Level: levelMax, Mixed: *mixed, Join: *join}

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -67,7 +69,7 @@ type machines struct {
 func (m *machines) Home(id embed.MemberID) campaign.Home {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := campaign.Home{Dir: filepath.Join(m.dir, fmt.Sprintf("member-%d", id)), Members: m.members, Door: m.doors[id], Places: make(map[string]embed.MemberID)}
+	h := campaign.Home{Dir: filepath.Join(m.dir, fmt.Sprintf("member-%d", id)), Members: m.members, Door: m.doors[id], Doors: slices.Sorted(maps.Values(m.doors)), Places: make(map[string]embed.MemberID)}
 	for i, both := range m.addrs {
 		for n, addr := range both {
 			place := embed.MemberID(i + 1)

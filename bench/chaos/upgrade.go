@@ -48,6 +48,9 @@ func buildOld(from, dir string) (program string, level int64, err error) {
 	if _, err := output("git", "-C", root, "cat-file", "-e", from+":embed/task/work.go"); err != nil {
 		tags += ",norecipes"
 	}
+	if _, err := output("git", "-C", root, "cat-file", "-e", from+":embed/client/client.go"); err != nil {
+		tags += ",noclients"
+	}
 	tree, archive := filepath.Join(dir, "old"), filepath.Join(dir, "old.tar")
 	mod := filepath.Join(dir, "go.mod")
 	program = filepath.Join(dir, "member")

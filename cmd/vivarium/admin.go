@@ -72,11 +72,27 @@ const (
 	adminHeaderBytes = 256 << 10 // a path of 64 KiB in percent encoding
 )
 
-// serveAdmin answers over HTTP until stop is called, if c is not nil. Connections that are open
-// then are closed.
-func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDir string, log *slog.Logger) (stop func(), err error) {
+// An adminServer answers over HTTP until stop is called.
+type adminServer struct {
+	certificates *certs.Store // nil: plain text
+	stop         func()       // closes the connections too
+}
+
+// reloadTLS reads the certificate again.
+func (a *adminServer) reloadTLS() (changed bool, err error) {
+	if a.certificates == nil {
+		return false, nil
+	}
+	if changed, err = a.certificates.Reload(); err != nil {
+		err = fmt.Errorf("admin: reload TLS: %w", err)
+	}
+	return changed, err
+}
+
+// serveAdmin starts an adminServer. If c is nil, that one serves nobody.
+func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDir string, log *slog.Logger) (*adminServer, error) {
 	if c == nil {
-		return func() {}, nil
+		return &adminServer{stop: func() {}}, nil
 	}
 	authorize, err := admin.Tokens(c.TokensFile)
 	if err != nil {
@@ -91,12 +107,12 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	log.Info("admin serves", "address", listener.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	var store *certs.Store
 	if c.TLS != nil {
-		store, err := certs.New(c.TLS.read)
+		store, err = certs.New(c.TLS.read)
 		if err != nil {
 			cancel()
 			return nil, errors.Join(err, listener.Close())
@@ -105,6 +121,7 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return store.Config(), nil }}
 	}
+	log.Info("admin serves", "address", listener.Addr().String())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -118,9 +135,9 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 			log.Error("admin serves no more", "cause", err)
 		}
 	}()
-	return func() {
+	return &adminServer{store, func() {
 		cancel()
 		_ = server.Close()
 		<-ended
-	}, nil
+	}}, nil
 }

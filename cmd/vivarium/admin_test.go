@@ -4,6 +4,9 @@ package main
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The key admin opens a port that answers those who have a token, over a real connection.
@@ -69,5 +74,68 @@ func TestServe_Admin(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	if code := p.ExitCode(); code != exitOK {
 		t.Errorf("it ended with %d", code)
+	}
+}
+
+// The admin server has a certificate of its own. It reads it again at SIGHUP, like the others. What
+// it cannot use changes nothing.
+func TestServe_AdminTLS(t *testing.T) {
+	dir := t.TempDir()
+	authority := testkit.NewAuthority(t, "authority")
+	write := func(name string, data []byte) { must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600)) }
+	issue := func(name string) {
+		cert, key := testkit.PEM(t, authority.Issue(t, func(c *x509.Certificate) { c.Subject.CommonName = name }))
+		write("crt", cert)
+		write("key", key)
+	}
+	issue("first")
+	write("tokens", fmt.Appendf(nil, "ops viewer %x\n", sha256.Sum256([]byte("secret"))))
+	write("node.yaml", []byte("dir: data\nshards: 3\ngateway: {listen: 127.0.0.1:0}\n"+
+		"admin: {listen: 127.0.0.1:0, tokensFile: tokens, tls: {certFile: crt, keyFile: key}}\n"))
+	p := spawn(t, dir, "serve", "-config", "node.yaml")
+	p.Says("msg=serving")
+	m := regexp.MustCompile(`address=(\S+)$`).FindStringSubmatch(p.Line("msg=\"admin serves\""))
+	if m == nil {
+		t.Fatal("it does not say where the admin handler answers")
+	}
+	// ask returns whose certificate a new connection gets, and how many shards the status has.
+	ask := func() (name string, shards int) {
+		t.Helper()
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool}, ForceAttemptHTTP2: true}}
+		defer client.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+m[1]+"/v1/status", nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer secret")
+		a, err := client.Do(r)
+		must(t, err)
+		defer a.Body.Close()
+		if a.StatusCode != http.StatusOK || a.ProtoMajor != 2 {
+			t.Errorf("%s with %s", a.Status, a.Proto)
+		}
+		var status struct{ Shards []any }
+		must(t, json.NewDecoder(a.Body).Decode(&status))
+		return a.TLS.PeerCertificates[0].Subject.CommonName, len(status.Shards)
+	}
+	want := func(name string) {
+		t.Helper()
+		if got, shards := ask(); got != name || shards != 3 {
+			t.Errorf("the certificate of %q, and %d shards", got, shards)
+		}
+	}
+	want("first")
+	issue("second")
+	p.Signal(syscall.SIGHUP)
+	p.Says("read again at SIGHUP\" changed=true")
+	want("second")
+	write("key", []byte("no key"))
+	p.Signal(syscall.SIGHUP)
+	if line := p.Says("not all read again at SIGHUP"); !strings.Contains(line, "admin: reload TLS") {
+		t.Errorf("it does not say whose: %s", line)
+	}
+	want("second")
+	if a, err := http.Get("http://" + m[1] + "/livez"); err == nil { // Go answers plain text with 400
+		if a.Body.Close(); a.StatusCode != http.StatusBadRequest {
+			t.Errorf("plain text: %s", a.Status)
+		}
 	}
 }

@@ -128,13 +128,13 @@
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
 // serve -config node.yaml -id 2. With join, leave advertise out: vivarium serve -config
 // node.yaml -advertise pod-2.pods:7400. The repository has manifests for Kubernetes in
-// docs/kubernetes.md. Its folder examples/deploy has a unit for systemd, a Dockerfile and a file for
-// Docker Compose.
+// docs/kubernetes.md. Its folder examples/deploy has a unit for systemd, a Dockerfile and a file
+// for Docker Compose.
 //
-// With -seed FILE a new ensemble begins with a backup. All members need the same file. A member whose
-// directory is empty reads all of it first, and does nothing if it is damaged. Clients are served
-// when the backup is loaded. An ensemble that has begun does not need the file again, and ignores
-// another one with a warning in the log. See docs/backup.md of the repository.
+// With -seed FILE a new ensemble begins with a backup. All members need the same file. A member
+// whose directory is empty reads all of it first, and does nothing if it is damaged. Clients are
+// served when the backup is loaded. An ensemble that has begun does not need the file again, and
+// ignores another one with a warning in the log. See docs/backup.md of the repository.
 //
 // The types Config of package embed and of package embed/gateway say more about each key.
 //
@@ -143,8 +143,9 @@
 // "serving" appears when the ensemble has accepted the member and clients get answers. With
 // Type=notify in the unit, systemd hears of that, and of the stop.
 //
-// SIGHUP makes the member read the files in tls, gateway.tls and gateway.saslUsers again at once. It
-// does so every minute anyway. New connections use what it has read; what it cannot use, it logs.
+// SIGHUP makes the member read the files in tls, gateway.tls, gateway.saslUsers and admin.tls again
+// at once. It does so every minute anyway. New connections use what it has read; what it cannot
+// use, it logs.
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
@@ -196,7 +197,7 @@
 // audit prints the records in a directory that serve writes with the key audit, also while it does.
 // The records of any member have every change of the tree, whichever member was asked:
 //
-//	2026-01-31T14:02:11.5Z shard=1 zxid=0x1f delete "/a" session=0x1c member=2 who="ip:10.0.0.7,digest:alice"
+//	2026-01-31T14:02:11.5Z shard=1 zxid=0x1f delete "/a" session=0x1c member=2 who="digest:alice"
 //
 // Lines with start and gap are printed whatever the flags say, because they can mean that others
 // are missing. docs/audit.md of the repository says more.
@@ -211,14 +212,14 @@
 // verify refuses every byte that is not as it was written.
 //
 // export prints a line for each znode of a file. With -config or -dir it prints those of a member.
-// import creates the znodes of a backup or of such lines through the port for clients. It verifies a
-// backup first. -path limits both commands to a znode and what is below it.
+// import creates the znodes of a backup or of such lines through the port for clients. It verifies
+// a backup first. -path limits both commands to a znode and what is below it.
 //
 // With -as, import puts that subtree elsewhere. -existing says what it does with a znode that
 // exists; the value is fail, skip or overwrite. -prune deletes what the server has in the subtree
 // and the file does not. It keeps ephemerals, what is above them, and what others change meanwhile.
-// It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for each
-// step. If an import is interrupted, the same command with skip or overwrite goes on.
+// It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for
+// each step. If an import is interrupted, the same command with skip or overwrite goes on.
 //
 // A FILE named "-" is the standard output of backup, and the standard input of the others.
 // docs/backup.md of the repository says what is in a backup, and what is not.
@@ -275,11 +276,11 @@
 //	                                 (130: interrupted)           or it cannot be read; or a newer
 //	                                                              version wrote it
 //
-// audit, backup, verify, export and import end with 0 when all was done, and with 1 if not. They end
-// with 2 for a wrong command line, or for a file that cannot be opened.
+// audit, backup, verify, export and import end with 0 when all was done, and with 1 if not. They
+// end with 2 for a wrong command line, or for a file that cannot be opened.
 //
-// copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with 1
-// if they differ, or if it could not compare them.
+// copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with
+// 1 if they differ, or if it could not compare them.
 //
 // user ends with 0 when it has printed the line, and with 2 if not.
 //

@@ -15,11 +15,13 @@ import (
 func TestServe_MakesBackups(t *testing.T) {
 	dir := t.TempDir()
 	config := func(more string) string {
-		return "dir: data\ngateway: {listen: 127.0.0.1:0}\nbackup: {dir: backups, every: 1m, " + more + "}\n"
+		return "dir: data\ngateway: {listen: 127.0.0.1:0}\n" +
+			"backup: {dir: backups, every: 1m, " + more + "}\n"
 	}
 	file := filepath.Join(dir, "node.yaml")
 	must(t, os.WriteFile(file, []byte(config("keep: {hourly: -1}")), 0o644))
-	if code, _, stderr := fed("", "serve", "-config", file); code != exitUsage || !strings.Contains(stderr, "node.yaml: backup.keep.hourly is -1") {
+	code, _, stderr := fed("", "serve", "-config", file)
+	if code != exitUsage || !strings.Contains(stderr, "node.yaml: backup.keep.hourly is -1") {
 		t.Errorf("%d, %s", code, stderr)
 	}
 	must(t, os.WriteFile(file, []byte(config("keep: {hourly: 24, weekly: 1}")), 0o644))

@@ -119,16 +119,16 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 	if err != nil {
 		return err
 	}
-	defer onHangUp(hangUps, node, door, log)()
 	auditDir := ""
 	if c.Journal != nil {
 		auditDir = c.Journal.Dir
 	}
-	adminEnd, err := serveAdmin(node, door, c.Admin, auditDir, log)
+	admin, err := serveAdmin(node, door, c.Admin, auditDir, log)
 	if err != nil {
 		return errors.Join(err, door.Close())
 	}
-	defer adminEnd()
+	defer admin.stop()
+	defer onHangUp(hangUps, node, door, admin, log)()
 	backupsEnd, err := startBackups(ctx, node, c.Backup, log)
 	if err != nil {
 		return errors.Join(err, door.Close())
@@ -140,7 +140,7 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 	}
 	<-ctx.Done()
 	closed := door.Close()
-	adminEnd()
+	admin.stop()
 	backupsEnd()
 	if node.Err() != nil {
 		return closed
@@ -188,7 +188,7 @@ func ready(ctx context.Context, node *embed.Node, log *slog.Logger) error {
 }
 
 // onHangUp reads the files with certificates and users again at every SIGHUP, until stop is called.
-func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway, log *slog.Logger) (stop func()) {
+func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway, admin *adminServer, log *slog.Logger) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		for {
@@ -203,12 +203,13 @@ func onHangUp(signals <-chan os.Signal, node *embed.Node, door *gateway.Gateway,
 				log.Info("the users were read again at SIGHUP")
 			}
 			members, err := node.ReloadTLS()
-			clients, other := door.ReloadTLS()
-			if err = errors.Join(err, other); err != nil {
+			clients, clientsErr := door.ReloadTLS()
+			admins, adminsErr := admin.reloadTLS()
+			if err = errors.Join(err, clientsErr, adminsErr); err != nil {
 				log.Warn("the certificates were not all read again at SIGHUP", "cause", err)
 				continue
 			}
-			log.Info("the certificates were read again at SIGHUP", "changed", members || clients)
+			log.Info("the certificates were read again at SIGHUP", "changed", members || clients || admins)
 		}
 	}()
 	return func() { close(done) }

@@ -204,19 +204,14 @@ func (c *call) answer(status int, v any) error {
 	if err != nil {
 		return err
 	}
-	c.begun, c.answered = true, true
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.WriteHeader(status)
-	_, _ = c.w.Write(append(text, '\n')) // nobody is there any more
+	c.answered = true
+	c.send(status, "application/json", append(text, '\n'))
 	return nil
 }
 
 // text sends a line of text.
 func (c *call) text(status int, line string) error {
-	c.begun = true
-	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	c.w.WriteHeader(status)
-	_, _ = io.WriteString(c.w, line+"\n")
+	c.send(status, "text/plain; charset=utf-8", []byte(line+"\n"))
 	return nil
 }
 

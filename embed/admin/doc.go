@@ -3,7 +3,8 @@
 //
 //	authorize, err := admin.Tokens("/etc/shop/admin-tokens")
 //	...
-//	handler, err := admin.New(node, admin.Options{Authorize: authorize, Hosts: []string{"shop.example"}})
+//	options := admin.Options{Authorize: authorize, Hosts: []string{"shop.example"}}
+//	handler, err := admin.New(node, options)
 //	...
 //	mux.Handle("/vivarium/", http.StripPrefix("/vivarium", handler))
 //
@@ -59,6 +60,7 @@
 //
 // A body has at most as many bytes as a znode's data may have, and a Multi some more. Four requests
 // that read or write much may run at a time: backup, export, import, usage, locks, audit. A further
-// one gets 503. 64 follows may run at a time. One that does not read what is sent to it is ended
-// after half a minute. Everything ends when the node does; a Handler has nothing to close.
+// one gets 503. 64 follows may run at a time. A caller that does not read what is sent to it is
+// given up after half a minute, whatever it has asked for. Everything ends when the node does; a
+// Handler has nothing to close.
 package admin

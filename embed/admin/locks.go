@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
@@ -60,7 +61,11 @@ func (c *call) survey() (*survey, error) {
 				yield(embed.Znode{}, err)
 				return
 			}
-			if !yield(embed.Znode{Path: f.path, Stat: f.stat, Data: f.data()}, nil) {
+			z := embed.Znode{Path: f.path, Stat: f.stat}
+			if _, name := queue.Split(f.path); queue.Word(name) != "" {
+				z.Data = f.data() // a copy; Queues reads no data of other znodes
+			}
+			if !yield(z, nil) {
 				return
 			}
 		}

@@ -34,11 +34,6 @@ func (c *call) page(name string) bool {
 	header := c.w.Header()
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Content-Type", pageTypes[path.Ext(name)])
-	c.begun = true
-	if c.r.Method == http.MethodHead {
-		return true
-	}
-	_, _ = c.w.Write(text)
+	c.send(http.StatusOK, pageTypes[path.Ext(name)], text)
 	return true
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"slices"
@@ -87,10 +88,12 @@ func (h *Handler) metrics() func(*call) error {
 	for _, g := range h.options.Gateways {
 		sources = append(sources, g)
 	}
-	serve := metrics.Handler(sources...)
 	return func(c *call) error {
-		c.begun = true
-		serve.ServeHTTP(c.w, c.r)
+		var text bytes.Buffer
+		if err := metrics.Write(&text, sources...); err != nil {
+			return err
+		}
+		c.send(http.StatusOK, metrics.ContentType, text.Bytes())
 		return nil
 	}
 }

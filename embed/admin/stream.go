@@ -2,11 +2,42 @@ package admin
 
 import (
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 )
 
 // patience is how long the other side may take to read what is sent to it, or to send more.
 const patience = 30 * time.Second
+
+// pieceBytes is how much of an answer the other side must read within patience.
+const pieceBytes = 64 << 10
+
+// send sends a whole answer. A caller that does not read it is given up in time, and its connection
+// ends. Otherwise the connection goes on without a deadline: its next request may be for another
+// handler of the service.
+func (c *call) send(status int, kind string, body []byte) {
+	c.begun = true
+	if status != http.StatusNoContent {
+		c.w.Header().Set("Content-Type", kind)
+		c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	if c.r.Method == http.MethodHead {
+		body = nil
+	}
+	c.w.WriteHeader(status)
+	ctl := http.NewResponseController(c.w)
+	for piece := range slices.Chunk(body, pieceBytes) {
+		_ = ctl.SetWriteDeadline(time.Now().Add(patience)) // unless the service has wrapped the writer
+		if _, err := c.w.Write(piece); err != nil {
+			return // nobody is there any more
+		}
+	}
+	_ = ctl.SetWriteDeadline(time.Now().Add(patience))
+	if ctl.Flush() == nil { // nothing is left that the server would send later, without a deadline
+		_ = ctl.SetWriteDeadline(time.Time{})
+	}
+}
 
 // A stream sends an answer piece by piece.
 type stream struct {

@@ -83,8 +83,7 @@ func (c *call) removed(ctx context.Context, s *embed.Session, ops []embed.Op) er
 		return err
 	}
 	c.done()
-	c.begun = true
-	c.w.WriteHeader(http.StatusNoContent)
+	c.send(http.StatusNoContent, "", nil)
 	return nil
 }
 

@@ -229,11 +229,8 @@ func (c *call) readOctets(p engine.Peek, path string) error {
 	}
 	header := c.w.Header()
 	header.Set("ETag", etag(stat))
-	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Disposition", "attachment; filename=\"znode\"")
-	header.Set("Content-Length", strconv.Itoa(len(data)))
-	c.begun = true
-	_, _ = c.w.Write(data)
+	c.send(http.StatusOK, "application/octet-stream", data)
 	return nil
 }
 

@@ -21,6 +21,7 @@ const (
 
 var (
 	errNotSent = fmt.Errorf("%w: no connection in time, not sent", engine.ErrUnavailable)
+	errPoison  = fmt.Errorf("%w: connections break when it is asked for", engine.ErrUnavailable)
 	errFull    = fmt.Errorf("%w: too many requests of this session wait", engine.ErrUnavailable)
 )
 
@@ -55,6 +56,8 @@ type call struct {
 
 	// Guarded by the session's mu.
 	stage        callStage
+	dropped      bool          // its caller has given up
+	breaks       int           // connections that broke while it was sent
 	sent, offset time.Duration // of a ping: when it was sent, by the clocks
 }
 
@@ -109,21 +112,34 @@ func answered(r *wire.Reply) error {
 
 // enqueue queues a call, unless ctx has ended, there is no room, or the session has ended.
 func (s *session) enqueue(ctx context.Context, c *call) {
+	err := ctx.Err() // it may ask a tenure of this session
 	s.lookAndLock()
 	defer s.mu.Unlock()
-	err := ctx.Err()
 	switch {
 	case err != nil:
 	case s.mu.end != nil:
 		err = s.mu.end
 	case s.mu.calls >= callsMax || s.mu.bytes+c.bytes > bytesMax:
 		err = errFull
+	default:
+		err = s.fitsLocked(c)
 	}
 	if err != nil {
 		s.finishCallLocked(c, err)
 		return
 	}
 	s.queueLocked(c)
+}
+
+// fitsLocked returns an error if a request is longer than the server reads.
+func (s *session) fitsLocked(c *call) error {
+	if c.bytes < s.mu.frame/2 {
+		return nil // bytes is about right
+	}
+	if n := len(c.request.AppendFrame(nil)) - 4; n > s.mu.frame {
+		return fmt.Errorf("%w: a request of %d bytes, the limit is %d: see gateway.Config.FrameSize", engine.ErrTooLarge, n, s.mu.frame)
+	}
+	return nil
 }
 
 func (s *session) queueLocked(c *call) {
@@ -203,6 +219,9 @@ func (s *session) wait(ctx context.Context, c *call) error {
 		return c.err
 	default:
 	}
+	s.mu.Lock()
+	c.dropped = !c.write // nobody waits for what it reads
+	s.mu.Unlock()
 	switch {
 	case !c.write && cause == context.DeadlineExceeded:
 		return s.explain(fmt.Errorf("%w: %w", engine.ErrUnavailable, cause))

@@ -161,8 +161,12 @@ func (c *claim) applied(call *call) {
 // armed returns what is to be done when the server watches a znode of the claim.
 func (c *claim) armed(path string) func(*call) {
 	return func(call *call) {
-		if call.err != nil || call.reply.Native.Failure != 0 {
-			return // the connection is gone, and resumeClaimsLocked asks again; or there are too many watches
+		if call.err != nil {
+			return // the connection is gone, and resumeClaimsLocked asks again
+		}
+		if call.reply.Native.Failure != 0 { // it would not be told of its end
+			c.endLocked(fmt.Errorf("its znode cannot be watched: %w", engine.Single(answered(&call.reply))), false)
+			return
 		}
 		if r := &call.reply.Native; !r.Flag || tree.Zxid(r.Stat.Czxid) != c.czxid || tree.SessionID(r.Stat.EphemeralOwner) != c.s.mu.id {
 			c.goneLocked(path)
@@ -345,10 +349,15 @@ func (s *session) resumeClaimsLocked() {
 	if len(s.mu.unknown) == 0 {
 		return
 	}
+	// What the last connection still has on its way comes before these, if it comes at all.
+	for _, c := range s.mu.unknown {
+		settle := nativeCall(wire.Native{Kind: wire.NativeSubmit, Ops: native.AppendOps(nil, []tree.Op{{Kind: tree.KindCheck, Path: c.asked[0].Path, Version: tree.AnyVersion}})})
+		s.queueLocked(settle)
+	}
 	list := pathCall(wire.OpGetEphemerals, "")
 	list.then = func(list *call) {
-		if list.err != nil || s.mu.end != nil {
-			return
+		if list.err != nil || list.reply.Err != wire.OK || s.mu.end != nil {
+			return // the next connection asks again
 		}
 		unknown := s.mu.unknown
 		s.mu.unknown = nil
@@ -586,6 +595,8 @@ func (t *terms) undoLocked() {
 	for _, c := range t.leaves {
 		if c.state == claimLeaving {
 			c.state = claimStanding
+		} else if c.state == claimOver && t.s.mu.end == nil { // it failed because somebody deleted one of the znodes
+			c.removeLocked(c.paths, c.lingersLocked())
 		}
 	}
 	t.leaves = nil
@@ -593,12 +604,14 @@ func (t *terms) undoLocked() {
 
 // doneLocked is called when the transaction was applied or refused.
 func (t *terms) doneLocked(applied bool) {
-	for _, c := range t.leaves {
-		if applied {
-			c.finishLocked(engine.ErrReleased)
-		}
+	if !applied {
+		t.undoLocked()
+		return
 	}
-	t.undoLocked()
+	for _, c := range t.leaves {
+		c.finishLocked(engine.ErrReleased)
+	}
+	t.leaves = nil
 }
 
 // heldLocked fails if a tenure has ended since its guard was made.

@@ -161,12 +161,16 @@ func (k *Client) learn(config []byte) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	shuffle(found)
+	for _, server := range k.config.Servers { // last, in case the others cannot be reached from here
+		if !slices.Contains(found, server) {
+			found = append(found, server)
+		}
+	}
 	if same(found, k.mu.servers) {
 		return
 	}
-	shuffle(found)
 	k.mu.servers, k.mu.next = found, 0
-	k.config.Logger.Debug("client's servers", "servers", strings.Join(found, ","))
 }
 
 func same(a, b []string) bool {

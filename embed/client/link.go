@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -26,11 +27,16 @@ const (
 	connectParts = 4 // how long a member may take to attach the session, in the first round of tries
 )
 
-// What a client waits between two tries, when it has tried all servers.
+// What a client waits between two tries, when it has tried all servers, or when a connection broke
+// that had just begun.
 const (
 	pauseMin = 20 * time.Millisecond
 	pauseMax = time.Second
 )
+
+// breaksMax is how many connections may break while a read is sent on them. Then it is given up: it
+// may be what breaks them.
+const breaksMax = 2
 
 // A link is one connection that serves the session.
 type link struct {
@@ -38,22 +44,40 @@ type link struct {
 	r    *bufio.Reader
 	done chan struct{} // closed when its reader has ended
 	err  error         // why; read it after done
+	// heard is when something came, or a ping was sent before which all was well.
+	heard  atomic.Int64
+	silent atomic.Bool // it was closed because nothing came
 }
+
+var errSilent = errors.New("the server does not answer")
 
 var errProtocol = errors.New("the server does not speak the client's protocol")
 
 // run connects the session and serves it, until nothing more is to be done for it.
 func (s *session) run() {
 	defer s.client.forget(s)
-	rounds := 0
+	rounds, short, lost := 0, 0, false
+	pause := func(n int) { s.sleep(min(pauseMin<<min(n, 10), pauseMax)) }
 	for s.alive.Err() == nil {
 		address, last := s.client.server()
 		l, err := s.connect(address, rounds)
 		if err == nil {
 			rounds = 0
+			if lost && s.Err() == nil {
+				s.client.config.Logger.Info("session connected again", "session", s.ID(), "address", address)
+			}
+			begun := time.Now()
 			err = s.serve(l)
+			if lost = s.Err() == nil; lost {
+				s.client.config.Logger.Info("session's connection lost", "session", s.ID(), "address", address, "cause", err)
+			}
+			if time.Since(begun) > s.Timeout()/pingParts {
+				short = 0
+			} else if short++; short > breaksMax {
+				pause(short)
+			}
 		} else if last {
-			s.sleep(min(pauseMin<<min(rounds, 10), pauseMax))
+			pause(rounds)
 			rounds++
 		}
 		s.mu.Lock()
@@ -143,8 +167,8 @@ func (s *session) handshake(l *link) error {
 		s.finishLocked(life.Expired, engine.ErrSessionExpired)
 		s.halt()
 		return engine.ErrSessionExpired
-	case a.SessionID == 0:
-		return fmt.Errorf("%w: it opened no session", errProtocol)
+	case a.SessionID == 0 || q.SessionID != 0 && a.SessionID != q.SessionID:
+		return fmt.Errorf("%w: it serves no session, or another one", errProtocol)
 	}
 	for i := range s.auth {
 		if err := s.prove(l, &s.auth[i]); err != nil {
@@ -205,10 +229,10 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 	if timeout := time.Duration(a.Timeout) * time.Millisecond; isNew {
 		s.mu.timeout = timeout
 	} else if timeout < s.mu.timeout && s.mu.end == nil {
-		s.shortenLocked(timeout)
+		s.shortenLocked(timeout, sent)
 	}
 	s.mu.password = append([]byte(nil), a.Password...)
-	s.mu.id, s.mu.data = tree.SessionID(a.SessionID), int(hello.Native.Zxid)
+	s.mu.id, s.mu.data, s.mu.frame = tree.SessionID(a.SessionID), int(hello.Native.Zxid), int(hello.Native.Count)
 	s.mu.zxid = max(s.mu.zxid, hello.Zxid)
 	if s.mu.end == nil && isNew {
 		s.mu.life, s.mu.offset = life.NewLife(s.mu.timeout, sent-s.mu.timeout/proofParts), offset
@@ -224,13 +248,12 @@ func (s *session) begin(l *link, a *wire.ConnectResponse, hello *wire.Reply, sen
 
 // shortenLocked gives the session a shorter timeout, because the member bounds it so. What it held
 // was judged by the longer one.
-func (s *session) shortenLocked(timeout time.Duration) {
+func (s *session) shortenLocked(timeout, sent time.Duration) {
 	clock := &s.client.config.Inside.Clock
-	now := clock.Boot()
-	s.mu.life.Suspend(now)
+	s.mu.life.Suspend(clock.Boot())
 	s.judgeLocked(clock.Offset())
 	s.mu.timeout = timeout
-	s.mu.life, s.mu.lost = life.NewLife(timeout, now-timeout/proofParts), 0
+	s.mu.life, s.mu.lost = life.NewLife(timeout, sent-timeout/proofParts), 0
 }
 
 // resumeLocked queues again what the broken connection took along, ahead of everything else. A
@@ -257,12 +280,18 @@ func (s *session) breakLocked() {
 	s.mu.link = nil
 	kept := s.mu.sent[:0]
 	for _, c := range s.mu.sent {
-		if !c.write && c.request.Op != wire.OpPing {
+		c.breaks++
+		err := engine.ErrUnknownOutcome
+		switch {
+		case c.write || c.request.Op == wire.OpPing:
+		case c.dropped || c.breaks > breaksMax:
+			err = errPoison
+		default:
 			kept = append(kept, c)
 			continue
 		}
 		s.uncountLocked(c)
-		s.finishCallLocked(c, engine.ErrUnknownOutcome)
+		s.finishCallLocked(c, err)
 	}
 	s.mu.sent = kept
 	if s.mu.end != nil {
@@ -278,7 +307,6 @@ func (s *session) serve(l *link) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var ping *call
-	var since time.Time
 	for ended := false; !ended; {
 		select {
 		case <-l.done:
@@ -289,9 +317,10 @@ func (s *session) serve(l *link) error {
 			ended = true
 		case now := <-tick.C:
 			if ping == nil || isDone(ping) {
-				ping, since = s.ping(), now
-			} else if now.Sub(since) > s.Timeout()/silenceParts {
-				s.client.config.Logger.Debug("a server does not answer", "server", l.conn.RemoteAddr().String())
+				ping = s.ping()
+				l.heard.Store(now.UnixNano())
+			} else if now.UnixNano()-l.heard.Load() > int64(s.Timeout()/silenceParts) {
+				l.silent.Store(true)
 				_ = l.conn.Close()
 			}
 		}
@@ -401,10 +430,14 @@ func (s *session) read(l *link) {
 	for {
 		frame, err := wire.ReadFrame(l.r, nil, frameMax)
 		if err == nil {
+			l.heard.Store(time.Now().UnixNano())
 			err = s.received(frame)
 		}
 		if err != nil {
-			if l.err = err; err == io.EOF {
+			switch l.err = err; {
+			case l.silent.Load():
+				l.err = errSilent
+			case err == io.EOF:
 				l.err = errors.New("the server closed the connection")
 			}
 			_ = l.conn.Close()
@@ -434,6 +467,9 @@ func (s *session) received(frame []byte) error {
 	c := s.mu.sent[0]
 	if err := r.DecodeBody(c.request.Op, body); err != nil {
 		return err
+	}
+	if q, n := &c.request.Native, &r.Native; c.request.Op == wire.OpNative && r.Err == wire.OK && (n.Kind != q.Kind || n.Failure == 0 && len(n.Results) != len(q.Ops)) {
+		return fmt.Errorf("%w: an answer to another request", errProtocol)
 	}
 	if s.mu.sent = s.mu.sent[1:]; len(s.mu.sent) == 0 {
 		s.mu.sent = nil

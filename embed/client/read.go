@@ -125,12 +125,30 @@ func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
 		ctx = bounded
 	}
 	for {
-		r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
+		shown, err := s.awaitOnce(ctx, path, z)
 		if err == context.DeadlineExceeded {
 			err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 		}
-		if err != nil || r.Native.Flag {
+		if err != nil || shown {
 			return err
 		}
 	}
+}
+
+// awaitOnce waits for one slice. One caller at a time does, or the slices of many would keep pings
+// from being answered.
+func (s *session) awaitOnce(ctx context.Context, path string, z tree.Zxid) (shown bool, err error) {
+	select {
+	case s.await <- struct{}{}:
+	case <-s.alive.Done():
+		return false, s.Err()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-s.await }()
+	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
+	if err != nil {
+		return false, err
+	}
+	return r.Native.Flag, nil
 }

@@ -41,6 +41,7 @@ type session struct {
 	halt   context.CancelFunc
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
+	await  chan struct{} // holds a token while one Await is on its way
 
 	mu struct {
 		rank.Mutex[rank.ClientSession]
@@ -50,6 +51,7 @@ type session struct {
 		password []byte
 		timeout  time.Duration
 		data     int // the most bytes of a znode's data
+		frame    int // the most bytes of a request, of the newest server
 
 		life    *life.Life    // nil until the session is open
 		lost    uint64        // suspensions that were dealt with
@@ -78,7 +80,7 @@ type session struct {
 
 func newSession(k *Client, o embed.SessionOptions) *session {
 	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}),
-		wake: make(chan struct{}, 1), write: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1)}
 	s.alive, s.halt = context.WithCancel(context.Background())
 	s.mu.ctx, s.mu.cancel = context.WithCancelCause(context.Background())
 	s.mu.claims = make(map[string]*claim)

@@ -128,6 +128,9 @@ func (w *stream) armed(c *call) {
 	switch {
 	case w.ended:
 		return
+	case w.s.mu.end != nil:
+		w.endLocked(w.s.mu.end)
+		return
 	case c.err != nil || c.reply.Native.Failure != 0:
 		w.endLocked(c.err)
 		return
@@ -250,7 +253,11 @@ func (all *watches) resumeLocked(s *session, at tree.Zxid) {
 // compare tells what somebody who looks again would see first. A znode that was missing and is
 // missing may have existed in between, so it counts as created.
 func (w *stream) compare(c *call) {
-	if w.ended || c.err != nil || c.reply.Native.Failure != 0 {
+	switch {
+	case w.ended || c.err != nil:
+		return
+	case c.reply.Native.Failure != 0:
+		w.endLocked(engine.Single(answered(&c.reply)))
 		return
 	}
 	r := &c.reply.Native

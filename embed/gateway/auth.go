@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -112,8 +113,10 @@ func (c *conn) setIdentities(who []tree.Identity) error {
 
 // refuse queues the answer to a client that has proved nothing, and ends the connection behind it.
 func (c *conn) refuse(a *answer, scheme string, cause error) error {
-	c.gate.log.Info("a client's credential was refused",
-		"client", c.sock.RemoteAddr().String(), "scheme", scheme, "cause", cause)
+	if held, ok := c.gate.refusals.due(errCredential, time.Now()); ok {
+		c.gate.log.Info("a client's credential was refused",
+			"client", c.sock.RemoteAddr().String(), "scheme", scheme, "cause", cause, "repeated", held)
+	}
 	c.gate.authFailed.Add(1)
 	a.reply.Err, a.last = c.refusal(scheme), true
 	c.push(a)

@@ -150,7 +150,7 @@ func (c *conn) serve() {
 		c.gate.outstanding.Add(-int64(len(c.queue) - c.head))
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, errEnded) {
-		c.gate.log.Debug("client's connection ended", "client", c.sock.RemoteAddr().String(), "cause", err)
+		c.logEnd(err)
 	}
 }
 
@@ -316,11 +316,14 @@ func (c *conn) attach(s session, isNew bool) {
 	}
 }
 
+// errSeen matches what checkSeen returns.
+var errSeen = errors.New("the client comes from a member that is ahead")
+
 // checkSeen returns an error if a client has seen more than this member has applied. With several
 // shards it cannot tell, and returns nil.
 func (g *Gateway) checkSeen(seen int64) error {
 	if here := g.node.Engine.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
-		return fmt.Errorf("the client has seen zxid %#x, this member only %#x", seen, here)
+		return fmt.Errorf("%w: it has seen zxid %#x, this member only %#x", errSeen, seen, here)
 	}
 	return nil
 }

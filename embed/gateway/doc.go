@@ -64,8 +64,8 @@
 //   - The first of them is a hello. Then the connection's events have the data and the Stat that
 //     their changes left. The data count against Config.Memory while the events wait.
 //   - A request that is refused gets an answer, whatever the reason, and the connection stays. What
-//     was sent behind it is carried out. Only the end of the session or the node ends the
-//     connection.
+//     was sent behind it is carried out. The connection ends with the session or the node, and if
+//     nobody knows whether a transaction was applied.
 //   - A read's answer comes after the events of what it shows. It may show less than the events
 //     before it, as with a session in this process.
 //   - The client is not trusted. Its operations and paths are checked as package embed checks them.

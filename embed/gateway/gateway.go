@@ -69,8 +69,7 @@ type Config struct {
 	// Watches bounds the number of watches of one connection. A path counts once for its data, once
 	// for its children, and once if all below it is watched; a persistent watch is the first two. A
 	// request that would add another gets BadArguments, and adds none. A setWatches that would go
-	// beyond it ends the connection, because clients do not look at its answer. With several shards,
-	// a watch on "/" counts on each. Zero means no bound.
+	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
 	Watches int `yaml:"watches"`
 	// Memory bounds what all connections hold: requests that were read or are in flight, answers
 	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
@@ -286,6 +285,7 @@ type Gateway struct {
 	reset       atomic.Pointer[counts] // at the last srst; nil: never
 	readOnly    readOnly
 	throttle    throttle
+	refusals    refusals
 
 	mu        rank.Mutex[rank.Gateway]
 	conns     map[*conn]struct{}
@@ -319,6 +319,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
+	g.refusals.open()
 	g.readOnly.begin(g)
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {
@@ -414,7 +415,10 @@ func (g *Gateway) accept(sock net.Conn) {
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
 		g.mu.Unlock()
 		g.refused.Add(1)
-		g.log.Debug("connection refused: too many connections", "client", sock.RemoteAddr().String())
+		if held, ok := g.refusals.due(errCrowded, time.Now()); ok {
+			g.log.Debug("connection refused: too many connections",
+				"client", sock.RemoteAddr().String(), "repeated", held)
+		}
 		_ = sock.Close()
 		return
 	}

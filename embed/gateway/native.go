@@ -17,9 +17,9 @@ import (
 )
 
 // The requests of package embed/client that ZooKeeper's protocol lacks. An answer tells every error
-// that leaves the session alive, so a request that is refused does not end the connection. An
-// answer's place is behind all events that were queued before: the client's reads may run beside
-// its events, as those of a session in this process do.
+// that leaves the session alive and no outcome open. So a request that is refused does not end the
+// connection. An answer's place is behind all events that were queued before: the client's reads may
+// run beside its events, as those of a session in this process do.
 
 // awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile. So a
 // request with others behind it waits for awaitBusy only: they may be pings.
@@ -30,6 +30,9 @@ const (
 
 // errNativeReadOnly is errReadOnly for a client that knows no read-only mode. It tries elsewhere.
 var errNativeReadOnly = fmt.Errorf("%w: %v", engine.ErrUnavailable, errReadOnly)
+
+// namesMax bounds how many names a search among siblings may match. Recipes have two.
+const namesMax = 16
 
 // native carries out one such request.
 func (c *conn) native(q *wire.Request, a *answer) error {
@@ -47,7 +50,7 @@ func (c *conn) native(q *wire.Request, a *answer) error {
 	case wire.NativeRelease:
 		c.startDeferring()
 		a.goTo(answerPending)
-		a.pending = c.writes.ReleaseThen(c.gate.ctx, n.Path, tree.Zxid(n.Zxid), n.Flag, c.nudgeFunc)
+		a.pending = c.writes.ReleaseThen(n.Path, tree.Zxid(n.Zxid), n.Flag, c.nudgeFunc)
 		c.push(a)
 		return nil
 	case wire.NativeArm:
@@ -116,7 +119,7 @@ func (c *conn) nativeArm(n *wire.Native, a *answer) error {
 		return c.answerNative(a, fmt.Errorf("%w: %d is not a mode of a watch", tree.ErrInvalidMode, n.Mode))
 	}
 	if err := c.roomFor(n.Path, mode); err != nil {
-		return c.answerNative(a, fmt.Errorf("%w: %v", engine.ErrTooLarge, err))
+		return c.answerNative(a, fmt.Errorf("%w: %w", watch.ErrTooHeavy, err))
 	}
 	return c.answerArmed(a, func() (watch.Place, error) {
 		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode)
@@ -143,6 +146,9 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		}
 		r.Names, err = s.Page(n.Path, n.After, int(n.Count))
 	case wire.NativeBefore:
+		if len(n.Names) > namesMax {
+			return fmt.Errorf("%w: %d names to match, at most %d are allowed", embed.ErrInvalidArgument, len(n.Names), namesMax)
+		}
 		var name string
 		if name, r.Flag, err = s.Before(n.Path, n.Names...); r.Flag {
 			r.Names = []string{name}
@@ -205,15 +211,16 @@ func (c *conn) answerNative(a *answer, err error) error {
 	return nil
 }
 
-// failNative puts an error into the answer. It returns an error that the client cannot be told,
-// because it concerns the session or the node: the client finds out as it connects again.
+// failNative puts an error into the answer. It returns an error that the client is not told, because
+// it concerns the session or the node, or leaves an outcome open: the client finds out, or looks, as
+// it connects again.
 func (a *answer) failNative(err error) error {
 	r := &a.reply.Native
 	r.Index = -1
 	if err == nil {
 		return nil
 	}
-	if r.Failure = native.Number(err); r.Failure == native.Unnumbered {
+	if r.Failure = native.Number(err); r.Failure == native.Unnumbered || errors.Is(err, engine.ErrUnknownOutcome) {
 		return err
 	}
 	var refused *tree.MultiError

@@ -178,6 +178,7 @@ func TestNative_Refusals(t *testing.T) {
 	}
 	for what, n := range map[string]wire.Native{
 		"an unknown kind": {Kind: 99, Path: "/a"}, "no kind": {}, "a negative kind": {Kind: -1},
+		"many names":     {Kind: wire.NativeBefore, Path: "/a", Names: make([]string, namesMax+1)},
 		"a page of none": {Kind: wire.NativePage, Path: "/a"}, "a negative depth": {Kind: wire.NativeWalk, Path: "/a", Count: -1},
 	} {
 		c.refusedNative(what, n, embed.ErrInvalidArgument, -1)
@@ -269,7 +270,7 @@ func TestNative_HelloComesFirst(t *testing.T) {
 func TestNative_WatchesAreBounded(t *testing.T) {
 	c := connectNative(t, start(t, Config{Watches: 3}))
 	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/a", Mode: int32(watch.Persistent)})
-	c.refusedNative("one too many", wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Persistent)}, engine.ErrTooLarge, -1)
+	c.refusedNative("one too many", wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Persistent)}, watch.ErrTooHeavy, -1)
 	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Recursive)})
 }
 

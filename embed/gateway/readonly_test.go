@@ -268,6 +268,25 @@ func TestReadOnly_EndsFirst(t *testing.T) {
 	})
 }
 
+// A client that only reads sees what a quorum has accepted. What a leader alone has in its log is not
+// shown.
+func TestReadOnly_ShowsWhatAQuorumHas(t *testing.T) {
+	oneShard(t)
+	inBubble(t, embedtest.Options{}, Config{ReadOnly: true, Words: []string{"*"}}, func(e *cutEnsemble) {
+		leader := e.Leader()
+		c := e.open(leader, asks(false))
+		c.must(create("/quorum", nil, 0))
+		e.Isolate(leader)
+		c.send(wire.Request{Operation: create("/beyond", nil, 0)})
+		e.readOnlyBegins(leader)
+		reader := e.open(leader, asks(true))
+		reader.must(op(wire.OpExists, "/quorum"))
+		if r := reader.do(op(wire.OpExists, "/beyond")); r.Err != wire.NoNode {
+			t.Errorf("what no quorum has accepted: code %d", r.Err)
+		}
+	})
+}
+
 // The end of the mode comes before anything else, also if the gateway has not looked for a leader
 // lately.
 func TestReadOnly_EndOfTheMode(t *testing.T) {

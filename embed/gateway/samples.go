@@ -145,6 +145,11 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 			uint64(g.refused.Load()))
 		to.Counter("gateway_auth_failures_total",
 			"Credentials of clients that were refused.", uint64(g.authFailed.Load()))
+		if u, ok := g.cfg.SASL.(*users); ok {
+			to.Counter("gateway_users_reload_failures_total",
+				"Readings of the file of users that changed nothing, because it could not be used.",
+				u.failures.Read())
+		}
 		for r := range results {
 			to.Counter("gateway_handshakes_total",
 				"Handshakes of clients, by how they ended.",

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -208,6 +209,23 @@ func TestWatches_Bound(t *testing.T) {
 	many.endsSilently()
 	if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 8 {
 		t.Errorf("%v were refused", n)
+	}
+}
+
+// 3.5: a watch on the root is one watch, on however many shards it is.
+func TestWatches_BoundOfSeveralShards(t *testing.T) {
+	g := startOn(t, startNode(t, func(c *embed.Config) { c.Shards = 3 }), Config{Watches: 2})
+	c := connect(t, g)
+	for _, q := range []struct {
+		op   wire.Op
+		path string
+		want wire.Code
+	}{{wire.OpGetData, "/", wire.OK}, {wire.OpGetChildren, "/", wire.OK}, {wire.OpExists, "/a", wire.BadArguments}} {
+		o := op(q.op, q.path)
+		o.Watch = true
+		if r := c.do(o); r.Err != q.want {
+			t.Errorf("op %d of %s: code %d, want %d", q.op, q.path, r.Err, q.want)
+		}
 	}
 }
 

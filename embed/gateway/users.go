@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/meter"
 )
 
 // usersFileMax bounds the bytes of the file of users: room for more than 100,000 users with names of
@@ -25,8 +26,9 @@ const usersFileMax = 16 << 20
 
 // users is DigestMD5 for the users of a file. The file is read again when it changes.
 type users struct {
-	file string
-	now  atomic.Pointer[map[string][16]byte]
+	file     string
+	now      atomic.Pointer[map[string][16]byte]
+	failures meter.Counter // readings of the file that changed nothing, because it could not be used
 }
 
 func openUsers(file string) (*users, error) {
@@ -49,6 +51,7 @@ func (u *users) reload() (changed bool, err error) {
 		old := u.now.Load()
 		list, err := readUsers(u.file)
 		if err != nil {
+			u.failures.Inc()
 			return false, fmt.Errorf("SASLUsers %q: %w", u.file, err)
 		}
 		if old != nil && maps.Equal(*old, list) {

@@ -145,6 +145,9 @@ func TestUsers_Reload(t *testing.T) {
 	if changed, err := g.ReloadUsers(); changed || err == nil {
 		t.Errorf("no file: %v, %v", changed, err)
 	}
+	if n := read(g)["vivarium_gateway_users_reload_failures_total"]; n < 2 {
+		t.Errorf("%v failed reloads, want the two", n)
+	}
 	if code := answer("carol"); code != wire.OK {
 		t.Errorf("code %d", code)
 	}

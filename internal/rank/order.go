@@ -30,6 +30,7 @@ type (
 	Gateway    struct{} // its connections
 	Throttle   struct{} // how many new sessions it may open
 	Connection struct{} // a connection's queue
+	Refusals   struct{} // which refusals were logged
 
 	// Of a node.
 
@@ -108,7 +109,7 @@ func Order() []Place {
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
 		at[Lending]("admin.lending"),
 		at[ClientSession]("client.session"), at[Servers]("client.Client"),
-		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Throttle]("gateway.throttle"), at[Connection]("gateway.conn"),
+		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Throttle]("gateway.throttle"), at[Connection]("gateway.conn"), at[Refusals]("gateway.refusals"),
 		at[Replica]("replica.mu"),
 		at[Keeper]("keeper.mu"),
 		at[Registry]("watch registry"),

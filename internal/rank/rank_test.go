@@ -30,20 +30,21 @@ func TestPlainMutexIsASyncMutex(t *testing.T) {
 // The clock goes on while one goroutine sleeps with the mutex and another waits for it.
 func TestLongMutexInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, began := NewLongMutex[LogTurn](), time.Now()
-		m.Lock()
-		go func() {
+		m, began, turns := NewLongMutex[LogTurn](), time.Now(), 0
+		turn := func() {
 			m.Lock()
+			turns++
 			m.Unlock()
-		}()
+		}
+		m.Lock()
+		go turn()
 		synctest.Wait()
 		<-time.After(time.Second)
 		m.Unlock()
 		synctest.Wait()
-		m.Lock() // it is free again
-		m.Unlock()
-		if slept := time.Since(began); slept != time.Second {
-			t.Errorf("it took %v", slept)
+		turn() // it is free again
+		if slept := time.Since(began); slept != time.Second || turns != 2 {
+			t.Errorf("%d turns took %v", turns, slept)
 		}
 	})
 }

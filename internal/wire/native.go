@@ -18,7 +18,7 @@ type NativeKind int32
 const (
 	// NativeHello is the first request of a connection. From then on the connection gets
 	// OpNativeEvent in place of OpEvent. The answer has in Zxid how many bytes a znode's data may
-	// have, and in Count how many a request's frame may have.
+	// have, and in Count how many a request may have.
 	NativeHello   NativeKind = iota + 1
 	NativeSubmit             // apply Ops as one transaction
 	NativeRelease            // end an ephemeral of the session that a claim made: Path, Zxid (its creation), Flag (it was lost)

@@ -91,18 +91,24 @@ func (p *pipe) ask(words ...string) []string {
 	return strings.Split(p.read(), "\t")
 }
 
-// startC compiles and starts a program with ZooKeeper's C client.
+// startC starts a program with ZooKeeper's C client.
 func startC(t *testing.T) asker {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "reconfig")
-	out, err := exec.Command("cc", "-D_GNU_SOURCE", "-DTHREADED", "-Wall", "-Werror", "-o", file, "testdata/reconfig.c", "-lzookeeper_mt", "-pthread").CombinedOutput()
+	return open(t, exec.Command(compileC(t, "testdata/reconfig.c")))
+}
+
+// compileC compiles a program with ZooKeeper's C client.
+func compileC(t *testing.T, source string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "client")
+	out, err := exec.Command("cc", "-D_GNU_SOURCE", "-DTHREADED", "-Wall", "-Werror", "-o", file, source, "-lzookeeper_mt", "-pthread").CombinedOutput()
 	switch text := string(out); {
 	case errors.Is(err, exec.ErrNotFound), strings.Contains(text, "zookeeper/zookeeper.h: No such file"):
 		t.Skip("there is no C client to build with: the Debian packages are gcc and libzookeeper-mt-dev")
 	case err != nil:
 		t.Fatalf("%v\n%s", err, text)
 	}
-	return open(t, exec.Command(file))
+	return file
 }
 
 // A goClient is an asker with go-zookeeper. Its answer to a reconfig has a Stat only, so it reads

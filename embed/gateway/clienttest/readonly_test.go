@@ -1,10 +1,15 @@
 package clienttest
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
@@ -24,6 +29,9 @@ func TestReadOnly(t *testing.T) {
 			}
 			return zookeeper.Java(nil, "testdata/ReadOnly.java", s.addrs())
 		},
+		"c": func(t *testing.T, s *system) *exec.Cmd {
+			return exec.Command(compileC(t, "testdata/readonly.c"), s.addrs())
+		},
 	} {
 		file := filepath.Join("testdata", "readonly_"+name+".golden")
 		run := func(t *testing.T, s *system) string { return runScript(t, s, command(t, s)) }
@@ -40,6 +48,61 @@ func TestReadOnly(t *testing.T) {
 		})
 	}
 }
+
+// ZooKeeper's shell with -r prints the same with Vivarium as with ZooKeeper.
+func TestReadOnly_ZKCLI(t *testing.T) {
+	t.Parallel()
+	if !zookeeper.Installed() {
+		t.Skip(zookeeper.Missing)
+	}
+	const file = "testdata/readonly_zkcli.golden"
+	run := func(t *testing.T, s *system) string {
+		var text strings.Builder
+		for _, step := range []struct {
+			state, in string
+			stop      bool
+		}{
+			{"SyncConnected", "create /a x\nget /a\n", false},
+			{"ConnectedReadOnly", "get /a\nstat /none\nls -w /\ncreate /b\nset /a y\ndelete /a\nsync /\ngetAcl /a\n", true},
+		} {
+			if step.stop {
+				s.stop(1)
+				s.stop(2)
+			}
+			fmt.Fprintf(&text, "== %s\n%s", step.state, readOnlyShell(t, s, step.state, step.in))
+		}
+		return text.String()
+	}
+	if *update {
+		must(t, os.WriteFile(file, []byte(run(t, startReadOnlyZooKeeper(t))), 0o644))
+	}
+	t.Run("ZooKeeper", func(t *testing.T) { t.Parallel(); diff(t, file, run(t, startReadOnlyZooKeeper(t))) })
+	t.Run("Vivarium", func(t *testing.T) { t.Parallel(); diff(t, file, run(t, startReadOnlyVivarium(t))) })
+}
+
+// readOnlyShell runs the shell with -r. The lines of input follow when it has reached a state: those
+// before that get ConnectionLoss, and -waitforconnection waits for a quorum.
+func readOnlyShell(t *testing.T, s *system, state, input string) string {
+	t.Helper()
+	cmd := zookeeper.Java(nil, "org.apache.zookeeper.ZooKeeperMain", "-server", s.doors[0].listener.Addr().String(), "-r", "-timeout", "15000")
+	var out buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	late := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	defer func() { _ = cmd.Process.Kill() }() // if it has not ended by itself
+	until(t, "the shell to be "+state, func() bool { return strings.Contains(out.String(), "state:"+state+" ") })
+	_, err = io.WriteString(in, input+"quit\n")
+	must(t, err)
+	must(t, cmd.Wait())
+	// The thread of the events prints the state at any time.
+	_, text, _ := strings.Cut(tidy(out.String()), "JLine support is disabled\n")
+	return eventLine.ReplaceAllString(text, "")
+}
+
+var eventLine = regexp.MustCompile(`(?m)^WatchedEvent .*\n`)
 
 // startReadOnlyVivarium starts three members whose gateways may only read without a quorum.
 func startReadOnlyVivarium(t *testing.T) *system {

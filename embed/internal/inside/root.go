@@ -2,6 +2,7 @@ package inside
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -20,10 +21,11 @@ func (r Root) In(path string) string {
 	return string(r) + path
 }
 
-// Out returns the session's path for a path of the tree that is at or below the root.
+// Out returns the session's path for a path of the tree that is at or below the root. It returns
+// every other path as it is.
 func (r Root) Out(path string) string {
 	switch {
-	case r == "" || path == "":
+	case !strings.HasPrefix(path, string(r)):
 		return path
 	case path == string(r):
 		return "/"

@@ -1,0 +1,30 @@
+//go:build !noclients
+
+package campaign
+
+import (
+	"github.com/vivarium-go/vivarium/embed"
+	remote "github.com/vivarium-go/vivarium/embed/client"
+	"github.com/vivarium-go/vivarium/embed/election"
+)
+
+// An opener opens sessions: the process's node, or a client of the gateways.
+type opener = embed.Opener
+
+// newRemote returns a client of the gateways at some addresses. It is nil if there are none.
+func newRemote(doors []string) (opener, error) {
+	if len(doors) == 0 {
+		return nil, nil
+	}
+	return remote.New(remote.Config{Servers: doors, RequestTimeout: stretch(requestTimeout)})
+}
+
+// nodeOf returns the node that an opener is, or nil.
+func nodeOf(o opener) *embed.Node {
+	n, _ := o.(*embed.Node)
+	return n
+}
+
+// sessionOf returns the session whose writes a leadership can guard. Over a connection that is its
+// own session only.
+func sessionOf(l *election.Leadership, _ *embed.Session) *embed.Session { return l.Session() }

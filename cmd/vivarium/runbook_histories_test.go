@@ -1,0 +1,64 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// "Two histories": the second member is started with an older copy of its directory, while the first
+// is down, which knows better. With the third, which was down before, it elects a leader that lacks
+// acknowledged writes. When the first comes back, it fails and says why. The others carry on, and it
+// is replaced as a member that cannot come back.
+func TestRunbook_TwoHistories(t *testing.T) {
+	t.Parallel()
+	n := newNight(t, 3)
+	runs := n.startAll()
+	n.writes(1, "/before")
+	for _, p := range runs {
+		p.Says("level=3 behind=[]") // below that level nobody is admitted
+	}
+	end(t, runs[2])
+	end(t, runs[1])
+	old := n.data(2) + "-old"
+	must(t, os.CopyFS(old, os.DirFS(n.data(2))))
+	runs[1] = n.start(2)
+	runs[1].Says("msg=serving")
+	n.writes(1, "/lost")
+	end(t, runs[1])
+	end(t, runs[0])
+	must(t, os.RemoveAll(n.data(2)))
+	must(t, os.Rename(old, n.data(2))) // a volume was restored
+
+	join := fmt.Sprintf("join: [%q, %q]", n.addrs[1], n.addrs[2])
+	runs[1], runs[2] = n.start(2, join), n.start(3, join)
+	runs[1].Says("msg=serving")
+	for i := range 10 {
+		n.writes(2, fmt.Sprintf("/new-%d", i))
+	}
+	first := n.start(1)
+	const section = "docs/runbook.md: Two histories"
+	if code := first.ExitCode(); code != exitFailed {
+		t.Errorf("the member that knows more ends with %d", code)
+	}
+	contains(t, first.Says("msg=\"node failed\""), section)
+	n.writes(2, "/after")
+	if answer := n.shell(2, "ls", "/"); strings.Contains(answer, "lost") {
+		t.Errorf("nothing is lost: %s", answer)
+	}
+	if code, stdout, stderr := vivarium("check", n.data(1)); code != exitOK {
+		t.Errorf("check: %d, %s%s", code, stdout, stderr)
+	}
+
+	must(t, os.Rename(n.data(1), n.data(1)+"-kept"))
+	n.start(1, join).Says("member=4 shards=1")
+	n.says("after", 1, "ls", "/")
+	file := n.config(2, nil, join)
+	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "1"); code != exitOK {
+		t.Errorf("-remove: %d, %s%s", code, stdout, stderr)
+	}
+	untilMembers(t, file, exitOK, `^2 +voter +yes`, `^3 +voter +yes`, `^4 +voter +yes`)
+}

@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"errors"
+	"time"
+
+	"github.com/vivarium-go/vivarium/internal/pace"
+	"github.com/vivarium-go/vivarium/internal/rank"
+)
+
+// Kinds of refusals beside those that end a handshake.
+var (
+	errCrowded    = errors.New("too many connections")
+	errCredential = errors.New("a credential proves nothing")
+)
+
+// refusalKinds lists the kinds of refusals. Each is logged at a pace of its own.
+var refusalKinds = []error{errCrowded, errCredential, errThrottled, errSeen, errNeedsQuorum,
+	errReattach, errAnyShard}
+
+// refusals limit what the log says of clients that are refused. Clients decide how often that
+// happens, and a storm of them must not fill the log.
+type refusals struct {
+	mu    rank.Mutex[rank.Refusals]
+	paces map[error]*pace.Pace // by kind
+}
+
+func (r *refusals) open() {
+	r.paces = make(map[error]*pace.Pace)
+	for _, kind := range refusalKinds {
+		r.paces[kind] = new(pace.Pace)
+	}
+}
+
+// due reports whether a refusal may be logged now, and how many of its kind were held back since
+// the last one.
+func (r *refusals) due(kind error, now time.Time) (held int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paces[kind].Due(now)
+}
+
+// kindOf returns the kind of the refusal that ended a handshake, or nil if it was another error.
+func kindOf(err error) error {
+	for _, kind := range refusalKinds {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return nil
+}
+
+// logEnd logs why a connection has ended.
+func (c *conn) logEnd(err error) {
+	client := c.raw.RemoteAddr().String()
+	kind := kindOf(err)
+	if kind == nil {
+		c.gate.log.Debug("client's connection ended", "client", client, "cause", err)
+		return
+	}
+	if held, ok := c.gate.refusals.due(kind, time.Now()); ok {
+		c.gate.log.Debug("client refused", "client", client, "cause", err, "repeated", held)
+	}
+}
