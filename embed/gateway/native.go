@@ -18,8 +18,8 @@ import (
 
 // The requests of package embed/client that ZooKeeper's protocol lacks. An answer tells every error
 // that leaves the session alive and no outcome open. So a request that is refused does not end the
-// connection. An answer's place is behind all events that were queued before: the client's reads may
-// run beside its events, as those of a session in this process do.
+// connection. An answer's place is behind all events that were queued before: the client's reads
+// may run beside its events, as those of a session in this process do.
 
 // awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile. So a
 // request with others behind it waits for awaitBusy only: they may be pings.
@@ -211,9 +211,9 @@ func (c *conn) answerNative(a *answer, err error) error {
 	return nil
 }
 
-// failNative puts an error into the answer. It returns an error that the client is not told, because
-// it concerns the session or the node, or leaves an outcome open: the client finds out, or looks, as
-// it connects again.
+// failNative puts an error into the answer. It returns an error that the client is not told,
+// because it concerns the session or the node, or leaves an outcome open: the client finds out, or
+// looks, as it connects again.
 func (a *answer) failNative(err error) error {
 	r := &a.reply.Native
 	r.Index = -1
