@@ -126,7 +126,7 @@ func (e *ensemble) newStart(id embed.MemberID) *start {
 	q := &start{Home: e.home(id), ID: id, Shards: e.shards, Voters: e.voters, Links: make(map[embed.MemberID]link)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, to := range e.ids {
+	for _, to := range append([]embed.MemberID{gateways}, e.ids...) {
 		if l, ok := e.mu.links[[2]embed.MemberID{id, to}]; ok {
 			q.Links[to] = l
 		}
@@ -337,7 +337,11 @@ func (e *ensemble) resume(id embed.MemberID) {
 	e.mu.Unlock()
 }
 
-// setLink breaks or mends the connection from one member to another.
+// gateways stands for those that the clients in a member's process are connected to, where a link
+// names the other end.
+const gateways embed.MemberID = 0
+
+// setLink breaks or mends the connection from one member to another, or to the gateways.
 func (e *ensemble) setLink(from, to embed.MemberID, l link) {
 	e.mu.Lock()
 	key := [2]embed.MemberID{from, to}
@@ -374,6 +378,7 @@ func (e *ensemble) heal() {
 
 func (e *ensemble) healLinks() {
 	for _, from := range e.ids {
+		e.setLink(from, gateways, link{})
 		for _, to := range e.ids {
 			e.setLink(from, to, link{})
 		}

@@ -84,6 +84,27 @@ var faultKinds = []fault{
 	{"lag until the log is gone", 5 * time.Second, 6 * time.Second, lag},
 }
 
+// clientFaults break the connections between clients and gateways.
+var clientFaults = []fault{
+	{"clients: cut off", moment, long, func(s *strike) string { return s.wires(link{Cut: true}) }},
+	{"clients: delay", moment, long, func(s *strike) string {
+		return s.wires(link{Delay: between(s.rng, 5*time.Millisecond, 400*time.Millisecond)})
+	}},
+	{"clients: lose connections", moment, long, func(s *strike) string { return s.wires(link{Loss: 0.01 + 0.1*s.rng.Float64()}) }},
+}
+
+// wires breaks the connections of the clients of one process, or of all.
+func (s *strike) wires(l link) string {
+	ids := []embed.MemberID{s.anyone()}
+	if s.rng.IntN(3) == 0 {
+		ids = s.e.here()
+	}
+	for _, id := range ids {
+		s.e.setLink(id, gateways, l)
+	}
+	return fmt.Sprintf("member %v, %+v", ids, l)
+}
+
 func (s *strike) kill(ids ...embed.MemberID) string {
 	for _, id := range ids {
 		s.e.kill(id)

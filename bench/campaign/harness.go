@@ -7,10 +7,15 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
-// setLink breaks or mends the connection from this member to another.
-func setLink(f *embedtest.Faults, to embed.MemberID, l link) {
+// setLink breaks or mends the connection from this member to another, or those of the clients in its
+// process.
+func (m *Member) setLink(to embed.MemberID, l link) {
 	l.Delay = stretch(l.Delay)
-	f.SetLink(to, embedtest.Link(l))
+	if to == gateways {
+		m.wires.set(l)
+		return
+	}
+	m.Faults.SetLink(to, embedtest.Link(l))
 }
 
 // setDisk breaks or mends this member's disk.

@@ -37,6 +37,7 @@ type Member struct {
 	door   string // of the gateway
 	shards int
 	remote opener          // a client of the gateways of all members
+	wires  wires           // those of its connections
 	rest   context.Context // ends when holders shall not hold longer than they must
 	tire   context.CancelFunc
 
@@ -131,7 +132,7 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 	case callRecover:
 		return m.Recover(ctx, q.Start.Home, q.Lost)
 	case callLink:
-		setLink(m.Faults, q.To, q.Link)
+		m.setLink(q.To, q.Link)
 		return nil
 	case callDisk:
 		setDisk(m.Faults, q.Disk)
@@ -190,11 +191,11 @@ func (m *Member) serve(ctx context.Context, q *Request, r *Reply) error {
 
 func (m *Member) startFirst(s *start) error {
 	for to, l := range s.Links {
-		setLink(m.Faults, to, l)
+		m.setLink(to, l)
 	}
 	var err error
 	m.door, m.shards = s.Door, s.Shards
-	if m.remote, err = newRemote(s.Doors); err != nil {
+	if m.remote, err = newRemote(s.Doors, &m.wires); err != nil {
 		return err
 	}
 	cfg := embed.Config{

@@ -11,7 +11,7 @@ import (
 
 type opener = *embed.Node
 
-func newRemote([]string) (opener, error) { return nil, nil }
+func newRemote([]string, *wires) (opener, error) { return nil, nil }
 
 func nodeOf(o opener) *embed.Node { return o }
 

@@ -58,6 +58,9 @@ func (s *Settings) Kinds() (names []string) {
 
 func (s *Settings) kinds() []fault {
 	all := faultKinds
+	if s.Remote {
+		all = slices.Concat(faultKinds, clientFaults)
+	}
 	if s.Power {
 		all = slices.Concat(faultKinds, powerFaults)
 	}
