@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -19,7 +20,17 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-var must, until = testkit.Must, testkit.Until
+var must = testkit.Must
+
+// until waits until cond holds. What the page shows if it never does is logged at the end.
+func until(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(testkit.Patience); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
 
 // The browser of all tests. It starts with the first of them.
 var browser struct {
@@ -150,10 +161,13 @@ func (p *tab) scheme(name string) {
 	must(p.t, err)
 }
 
-// visit loads a URL.
+// visit loads a URL, and waits until the page is painted: chromium drops clicks that come before.
 func (p *tab) visit(url string) {
 	p.t.Helper()
 	must(p.t, chromedp.Do(p.ctx, chromedp.Navigate(url)))
+	_, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](
+		"new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))", chromedp.EvalAwaitPromise))
+	must(p.t, err)
 }
 
 // eval evaluates an expression of JavaScript that measures something. Steps do not use it.

@@ -36,17 +36,18 @@ func startEnsemble(t *testing.T) *ensemble {
 	e.Until("the level to rise", func() bool { return e.Node(1).Status().Level >= 4 })
 	h, err := admin.New(e.Node(1), admin.Options{Authorize: tokens(t), Page: true})
 	must(t, err)
+	mounted := http.StripPrefix("/vivarium", h) // as services do it
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if fn := e.before.Load(); fn != nil {
 			(*fn)(r)
 		}
-		h.ServeHTTP(w, r)
+		mounted.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
 		server.CloseClientConnections() // a follow lasts as long as its connection
 		server.Close()
 	})
-	e.url = server.URL + "/"
+	e.url = server.URL + "/vivarium/"
 	return e
 }
 
@@ -79,7 +80,7 @@ func (p *tab) signIn(role string) {
 	p.click("button", "Sign in")
 	p.find("dialog", "Sign in")
 	p.fill("Token", role)
-	p.press("\r")
+	p.press("Enter")
 	p.gone("dialog", "Sign in")
 	p.find("button", "Sign out "+role+"-name")
 }
@@ -104,3 +105,6 @@ func (e *ensemble) children(t *testing.T, s *embed.Session, path string, n int) 
 		must(t, err)
 	}
 }
+
+// hex writes the id of a session as the page does.
+func hex(id embed.SessionID) string { return fmt.Sprintf("%#x", uint64(id)) }

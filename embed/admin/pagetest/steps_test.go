@@ -166,11 +166,32 @@ func (p *tab) click(role, name string) {
 	must(p.t, chromedp.Do(p.ctx, chromedp.MouseClickXY(x, y)))
 }
 
-// press presses keys, one after the other.
-func (p *tab) press(keys ...string) {
+// A key is named as JavaScript names it. These have a code of their own.
+var keys = map[string]struct {
+	code int64
+	text string
+}{
+	"Enter": {13, "\r"}, "Tab": {9, ""}, "Escape": {27, ""}, " ": {32, " "}, "Home": {36, ""}, "End": {35, ""},
+	"ArrowLeft": {37, ""}, "ArrowUp": {38, ""}, "ArrowRight": {39, ""}, "ArrowDown": {40, ""},
+}
+
+// press presses keys, one after the other. "Shift+" before a key holds that key too.
+func (p *tab) press(names ...string) {
 	p.t.Helper()
-	for _, key := range keys {
-		must(p.t, chromedp.Do(p.ctx, chromedp.KeyEvent(key)))
+	for _, name := range names {
+		e := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown}
+		if rest, ok := strings.CutPrefix(name, "Shift+"); ok {
+			name, e.Modifiers = rest, 8
+		}
+		e.Key, e.Code, e.Text = name, name, name
+		if k, special := keys[name]; special {
+			e.WindowsVirtualKeyCode, e.Text = k.code, k.text
+		}
+		_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, e)
+		must(p.t, err)
+		e.Type, e.Text = input.DispatchKeyEventTypeKeyUp, ""
+		_, err = chromedp.Call(p.ctx, input.DispatchKeyEvent, e)
+		must(p.t, err)
 	}
 }
 
