@@ -176,7 +176,7 @@ async function edit(app, path, z, data, opener) {
       return app.refresh();
     } catch (e) {
       if (!(e instanceof Failed)) failure = 'It is no base64.';
-      else if (e.status !== 412) failure = outcome(e);
+      else if (e.status !== 412 && e.status !== 404) failure = outcome(e);
       else if ((etag = await conflict(path, area, binary)) === null) return;
     }
   }
@@ -186,7 +186,7 @@ async function edit(app, path, z, data, opener) {
 async function conflict(path, area, binary) {
   const now = await getTagged('v1/znode', { path, view: 'stat' }).catch(() => null);
   if (!now) {
-    await ask('It is gone', h('p', null, 'Somebody has deleted the znode meanwhile. Nothing was saved.'), 'Close');
+    await ask('It is gone', [h('p', null, 'Somebody has deleted the znode meanwhile. Nothing was saved. This is what you wrote:'), h('pre', { class: 'data' }, area.value)], 'Close');
     return null;
   }
   const { bytes: theirs } = await getBytes('v1/znode', { path, view: 'data' });

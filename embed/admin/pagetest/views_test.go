@@ -166,9 +166,9 @@ func TestComplaints(t *testing.T) {
 	for what, script := range map[string]string{
 		"Content Security Policy": "const s = document.createElement('style'); s.textContent = 'p { color: red }'; document.body.append(s)",
 		"TrustedHTML":             "setTimeout(() => { document.body.innerHTML = '<b>x</b>' })",
-		"spilt":           "console.error('spilt')",
+		"spilt":                   "console.error('spilt')",
 		"thrown":                  "setTimeout(() => { throw new Error('thrown') })",
-		"404":                     "const i = new Image(); i.src = 'none.svg'; document.body.append(i)",
+		"none.svg":                "const i = new Image(); i.src = 'none.svg'; document.body.append(i)",
 	} {
 		p := newTab(t)
 		p.visit(e.url)
