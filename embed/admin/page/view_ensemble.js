@@ -37,6 +37,9 @@ function judge(s, list, leads) {
     const away = voters.filter((m) => !m.answers);
     if (away.length) worth.push(`${away.map((m) => `Member ${m.id}`).join(', ')} ${away.length === 1 ? 'does' : 'do'} not answer, and ${margin(voters.length, voters.length - away.length)}`);
     for (const m of list) if (m.answers && m.behind > 1000) worth.push(`Member ${m.id} is ${number(m.behind)} entries behind.`);
+  } else { // it knows only its own connections
+    const away = list.filter((m) => m.id !== s.member && !s.connected.includes(m.id));
+    if (away.length) worth.push(`This member has no connection to ${away.map((m) => `member ${m.id}`).join(', ')}.`);
   }
   for (const m of list) if (m.leaving) worth.push(`Member ${m.id} is to go: ${m.leaving}.`);
   if (s.heldDown?.length) worth.push(`Level ${s.level}: ${s.heldDown.map((m) => `member ${m}`).join(', ')} ${s.heldDown.length === 1 ? 'keeps' : 'keep'} the ensemble from the next one.`);

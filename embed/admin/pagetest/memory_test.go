@@ -18,9 +18,15 @@ func TestMemory(t *testing.T) {
 	s := e.session(1)
 	_, err := s.Create(t.Context(), "/counter", nil, embed.Persistent)
 	must(t, err)
-	p := e.open(t, "viewer", "events?path=/counter")
-	p.click("button", "Follow")
-	p.see("Following /counter.")
+	// The browser keeps an accessibility tree's knowledge of every element that there was, so this
+	// test does without it.
+	p := openTab(t)
+	p.visit(e.url)
+	eval[int](p, "sessionStorage.setItem('vivarium.token', 'viewer'); 1")
+	p.visit(e.url + "?#events?path=/counter")
+	follow := "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Follow')"
+	until(t, "the view", func() bool { return eval[bool](p, "Boolean("+follow+")") })
+	eval[int](p, follow+".click(); 1")
 	sent := 0
 	change := func(n int) {
 		t.Helper()
@@ -30,7 +36,6 @@ func TestMemory(t *testing.T) {
 			sent++
 		}
 	}
-	// The accessibility tree would cost memory of its own.
 	seen := func() int {
 		return eval[int](p, `Number(/Following \/counter: ([\d\u202f]+)/.exec(document.body.innerText)?.[1].replaceAll('\u202f', '') || 0)`)
 	}
@@ -47,7 +52,7 @@ func TestMemory(t *testing.T) {
 	}
 	after := p.heap()
 	t.Logf("heap after 1,000 changes: %.0f KiB; after %d more: %.0f KiB", before/1024, changes, after/1024)
-	if after > 1.5*before+1<<20 {
+	if after > 1.5*before {
 		t.Errorf("the heap has grown from %.0f to %.0f bytes", before, after)
 	}
 	if n := eval[int](p, "document.querySelectorAll('*').length"); n > 5000 {
@@ -62,6 +67,5 @@ func (p *tab) heap() float64 {
 	must(p.t, err)
 	a, err := chromedp.Call(p.ctx, runtime.GetHeapUsage, cdp.Empty{})
 	must(p.t, err)
-	p.t.Logf("heap: scripts %.0f KiB, elements %.0f KiB", a.UsedSize/1024, a.EmbedderHeapUsedSize/1024)
 	return a.UsedSize + a.EmbedderHeapUsedSize
 }

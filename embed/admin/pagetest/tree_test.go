@@ -96,13 +96,13 @@ func TestTree_Hostile(t *testing.T) {
 	s := e.session(1)
 	const name = `<img src=x onerror=alert(1)>`
 	data := map[string]struct{ data, shown, how string }{
-		name:           {`</pre><script>alert(1)</script>`, `</pre><script>alert(1)</script>`, "text"},
-		"json":         {`{"b": [1, 2]}`, `"b": [`, "JSON"},
-		"octets":       {"\x00\xff\x01", "00000000  00 ff 01", "hex"},
-		"gzip":         {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xcb\xc8\x04\x00\xac\x2a\x93\xd8\x02\x00\x00\x00", "hi", "gzip"},
-		"%2F..?#&":     {"odd", "odd", "text"},
-		"\u202egnihs":  {"turned", "turned", "text"},
-		" two  spaces": {"spaces", "spaces", "text"},
+		name:          {`</pre><script>alert(1)</script>`, `</pre><script>alert(1)</script>`, "text"},
+		"json":        {`{"b": [1, 2]}`, `"b": [`, "JSON"},
+		"octets":      {"\x00\xff\x01", "00000000  00 ff 01", "hex"},
+		"gzip":        {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\xcb\xc8\x04\x00\xac\x2a\x93\xd8\x02\x00\x00\x00", "hi", "gzip"},
+		"%2F..?#&":    {"odd", "odd", "text"},
+		"\u202egnihs": {"turned", "turned", "text"},
+		"two  spaces": {"spaces", "spaces", "text"},
 	}
 	for name, d := range data {
 		_, err := s.Create(t.Context(), "/"+name, []byte(d.data), embed.Persistent)
