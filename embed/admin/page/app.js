@@ -105,12 +105,10 @@ async function refresh() {
 function failed(e) {
   if (e.name === 'AbortError') return;
   if (e.status === 401) {
-    const rejected = Boolean(token());
-    setToken('');
     put(parts.state, badge('not signed in', 'warn'));
     put(parts.login, 'Sign in');
     parts.main.hidden = true;
-    if (rejected || !trouble) complain('warn', rejected ? 'This member does not know the token. ' : 'This member wants to know who asks. ', button('Sign in', signIn, { class: 'small' }));
+    if (e.as || !trouble) complain('warn', e.as ? 'This member does not know the token. ' : 'This member wants to know who asks. ', button('Sign in', signIn, { class: 'small' }));
     return;
   }
   if (e.status === 0) put(parts.state, badge('no answer', 'bad'));
