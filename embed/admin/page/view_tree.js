@@ -1,6 +1,6 @@
 // The znodes: a lazy tree, and the znode that is selected.
 
-import { get, getBytes, getTagged, send, Failed } from './api.js';
+import { get, getBytes, getTagged, send, sendJSON, Failed } from './api.js';
 import { ask, badge, button, facts, field, h, put, renew, table } from './dom.js';
 import { ago, base, base64, bytes, child, clock, fromBase64, gunzip, hex, number, parent, plural, text } from './format.js';
 import { Tree } from './widget_tree.js';
@@ -14,10 +14,13 @@ export function open(app, query) {
   const detail = h('section', { 'aria-label': 'Znode' });
   const tree = new Tree(loadChildren, (path) => app.go('tree', { path }));
   const jump = h('input', { name: 'path', 'aria-label': 'Path of a znode', placeholder: '/path/of/a/znode', size: 32, autocomplete: 'off', spellcheck: 'false' });
+  const name = h('input', { name: 'name', 'aria-label': 'Part of a name', placeholder: 'part of a name', size: 16, autocomplete: 'off', spellcheck: 'false' });
+  const found = h('div', { role: 'status' });
   const element = h('div', { class: 'card-stack' },
     h('header', { class: 'title' }, h('h1', null, title),
-      h('form', { class: 'row push', on: { submit: (e) => { e.preventDefault(); app.go('tree', { path: jump.value || '/' }); } } }, jump, h('button', null, 'Open'))),
-    h('div', { class: 'split' }, tree.element, detail));
+      h('form', { class: 'row push', role: 'search', on: { submit: (e) => { e.preventDefault(); search(app, found, name.value, shown); } } }, name, h('button', null, 'Search')),
+      h('form', { class: 'row', on: { submit: (e) => { e.preventDefault(); app.go('tree', { path: jump.value || '/' }); } } }, jump, h('button', null, 'Open'))),
+    found, h('div', { class: 'split' }, tree.element, detail));
   let shown = '', seen = '', aborter = new AbortController();
 
   async function show(path) {
@@ -62,6 +65,22 @@ export function open(app, query) {
   };
 }
 
+const foundMost = 200; // that are shown
+
+/** search lists the znodes at and below a path whose name contains a text. An empty text ends it. */
+async function search(app, found, text, path) {
+  if (!text.trim()) return put(found);
+  put(found, h('p', { class: 'quiet' }, 'Searching …'));
+  try {
+    const a = await get('v1/find', { path, name: text, limit: foundMost });
+    put(found, h('section', { class: 'card', 'aria-label': 'Found' },
+      h('header', null, h('h2', null, `${a.more ? `More than ${number(foundMost)} names` : plural(a.paths.length, 'name')} at and below ${path} with “${text}”`), button('Close', () => put(found), { class: 'small' })),
+      a.paths.length > 0 && h('ul', { class: 'found' }, a.paths.map((p) => h('li', null, h('a', { class: 'path', href: app.link('tree', { path: p }) }, p))))));
+  } catch (e) {
+    put(found, h('div', { class: 'notice bad' }, e.message));
+  }
+}
+
 async function loadChildren(path, after, limit) {
   const a = await get('v1/znode', { path, view: 'children', after, limit });
   return { children: a.children || [], more: a.more };
@@ -82,6 +101,7 @@ function znode(app, tree, path, z, data, changed) {
       app.may('editor') && [
         button('Create a child', () => create(app, tree, path), { class: 'small' }),
         button('Edit data', (e) => edit(app, path, z, data, e.target), { class: 'small' }),
+        z.acl && button('Edit ACL', (e) => editACL(app, path, z, e.target), { class: 'small' }),
         path !== '/' && button('Delete', () => remove(app, tree, path, z), { class: 'small danger' })]),
     h('h3', null, `Data, ${bytes(data.length)}`), dataOf(path, data)),
   h('div', { class: 'card' }, h('h3', null, 'Stat'),
@@ -178,6 +198,30 @@ async function edit(app, path, z, data, opener) {
       if (!(e instanceof Failed)) failure = 'It is no base64.';
       else if (e.status !== 412 && e.status !== 404) failure = outcome(e);
       else if ((etag = await conflict(path, area, binary)) === null) return;
+    }
+  }
+}
+
+/** editACL replaces the ACL, if it is still the one that was read. */
+async function editACL(app, path, z, opener) {
+  const area = h('textarea', { name: 'acl', spellcheck: 'false', 'aria-label': 'Entries', autofocus: true });
+  area.value = z.acl.map((a) => `${a.scheme}:${a.id}:${a.perms}`).join('\n');
+  let failure = null;
+  for (;;) {
+    const form = await ask(`ACL of ${base(path) || '/'}`, [failure && h('div', { class: 'notice bad', role: 'alert' }, failure),
+      h('p', { class: 'quiet' }, 'A line is an entry: scheme, id, and some of c, d, r, w, a, as in world:anyone:cdrwa.'), area, reasonField()], 'Save');
+    opener?.focus?.();
+    if (!form) return;
+    const acl = area.value.split('\n').map((line) => line.trim()).filter(Boolean)
+      .map((line) => ({ scheme: line.split(':')[0], id: line.split(':').slice(1, -1).join(':'), perms: line.split(':').at(-1) }));
+    if (!acl.some((a) => a.perms.includes('a')) &&
+      !await ask('Nobody could change it again', h('p', null, 'No entry has “a”, admin. Only a superuser could then change the ACL.'), 'Save nevertheless', 'danger')) continue;
+    try {
+      await sendJSON('PUT', 'v1/acl', { acl }, { path, aversion: String(z.stat.aversion), reason: form.get('reason') });
+      app.say('The ACL is saved.');
+      return app.refresh();
+    } catch (e) {
+      failure = e.status === 412 ? 'Nothing was changed. Somebody else has changed the ACL meanwhile: close this and look at it.' : outcome(e);
     }
   }
 }

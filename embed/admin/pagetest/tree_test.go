@@ -170,6 +170,60 @@ func TestEdit_Conflict(t *testing.T) {
 	p.see("There is no such znode.")
 }
 
+// Names are searched below the znode that is shown, also where nothing is loaded.
+func TestTree_Search(t *testing.T) {
+	e := startEnsemble(t)
+	s := e.session(1)
+	for _, path := range []string{"/shop", "/shop/orders", "/shop/orders/order-17", "/other"} {
+		_, err := s.Create(t.Context(), path, nil, embed.Persistent)
+		must(t, err)
+	}
+	p := e.open(t, "viewer", "tree")
+	p.find("treeitem", "shop")
+	p.fill("Part of a name", "ORDER")
+	p.click("button", "Search")
+	p.see("2 names at and below / with “ORDER”")
+	p.click("link", "/shop/orders/order-17")
+	p.find("treeitem", "order-17")
+	p.click("button", "Close")
+	p.gone("link", "/shop/orders")
+	p.fill("Part of a name", "none")
+	p.press("Enter")
+	p.see("0 names at and below /shop/orders/order-17")
+}
+
+// An ACL is edited as ZooKeeper's shell writes it. A mistake is told, and who would lock everybody out
+// is asked again.
+func TestEdit_ACL(t *testing.T) {
+	e := startEnsemble(t)
+	s := e.session(2)
+	_, err := s.Create(t.Context(), "/config", nil, embed.Persistent)
+	must(t, err)
+	p := e.open(t, "editor", "tree?path=/config")
+	p.click("button", "Edit ACL")
+	p.find("dialog", "ACL of config")
+	if got := p.find("textbox", "Entries").value; got != "world:anyone:cdrwa" {
+		t.Errorf("the entries are %q", got)
+	}
+	p.fill("Entries", "world:anyone:xa")
+	p.click("button", "Save")
+	p.see("Nothing was changed.")
+	p.fill("Entries", "world:anyone:r")
+	p.click("button", "Save")
+	p.find("dialog", "Nobody could change it again")
+	p.press("Escape")
+	p.find("dialog", "ACL of config")
+	p.fill("Entries", "world:anyone:ra\ndigest:alice:x:cdrwa")
+	p.click("button", "Save")
+	p.see("The ACL is saved.")
+	p.see("read, admin")
+	list, _, err := s.ACL(t.Context(), "/config")
+	must(t, err)
+	if len(list) != 2 || list[0].Perms != embed.PermRead|embed.PermAdmin || list[1].ID != "alice:x" {
+		t.Errorf("the ACL is %+v", list)
+	}
+}
+
 // wantData fails the test unless a znode has some data.
 func (e *ensemble) wantData(t *testing.T, path, want string) {
 	t.Helper()
