@@ -37,7 +37,7 @@ function judge(s, list, leads) {
     const away = voters.filter((m) => !m.answers);
     if (away.length) worth.push(`${away.map((m) => `Member ${m.id}`).join(', ')} ${away.length === 1 ? 'does' : 'do'} not answer, and ${margin(voters.length, voters.length - away.length)}`);
     for (const m of list) if (m.answers && m.behind > 1000) worth.push(`Member ${m.id} is ${number(m.behind)} entries behind.`);
-  } else { // it knows only its own connections
+  } else if (s.ready) { // it knows only its own connections
     const away = list.filter((m) => m.id !== s.member && !s.connected.includes(m.id));
     if (away.length) worth.push(`This member has no connection to ${away.map((m) => `member ${m.id}`).join(', ')}.`);
   }
@@ -68,7 +68,7 @@ function member(app, s, m, leadsHome) {
     facts(['Address', m.address && h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
       ['Since', m.since && ago(m.since)],
       ['Behind', leadsHome && !self ? (m.answers ? lag(m.behind) : 'does not answer') : null]),
-    app.may('operator') && connected && m.role === 'voter' && leads.length < s.shards.length &&
+    app.may('operator') && s.ready && connected && m.role === 'voter' && leads.length < s.shards.length &&
       h('div', null, button(`Let member ${m.id} lead`, () => lead(app, s, m), { class: 'small' })));
 }
 

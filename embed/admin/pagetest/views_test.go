@@ -222,7 +222,7 @@ const tooFaint = `(() => {
 })()`
 
 // tooWide lists what sticks out of the window.
-const tooWide = `(() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.body.querySelectorAll('*')]
+const tooWide = `(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] : [...document.body.querySelectorAll('*')]
 	.filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((e) => e.outerHTML.slice(0, 150)))()`
 
 // No view is wider than the window.
