@@ -276,8 +276,7 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	if err := s.read(ctx, path); err != nil {
 		return nil, Stat{}, opError("get", path, err)
 	}
-	in := s.in()
-	data, stat, err := in.Session.Get(ctx, in.Root.In(path))
+	data, stat, err := s.in().Get(ctx, path)
 	return data, stat, opError("get", path, err)
 }
 
@@ -287,8 +286,7 @@ func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	if err := s.read(ctx, path); err != nil {
 		return Stat{}, false, opError("exists", path, err)
 	}
-	in := s.in()
-	stat, ok, err := in.Session.Exists(ctx, in.Root.In(path))
+	stat, ok, err := s.in().Exists(ctx, path)
 	return stat, ok, opError("exists", path, err)
 }
 

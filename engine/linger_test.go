@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,6 +213,51 @@ func TestEphemeralsOfRemoteClientsLinger(t *testing.T) {
 				}
 				n.carry()
 				n.left(s, paths, lost)
+			})
+		})
+	}
+}
+
+// A remote client says which of its ephemerals it gives up, and which it has lost. It may close its
+// session behind that, and the close may come to a shard first.
+func TestRemoteClientReleases(t *testing.T) {
+	for name, lost := range map[string]bool{"lost": true, "given up": false} {
+		t.Run(name, func(t *testing.T) {
+			withShards(t, 4, func(t *testing.T, n *node) {
+				var s *Session
+				var err error
+				go func() { s, err = n.OpenRemote(t.Context(), testTimeout) }()
+				n.commit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				paths := n.owns(s)
+				var told atomic.Int32
+				release := func(path string, czxid tree.Zxid) keeper.Pending {
+					return s.ReleaseThen(path, czxid, lost, func() { told.Add(1) })
+				}
+				for _, p := range []keeper.Pending{release("/none", 1), release(paths[0], 1<<40)} {
+					n.commit()
+					if err := outcome(p); err != nil || !n.exists(paths[0]) {
+						t.Errorf("of what is not there: %v", err)
+					}
+				}
+				if err := outcome(release("/"+strings.Repeat("x", PathMax), 1)); !errors.Is(err, ErrTooLarge) {
+					t.Errorf("of a path that is too long: %v", err)
+				}
+				for _, path := range paths {
+					stat, _ := n.at(path).Tree().Exists(path)
+					release(path, stat.Czxid)
+				}
+				go s.Close()
+				n.faster()
+				n.left(s, paths, lost)
+				if err := outcome(release(paths[0], 1)); err == nil {
+					t.Error("a session that has ended releases")
+				}
+				if want := int32(3 + len(paths) + 1); told.Load() != want {
+					t.Errorf("%d outcomes were told, want %d", told.Load(), want)
+				}
 			})
 		})
 	}

@@ -75,10 +75,11 @@ type Client struct {
 	mayRead func([]tree.ACL) bool
 	limit   int
 	wake    func()
-	values  bool            // events have the znode as the change left it
 	most    int             // limit on the bytes of the watches; zero: none
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
+
+	values bool // events have the znode as the change left it; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
 	marks atomic.Int64 // how many marks those on one registry have
@@ -333,8 +334,12 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// KeepValues says that events from now on have Data and Stat. Call it before the first Arm.
-func (c *Client) KeepValues() { c.values = true }
+// KeepValues says that events from now on have Data and Stat.
+func (c *Client) KeepValues() {
+	lock(c.parts)
+	defer unlock(c.parts)
+	c.values = true
+}
 
 // The bytes of a watch besides its path, and of an event, about as measured.
 const (

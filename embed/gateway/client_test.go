@@ -195,13 +195,16 @@ func (c *client) receive(q wire.Request) wire.Reply {
 			c.t.Fatal(err)
 		}
 		op := q.Op
-		if r.Xid == wire.XidEvent {
+		switch r.Xid {
+		case wire.XidEvent:
 			op = wire.OpEvent
+		case wire.XidNativeEvent:
+			op = wire.OpNativeEvent
 		}
 		if err := r.DecodeBody(op, body); err != nil {
 			c.t.Fatalf("reply to op %d: %v", q.Op, err)
 		}
-		if op == wire.OpEvent {
+		if op != q.Op {
 			c.events, c.zxids = append(c.events, r.Event), append(c.zxids, r.Zxid)
 			continue
 		}

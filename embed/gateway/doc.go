@@ -54,6 +54,23 @@
 //   - If a session owns more than 10,000 ephemerals on a shard, the answer to its closeSession may
 //     come before the last of them are gone.
 //
+// # Vivarium's own client
+//
+// Package embed/client speaks ZooKeeper's protocol with one op more, number 1000. ZooKeeper's
+// clients never send it, and for them nothing changes. With it come transactions of any operations
+// of package tree, watches that say what they found, pages of children, walks and waits.
+// internal/wire/native.go lists them. They differ from ZooKeeper's requests in this:
+//
+//   - The first of them is a hello. Then the connection's events have the data and the Stat that
+//     their changes left. The data count against Config.Memory while the events wait.
+//   - A request that is refused gets an answer, whatever the reason, and the connection stays. What
+//     was sent behind it is carried out. The connection ends with the session or the node, and if
+//     nobody knows whether a transaction was applied.
+//   - A read's answer comes after the events of what it shows. It may show less than the events
+//     before it, as with a session in this process.
+//   - The client is not trusted. Its operations and paths are checked as package embed checks them.
+//   - In read-only mode all of them are refused. The client looks for another member.
+//
 // # Read-only mode
 //
 // Config.ReadOnly turns it on. Like ZooKeeper's it serves reads, to clients that ask for it, while
@@ -93,7 +110,7 @@
 //   - A connection has at most 18 identities. One more gets AuthFailed.
 //   - A path has at most 64 KiB, as in package embed. A longer path gets BadArguments.
 //   - A multiRead whose results take more than 16 MiB ends its connection. Clients accept no frames
-//     of that length.
+//     of that length. A walk of Vivarium's own client is refused.
 //   - The gateway ends a connection for which 65,536 events wait.
 //   - The gateway ends a connection whose watches take more than Config.WatchBytes. A client that
 //     connects again and sets as many watches is cut off again. It needs fewer watches or a larger

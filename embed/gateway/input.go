@@ -91,6 +91,9 @@ func (in *input) next(limit int) ([]byte, error) {
 	return in.readFrame(limit)
 }
 
+// waiting reports whether there is input that was read from the socket, behind the newest frame.
+func (in *input) waiting() bool { return in.bufs.r.Buffered() > 0 || len(in.ahead) > 0 }
+
 // readFrame reads a frame. Part of it may have been read ahead.
 func (in *input) readFrame(limit int) ([]byte, error) {
 	if in.bufs == nil {

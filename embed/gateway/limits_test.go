@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // Validate reports every problem of a Config with the name of its field.
@@ -308,6 +311,11 @@ func FuzzConnection(f *testing.F) {
 	for _, frame := range wiretest.Golden(f) {
 		f.Add(append(append([]byte{}, connected...), frame...))
 		f.Add(frame)
+	}
+	for kind := wire.NativeHello; kind <= wire.NativeMember; kind++ {
+		q := ofNative(wire.Native{Kind: kind, Path: "/a", Names: []string{"a"}, Count: 1, Zxid: 1,
+			Ops: native.AppendOps(nil, []tree.Op{creates("/a", "x", tree.Ephemeral)})})
+		f.Add(q.AppendFrame(slices.Clone(connected)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := dial(t, g)

@@ -17,12 +17,19 @@ import (
 )
 
 // The requests of package embed/client that ZooKeeper's protocol lacks. An answer tells every error
-// that leaves the session alive, so a request that is refused does not end the connection. An
-// answer's place is behind all events that were queued before: the client's reads may run beside
-// its events, as those of a session in this process do.
+// that leaves the session alive and no outcome open. So a request that is refused does not end the
+// connection. An answer's place is behind all events that were queued before: the client's reads
+// may run beside its events, as those of a session in this process do.
 
-// awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile.
-const awaitMax = 50 * time.Millisecond
+// awaitMax bounds how long one request may wait for a zxid. Nothing else is read meanwhile. So a
+// request with others behind it waits for awaitBusy only: they may be pings.
+const (
+	awaitMax  = 50 * time.Millisecond
+	awaitBusy = time.Millisecond
+)
+
+// errNativeReadOnly is errReadOnly for a client that knows no read-only mode. It tries elsewhere.
+var errNativeReadOnly = fmt.Errorf("%w: %v", engine.ErrUnavailable, errReadOnly)
 
 // namesMax bounds how many names a search among siblings may match. Recipes have two.
 const namesMax = 16
@@ -31,13 +38,16 @@ const namesMax = 16
 func (c *conn) native(q *wire.Request, a *answer) error {
 	n := &q.Native
 	a.reply.Native.Kind = n.Kind
+	if c.writes == nil {
+		return c.answerNative(a, errNativeReadOnly)
+	}
+	if err := checkNative(n); err != nil {
+		return c.answerNative(a, err)
+	}
 	switch n.Kind {
 	case wire.NativeSubmit:
 		return c.nativeSubmit(n, a)
 	case wire.NativeRelease:
-		if err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path)); err != nil {
-			return c.answerNative(a, err)
-		}
 		c.startDeferring()
 		a.goTo(answerPending)
 		a.pending = c.writes.ReleaseThen(n.Path, tree.Zxid(n.Zxid), n.Flag, c.nudgeFunc)
@@ -59,13 +69,24 @@ func (c *conn) native(q *wire.Request, a *answer) error {
 	return c.answerNative(a, c.nativeRead(n, &a.reply.Native))
 }
 
+// checkNative refuses a path that a session in this process could not ask for.
+func checkNative(n *wire.Native) error {
+	switch n.Kind {
+	case wire.NativeRelease, wire.NativeArm, wire.NativePage, wire.NativeBefore, wire.NativeWalk, wire.NativeAwait, wire.NativeSync:
+		return cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path))
+	}
+	return nil // it has no path, or each operation has one
+}
+
 // nativeSubmit submits a transaction, or answers why it does not.
 func (c *conn) nativeSubmit(n *wire.Native, a *answer) error {
+	if len(n.Ops) == 0 {
+		return c.answerNative(a, nil)
+	}
 	a.bytes += answerBytes * len(n.Ops)
 	ops := native.Ops(n.Ops)
 	for i := range ops {
-		op := inside.Plain(ops[i])
-		if err := op.Validate(c.gate.node.Config.MaxDataSize); err != nil {
+		if err := checkNativeOp(&n.Ops[i], &ops[i], c.gate.node.Config.MaxDataSize); err != nil {
 			return c.answerNative(a, &tree.MultiError{Index: i, Err: err})
 		}
 	}
@@ -76,19 +97,29 @@ func (c *conn) nativeSubmit(n *wire.Native, a *answer) error {
 	return nil
 }
 
+// checkNativeOp is Validate for an operation that was on the wire as w. The numbers there have more
+// bits.
+func checkNativeOp(w *wire.NativeOp, o *tree.Op, maxData int) error {
+	switch {
+	case int32(o.Kind) != w.Kind:
+		return tree.ErrInvalidKind
+	case int32(o.Mode) != w.Mode, int32(o.Width) != w.Width:
+		return tree.ErrInvalidMode
+	}
+	op := inside.Plain(*o)
+	return op.Validate(maxData)
+}
+
 func (c *conn) nativeArm(n *wire.Native, a *answer) error {
-	mode := watch.Mode(n.Mode)
-	err := cmp.Or(checkPathLength(n.Path), tree.ValidatePath(n.Path))
-	if err == nil && mode != watch.Persistent && mode != watch.Recursive {
-		err = fmt.Errorf("%w: %d is not a mode of a watch", tree.ErrInvalidMode, n.Mode)
+	var mode watch.Mode
+	switch n.Mode {
+	case int32(watch.Persistent), int32(watch.Recursive):
+		mode = watch.Mode(n.Mode)
+	default:
+		return c.answerNative(a, fmt.Errorf("%w: %d is not a mode of a watch", tree.ErrInvalidMode, n.Mode))
 	}
-	if err == nil {
-		if full := c.roomFor(n.Path, mode); full != nil {
-			err = fmt.Errorf("%w: %w", watch.ErrTooHeavy, full)
-		}
-	}
-	if err != nil {
-		return c.answerNative(a, err)
+	if err := c.roomFor(n.Path, mode); err != nil {
+		return c.answerNative(a, fmt.Errorf("%w: %w", watch.ErrTooHeavy, err))
 	}
 	return c.answerArmed(a, func() (watch.Place, error) {
 		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode)
@@ -125,7 +156,11 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 	case wire.NativeWalk:
 		return c.nativeWalk(n, r)
 	case wire.NativeAwait:
-		ctx, cancel := context.WithTimeout(c.gate.ctx, min(time.Duration(n.Count)*time.Millisecond, awaitMax))
+		most := awaitMax
+		if c.in.waiting() {
+			most = awaitBusy
+		}
+		ctx, cancel := context.WithTimeout(c.gate.ctx, min(time.Duration(n.Count)*time.Millisecond, most))
 		defer cancel()
 		if err = s.Await(ctx, n.Path, tree.Zxid(n.Zxid)); ctx.Err() != nil && errors.Is(err, engine.ErrUnavailable) {
 			return nil // not yet
@@ -171,18 +206,18 @@ func (c *conn) answerNative(a *answer, err error) error {
 	if err := a.failNative(err); err != nil {
 		return err
 	}
+	a.bytes += nativeSize(&a.reply.Native)
 	c.push(a)
 	return nil
 }
 
-// failNative puts an error into the answer. It returns an error that the client is not told, because
-// it concerns the session or the node, or leaves an outcome open: the client finds out, or looks, as
-// it connects again.
+// failNative puts an error into the answer. It returns an error that the client is not told,
+// because it concerns the session or the node, or leaves an outcome open: the client finds out, or
+// looks, as it connects again.
 func (a *answer) failNative(err error) error {
 	r := &a.reply.Native
 	r.Index = -1
 	if err == nil {
-		a.bytes += nativeSize(r)
 		return nil
 	}
 	if r.Failure = native.Number(err); r.Failure == native.Unnumbered || errors.Is(err, engine.ErrUnknownOutcome) {
@@ -204,9 +239,9 @@ func (a *answer) fillNative(results []tree.Result, err error) error {
 	return a.failNative(err)
 }
 
-// nativeSize returns about how many bytes an answer takes.
+// nativeSize returns about how many bytes the answer to a read takes.
 func nativeSize(r *wire.NativeReply) int {
-	n := len(r.Results) * 128
+	n := 0
 	for _, name := range r.Names {
 		n += len(name) + 16
 	}

@@ -228,6 +228,7 @@ func TestReadOnly_Actions(t *testing.T) {
 		wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpGetAllChildrenNumber, wire.OpGetEphemerals, wire.OpMultiRead,
 		wire.OpAddWatch, wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpSetWatches, wire.OpSetWatches2,
 		wire.OpPing, wire.OpWhoAmI, wire.OpSASL, wire.OpAuth, wire.OpCloseSession,
+		wire.OpNative, // it refuses all kinds itself
 	}
 	var got []wire.Op
 	for o, do := range maps.All(actions) {

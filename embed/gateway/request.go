@@ -66,7 +66,7 @@ var actions = map[wire.Op]action{
 	wire.OpSASL:         {other: (*conn).sasl, waits: true},
 	wire.OpAuth:         {other: (*conn).auth, waits: true},
 	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
-	wire.OpNative:       {other: (*conn).native, quorum: true},
+	wire.OpNative:       {other: (*conn).native},
 }
 
 // errLast says that the connection ends behind the answer that was queued last.

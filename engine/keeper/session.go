@@ -257,17 +257,23 @@ func (s *Session) send(o *outbox.Outbox, call *outbox.Call, err error) {
 
 // ReleaseThen ends an ephemeral of the session, as Claim.Release ends those of a claim: the znode is
 // deleted, or lingers if it was lost and has a TTL. It succeeds if the znode is gone, or was created
-// anew. then is as in SubmitThen.
+// anew. It is for remote sessions, whose claims are with their clients. then is as in SubmitThen.
 func (s *Session) ReleaseThen(path string, czxid tree.Zxid, lost bool, then func()) Pending {
-	shard, err := s.keeper.node.Route([]tree.Op{{Kind: tree.KindDelete, Path: path}})
-	p := Pending{session: s, outbox: s.keeper.outboxes[shard-1],
+	k, ops := s.keeper, []tree.Op{{Kind: tree.KindDelete, Path: path}}
+	shard, err := k.node.Route(ops)
+	p := Pending{session: s, outbox: k.outboxes[shard-1],
 		call: outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestRelease, Session: s.id, Path: path, Czxid: czxid, Lost: lost})}
 	p.call.Then = then
-	if err := s.admissible(context.Background(), p.call, []tree.Op{{Path: path}}, err); err != nil {
+	if err := s.admissible(context.Background(), p.call, ops, err); err != nil {
 		p.outbox.Refuse(p.call, err)
 		return p
 	}
 	if lost {
+		k.mu.Lock()
+		if s.end == nil { // the end of a session is what forgets the loss
+			k.noteLossLocked(s, p.call)
+		}
+		k.mu.Unlock()
 		p.outbox.QueueEnd(p.call) // ahead of the holder's queued writes
 	} else {
 		p.outbox.QueueRelease(p.call)

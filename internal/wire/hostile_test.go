@@ -35,7 +35,11 @@ func TestMalformedRecordsAreErrors(t *testing.T) {
 		{"an entry too many in an ACL", OpSetACL, body("/a", 2, 31, "a", "b", 0)},
 		{"too many paths", OpSetWatches, body(int64(0), huge, 0, 0)},
 		{"setWatches2 that ends as setWatches", OpSetWatches2, body(int64(0), 0, 0, 0)},
+		{"too many operations", OpNative, body(2, huge)},
+		{"an operation too many", OpNative, body(2, 2, 1, "/a", nil, 0, int64(0), nil, 0, int64(0), int64(0), 0, int64(0))},
+		{"too many names", OpNative, body(6, "/a", "", huge)},
 		{"no such op", 999, nil},
+		{"a native event", OpNativeEvent, body(1, 3, "/a", nil, statFields)},
 		{"an event", OpEvent, body(1, 3, "/a")},
 		{"a multi without an end", OpMulti, body(2, false, -1, "/a", 0)},
 		{"a multi in a multi", OpMulti, body(14, false, -1, -1, true, -1, -1, true, -1)},
@@ -235,6 +239,8 @@ func TestPackedFramesTakeABoundedMultiple(t *testing.T) {
 		{"paths", OpSetWatches, packed(body(int64(0), count(4)), body(nil)), 5},
 		{"short paths", OpSetWatches, packed(body(int64(0), count(6)), body("/a")), 8},
 		{"ACL", OpSetACL, packed(body("/a", count(12)), body(0, nil, nil)), 5},
+		{"native submit", OpNative, packed(body(2, count(nativeOpLeast)),
+			body(1, nil, nil, 0, int64(0), nil, 0, int64(0), int64(0), 0, int64(0))), 5},
 		{"multi", OpMulti, slices.Concat(packed(nil, body(2, false, -1, "", -1)), body(-1, true, -1)), 40},
 	} {
 		got := allocated(func() { _, _ = decodeRequest(c.op, c.body) })
@@ -246,8 +252,8 @@ func TestPackedFramesTakeABoundedMultiple(t *testing.T) {
 }
 
 func TestKnownOps(t *testing.T) {
-	known := []Op{-11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15, 16, 17, 18, 19, 21, 22, 100, 101, 102, 103, 104, 105, 106, 107}
-	for op := Op(-200); op < 200; op++ {
+	known := []Op{-11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 14, 15, 16, 17, 18, 19, 21, 22, 100, 101, 102, 103, 104, 105, 106, 107, 1000}
+	for op := Op(-200); op < 1100; op++ {
 		if op.Known() != slices.Contains(known, op) {
 			t.Errorf("op %d: %t", op, op.Known())
 		}

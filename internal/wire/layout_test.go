@@ -37,8 +37,14 @@ func (l layout) bytes() []byte {
 	return b
 }
 
-func ask(o Operation) *Request     { return &Request{Xid: 7, Operation: o} }
-func answer(r Result) *Reply       { return &Reply{Xid: 7, Zxid: 9, Result: r} }
+func ask(o Operation) *Request { return &Request{Xid: 7, Operation: o} }
+func answer(r Result) *Reply   { return &Reply{Xid: 7, Zxid: 9, Result: r} }
+func askNative(n Native) *Request {
+	return &Request{Xid: 7, Operation: Operation{Op: OpNative}, Native: n}
+}
+func answerNative(r NativeReply) *Reply {
+	return &Reply{Xid: 7, Zxid: 9, Result: Result{Op: OpNative}, Native: r}
+}
 func fields(f ...any) []any        { return f }
 func replied(f ...any) []any       { return append(fields(7, int64(9), 0), f...) }
 func asked(op int, f ...any) []any { return append(fields(7, op), f...) }
@@ -101,6 +107,46 @@ var layouts = []layout{
 	{"setWatches, null", &Request{Xid: 7, Operation: Operation{Op: OpSetWatches}, Watches: Watches{Exist: []string{Null}}},
 		asked(101, int64(0), nil, 1, nil, nil)},
 	{"whoAmI", ask(Operation{Op: OpWhoAmI}), asked(107)},
+
+	{"native hello", askNative(Native{Kind: NativeHello}), asked(1000, 1, "", "", nil, 0, 0, int64(0), false)},
+	{"native submit", askNative(Native{Kind: NativeSubmit, Ops: []NativeOp{
+		{Kind: 1, Path: "/a", Data: []byte("d"), Mode: 2, TTL: 3, ACL: open, Version: 4, Czxid: 5, Mzxid: 6, Width: 7, Delta: -8},
+		{Kind: 3, Path: Null, ACL: []ACL{}}}}),
+		asked(1000, 2, 2, 1, "/a", "d", 2, int64(3), openFields, 4, int64(5), int64(6), 7, int64(-8),
+			3, nil, nil, 0, int64(0), 0, 0, int64(0), int64(0), 0, int64(0))},
+	{"native submit of none", askNative(Native{Kind: NativeSubmit, Ops: []NativeOp{}}), asked(1000, 2, 0)},
+	{"native release", askNative(Native{Kind: NativeRelease, Path: "/a", Zxid: 5, Flag: true}),
+		asked(1000, 3, "/a", "", nil, 0, 0, int64(5), true)},
+	{"native arm", askNative(Native{Kind: NativeArm, Path: "/a", Mode: 2}), asked(1000, 4, "/a", "", nil, 0, 2, int64(0), false)},
+	{"native page", askNative(Native{Kind: NativePage, Path: "/a", After: "b", Count: 3}),
+		asked(1000, 5, "/a", "b", nil, 3, 0, int64(0), false)},
+	{"native before", askNative(Native{Kind: NativeBefore, Path: "/a/b", Names: []string{"x", "y"}}),
+		asked(1000, 6, "/a/b", "", 2, "x", "y", 0, 0, int64(0), false)},
+	{"native walk", askNative(Native{Kind: NativeWalk, Path: "/a", Count: 1}), asked(1000, 7, "/a", "", nil, 1, 0, int64(0), false)},
+	{"native await", askNative(Native{Kind: NativeAwait, Path: "/a", Count: 20, Zxid: 9}),
+		asked(1000, 8, "/a", "", nil, 20, 0, int64(9), false)},
+	{"native sync", askNative(Native{Kind: NativeSync, Path: "/a"}), asked(1000, 9, "/a", "", nil, 0, 0, int64(0), false)},
+	{"native member", askNative(Native{Kind: NativeMember, Zxid: 7}), asked(1000, 10, "", "", nil, 0, 0, int64(7), false)},
+
+	{"native hello reply", answerNative(NativeReply{Kind: NativeHello, Zxid: 1 << 20, Count: 5}),
+		replied(1, 0, int64(1<<20), false, 5)},
+	{"native submit reply", answerNative(NativeReply{Kind: NativeSubmit, Results: []NativeResult{{Kind: 1, Path: "/a", Stat: stat, Value: -3}}}),
+		replied(2, 0, 1, 1, "/a", statFields, int64(-3))},
+	{"native submit refused", answerNative(NativeReply{Kind: NativeSubmit, Failure: 3, Text: "bad version", Index: 1}),
+		replied(2, 3, "bad version", 1)},
+	{"native release reply", answerNative(NativeReply{Kind: NativeRelease}), replied(3, 0, int64(0), false, 0)},
+	{"native arm reply", answerNative(NativeReply{Kind: NativeArm, Zxid: 9, Flag: true, Stat: stat}), replied(4, 0, int64(9), true, statFields)},
+	{"native page reply", answerNative(NativeReply{Kind: NativePage, Names: []string{"a", "b"}}), replied(5, 0, 2, "a", "b")},
+	{"native before reply", answerNative(NativeReply{Kind: NativeBefore, Flag: true, Names: []string{"a"}}), replied(6, 0, true, 1, "a")},
+	{"native walk reply", answerNative(NativeReply{Kind: NativeWalk, Zxid: 9, Znodes: []NativeZnode{
+		{Path: "/a", Data: []byte("d"), Stat: stat}, {Path: "/a/b", Stat: stat}}}),
+		replied(7, 0, int64(9), 2, "/a", "d", statFields, "/a/b", nil, statFields)},
+	{"native await reply", answerNative(NativeReply{Kind: NativeAwait, Flag: true}), replied(8, 0, int64(0), true, 0)},
+	{"native sync reply", answerNative(NativeReply{Kind: NativeSync, Zxid: 9}), replied(9, 0, int64(9), false, 0)},
+	{"native member reply", answerNative(NativeReply{Kind: NativeMember, Zxid: 2}), replied(10, 0, int64(2), false, 0)},
+	{"native event", &Reply{Xid: XidNativeEvent, Zxid: 9, Result: Result{Op: OpNativeEvent}, Event: Event{Type: NodeDataChanged,
+		State: StateSyncConnected, Path: "/a", Znode: NativeZnode{Data: []byte("d"), Stat: stat}}},
+		fields(-1000, int64(9), 0, 3, 3, "/a", "d", statFields)},
 
 	{"create2 reply", answer(Result{Op: OpCreate2, Path: "/a", Stat: stat}), replied("/a", statFields)},
 	{"createContainer reply", answer(Result{Op: OpCreateContainer, Path: "/a", Stat: stat}), replied("/a", statFields)},
@@ -180,7 +226,20 @@ func TestNoRecordIsForgotten(t *testing.T) {
 			replies[f.Op] = replies[f.Op] || f.Err == OK
 		}
 	}
-	for op := Op(-20); op < 200; op++ {
+	kinds := make(map[NativeKind]int)
+	for _, f := range everyFrame {
+		if q, ok := f.(*Request); ok && q.Op == OpNative {
+			kinds[q.Native.Kind] |= 1
+		} else if r, ok := f.(*Reply); ok && r.Op == OpNative && r.Native.Failure == 0 {
+			kinds[r.Native.Kind] |= 2
+		}
+	}
+	for kind := NativeHello; kind <= NativeMember; kind++ {
+		if kinds[kind] != 3 {
+			t.Errorf("native kind %d: request %t, reply %t", kind, kinds[kind]&1 > 0, kinds[kind]&2 > 0)
+		}
+	}
+	for op := Op(-20); op < 1100; op++ {
 		if op.Known() && (!requests[op] || !replies[op]) {
 			t.Errorf("op %d: request %t, reply %t", op, requests[op], replies[op])
 		}

@@ -67,6 +67,23 @@ func (m onMember) Watch(_ context.Context, path string, mode watch.Mode, o watch
 
 func (m onMember) Queued() *meter.Gauge { return &m.Session.Meters().Queued }
 
+// Get reads a znode. A member's session is asked by its own type: then a path below the session's root
+// is built on the stack. Through an interface each read would allocate it.
+func (p *SessionParts) Get(ctx context.Context, path string) ([]byte, tree.Stat, error) {
+	if m, ok := p.Session.(onMember); ok {
+		return m.Session.Get(p.Root.In(path))
+	}
+	return p.Session.Get(ctx, p.Root.In(path))
+}
+
+// Exists is Get for a znode's Stat.
+func (p *SessionParts) Exists(ctx context.Context, path string) (tree.Stat, bool, error) {
+	if m, ok := p.Session.(onMember); ok {
+		return m.Session.Exists(p.Root.In(path))
+	}
+	return p.Session.Exists(ctx, p.Root.In(path))
+}
+
 // memberTerms are the Terms of a transaction on this process's own node.
 type memberTerms struct {
 	session *engine.Session
