@@ -22,11 +22,17 @@ import (
 
 var must = testkit.Must
 
-// until waits until cond holds. What the page shows if it never does is logged at the end.
+// until is testkit.Until without the stacks. Instead, the end of the test logs what the page shows.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(testkit.Patience); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(limit) {
+	limit := time.NewTimer(testkit.Patience)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}

@@ -192,8 +192,8 @@ func TestTree_Search(t *testing.T) {
 	p.see("0 names at and below /shop/orders/order-17")
 }
 
-// An ACL is edited as ZooKeeper's shell writes it. A mistake is told, and who would lock everybody out
-// is asked again.
+// An ACL is edited as ZooKeeper's shell writes it. The page tells a mistake, and asks again before an
+// ACL locks everybody out.
 func TestEdit_ACL(t *testing.T) {
 	e := startEnsemble(t)
 	s := e.session(2)
@@ -237,8 +237,8 @@ func (e *ensemble) wantData(t *testing.T, path, want string) {
 	}
 }
 
-// The quorum goes while a write is on its way. Its outcome is unknown, the page says so, and what was
-// typed is still there.
+// The quorum goes while a write is on its way. The page says that its outcome is unknown, and what
+// was typed is still there.
 func TestEdit_QuorumLost(t *testing.T) {
 	e := startEnsemble(t)
 	s := e.session(1)

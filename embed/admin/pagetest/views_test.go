@@ -159,8 +159,8 @@ func TestMemberDown(t *testing.T) {
 	p.see("Worth a look.")
 }
 
-// The harness notices what the browser complains about. Without this test, a mistake in listen would
-// let the other tests pass.
+// The harness notices what the browser complains about. Without this test, a mistake in listen
+// would let the other tests pass.
 func TestComplaints(t *testing.T) {
 	e := startEnsemble(t)
 	for what, script := range map[string]string{
