@@ -66,7 +66,7 @@ func (a *holders) holder(k holdKind, asked time.Duration, h held) *holder {
 		}
 		u.guard = func() embed.Op { return lock.Guard(h) }
 	case *election.Leadership:
-		u.guard = func() embed.Op { return election.Guard(h) }
+		u.s, u.guard = sessionOf(h, u.s), func() embed.Op { return election.Guard(h) }
 	case running:
 		u.told.Name = h.name
 	case named:
@@ -626,7 +626,6 @@ func (a *holders) latch(ctx context.Context, n opener) error {
 			continue
 		}
 		u := a.holder(kindLatch, begun, leads)
-		u.s = sessionOf(leads, u.s)
 		u.lead(ctx, leads)
 		begun = u.told.From // after a loss, the latch asks again before this code learns of it
 		_ = leads.Resign()
