@@ -59,7 +59,7 @@
 // # Limits
 //
 // A body has at most as many bytes as a znode's data may have, and a Multi some more. Four requests
-// that read or write much may run at a time: backup, export, import, usage, locks, audit. A further
+// that read or write much may run at a time: backup, export, import, usage, find, locks, audit. A further
 // one gets 503. 64 follows may run at a time. A caller that does not read what is sent to it is
 // given up after half a minute, whatever it has asked for. Everything ends when the node does; a
 // Handler has nothing to close.

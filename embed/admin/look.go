@@ -264,6 +264,40 @@ func (c *call) usage() error {
 	return c.answer(http.StatusOK, a)
 }
 
+// find lists the znodes of a subtree whose name contains a text, whatever the case.
+func (c *call) find() error {
+	top, err := c.znode()
+	if err != nil {
+		return err
+	}
+	text := strings.ToLower(c.query.Get("name"))
+	if text == "" {
+		return badRequest("the query lacks name")
+	}
+	n, err := c.limit()
+	if err != nil {
+		return err
+	}
+	p, err := c.peek(top)
+	if err != nil {
+		return err
+	}
+	paths, more := []string{}, false
+	for f, err := range walk(c.r.Context(), p, top) {
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(strings.ToLower(f.path[strings.LastIndexByte(f.path, '/')+1:]), text) {
+			continue
+		}
+		if more = len(paths) == n; more {
+			break
+		}
+		paths = append(paths, f.path)
+	}
+	return c.answer(http.StatusOK, map[string]any{"paths": paths, "more": more})
+}
+
 // A found is a znode of a walk.
 type found struct {
 	path string

@@ -53,6 +53,7 @@ func (h *Handler) table() map[string]methods {
 		"/v1/watches":  view((*call).watches),
 		"/v1/recent":   view((*call).recent, "limit"),
 		"/v1/usage":    long(Viewer, (*call).usage, "path", "sync"),
+		"/v1/find":     long(Viewer, (*call).find, "path", "name", "limit", "sync"),
 
 		"/v1/znode": {
 			get:  {role: Viewer, params: []string{"path", "view", "after", "limit", "sync"}, serve: (*call).read},
@@ -60,6 +61,7 @@ func (h *Handler) table() map[string]methods {
 			post: {role: Editor, params: []string{"path", "mode", "ttl", "acl", "parents", "reason"}, serve: (*call).create},
 			del:  {role: Editor, params: []string{"path", "recursive", "expect", "reason"}, serve: (*call).remove},
 		},
+		"/v1/acl":    {put: {role: Editor, params: []string{"path", "aversion", "reason"}, serve: (*call).setACL}},
 		"/v1/follow": {get: {role: Viewer, params: []string{"path"}, limit: h.follows, serve: (*call).follow}},
 
 		"/v1/locks":        long(Viewer, (*call).locks, "root", "after", "limit", "sync"),

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -82,20 +83,41 @@ type aclJSON struct {
 	ID     string `json:"id"`
 }
 
+// permLetters are those of ZooKeeper's shell, in its order.
+var permLetters = []struct {
+	perm   embed.Perms
+	letter rune
+}{{embed.PermCreate, 'c'}, {embed.PermDelete, 'd'}, {embed.PermRead, 'r'}, {embed.PermWrite, 'w'}, {embed.PermAdmin, 'a'}}
+
 func aclOf(list []embed.ACL) (out []aclJSON) {
 	for _, a := range list {
 		var perms strings.Builder
-		for _, p := range []struct {
-			perm   embed.Perms
-			letter byte
-		}{{embed.PermCreate, 'c'}, {embed.PermDelete, 'd'}, {embed.PermRead, 'r'}, {embed.PermWrite, 'w'}, {embed.PermAdmin, 'a'}} {
+		for _, p := range permLetters {
 			if a.Perms&p.perm != 0 {
-				perms.WriteByte(p.letter)
+				perms.WriteRune(p.letter)
 			}
 		}
 		out = append(out, aclJSON{perms.String(), a.Scheme, a.ID})
 	}
 	return out
+}
+
+// entry returns what aclOf has written.
+func (a aclJSON) entry() (embed.ACL, error) {
+	out := embed.ACL{Scheme: a.Scheme, ID: a.ID}
+	for _, letter := range a.Perms {
+		known := false
+		for _, p := range permLetters {
+			if p.letter == letter {
+				out.Perms |= p.perm
+				known = true
+			}
+		}
+		if !known {
+			return out, badRequest("the perms are %q: want some of c, d, r, w and a", a.Perms)
+		}
+	}
+	return out, nil
 }
 
 // etag names a state of a znode's data. It differs for a znode that was deleted and created again.
@@ -267,6 +289,42 @@ func (c *call) set() error {
 			return err
 		}
 		return c.answerWrite(http.StatusOK, results[len(results)-1], path)
+	})
+}
+
+type aclBody struct {
+	ACL []aclJSON `json:"acl"`
+}
+
+// setACL replaces the ACL of a znode, if its ACL is still the one that was read.
+func (c *call) setACL() error {
+	path, err := c.znode()
+	if err != nil {
+		return err
+	}
+	if c.query.Get("aversion") == "" {
+		return &refusal{http.StatusPreconditionRequired, "the query needs aversion: that of the stat, or -1 for any"}
+	}
+	aversion, err := c.number("aversion", 0, int(embed.AnyVersion), math.MaxInt32)
+	if err != nil {
+		return err
+	}
+	var body aclBody
+	if err := c.object(&body); err != nil {
+		return err
+	}
+	list := make([]embed.ACL, len(body.ACL))
+	for i, a := range body.ACL {
+		if list[i], err = a.entry(); err != nil {
+			return fmt.Errorf("acl[%d]: %w", i, err)
+		}
+	}
+	return c.with(func(ctx context.Context, s *embed.Session) error {
+		stat, err := s.SetACL(ctx, path, list, int32(aversion))
+		if err != nil {
+			return err
+		}
+		return c.answerWrite(http.StatusOK, embed.Result{Stat: stat}, path)
 	})
 }
 

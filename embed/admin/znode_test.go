@@ -297,3 +297,68 @@ func FuzzPaths(f *testing.F) {
 		request{method: "DELETE", path: znode(path), header: map[string]string{"If-Match": a.header.Get("ETag")}}.send(h).want(t, 204)
 	})
 }
+
+// Names are found whatever their case, in the whole subtree that may be read.
+func TestFind(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, _ *embedtest.Ensemble, h http.Handler) {
+		for _, path := range []string{"/shop", "/shop/Orders", "/shop/Orders/order-1", "/shop/Orders/x", "/other"} {
+			request{method: "POST", path: znode(path)}.send(h).want(t, 201)
+		}
+		find := func(pairs ...string) (paths []string, more bool) {
+			t.Helper()
+			var a struct {
+				Paths []string
+				More  bool
+			}
+			request{path: "/v1/find" + query(pairs...), role: "viewer"}.send(h).want(t, 200).json(t, &a)
+			slices.Sort(a.Paths)
+			return a.Paths, a.More
+		}
+		if paths, more := find("path", "/", "name", "ORDER"); !slices.Equal(paths, []string{"/shop/Orders", "/shop/Orders/order-1"}) || more {
+			t.Errorf("found %q %v", paths, more)
+		}
+		if paths, more := find("path", "/", "name", "order", "limit", "1"); len(paths) != 1 || !more {
+			t.Errorf("found %q %v, want one and more", paths, more)
+		}
+		if paths, more := find("path", "/shop/Orders/x", "name", "order"); paths == nil || len(paths) != 0 || more {
+			t.Errorf("below the name, found %q %v", paths, more)
+		}
+		request{path: "/v1/find?path=/"}.send(h).want(t, 400)
+		request{path: "/v1/find?path=/none&name=x"}.send(h).want(t, 404)
+	})
+}
+
+// An ACL is replaced by who may do so, if it is still the one that was read.
+func TestSetACL(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, _ *embedtest.Ensemble, h http.Handler) {
+		request{method: "POST", path: znode("/a"), body: "1"}.send(h).want(t, 201)
+		set := func(aversion, role, body string, status int) answer {
+			t.Helper()
+			pairs := []string{"path", "/a"}
+			if aversion != "" {
+				pairs = append(pairs, "aversion", aversion)
+			}
+			return request{method: "PUT", path: "/v1/acl" + query(pairs...), role: role, body: body, header: map[string]string{"Content-Type": "application/json"}}.send(h).want(t, status)
+		}
+		const mine = `{"acl": [{"perms": "rwa", "scheme": "auth", "id": ""}, {"perms": "r", "scheme": "world", "id": "anyone"}]}`
+		set("0", "viewer", mine, 403)
+		set("", "editor/alice", mine, 428)
+		set("1", "editor/alice", mine, 412)
+		set("0", "editor/alice", `{"acl": [{"perms": "rx", "scheme": "world", "id": "anyone"}]}`, 400)
+		set("0", "editor/alice", `{"acl": []}`, 400)
+		set("0", "editor", mine, 400) // nobody is authenticated
+		if a := set("0", "editor/alice", mine, 200); a.outcome() != "applied" {
+			t.Errorf("the outcome is %q", a.outcome())
+		}
+		set("1", "editor", `{"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]}`, 403)
+		var z struct {
+			ACL []struct{ Perms, Scheme, ID string }
+		}
+		request{path: znode("/a", "view", "acl"), role: "editor/alice"}.send(h).want(t, 200).json(t, &z)
+		if len(z.ACL) != 2 || z.ACL[0].Perms != "rwa" || z.ACL[0].Scheme != "digest" || z.ACL[1].Perms != "r" {
+			t.Errorf("the ACL is %+v", z.ACL)
+		}
+		set("-1", "editor/alice", `{"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]}`, 200)
+		request{method: "PUT", path: "/v1/acl" + query("path", "/a", "aversion", "2"), body: mine}.send(h).want(t, 415)
+	})
+}

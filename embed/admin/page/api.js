@@ -2,7 +2,7 @@
 
 const key = 'vivarium.token';
 
-/** Failed is an answer that is no success. outcome is set for writes: refused or unknown. */
+/** Failed is an answer that is no success. outcome is set for writes: refused or unknown. as is the token that was sent. */
 export class Failed extends Error {
   constructor(status, message, outcome) {
     super(message);
@@ -34,7 +34,8 @@ async function call(method, path, { query, body, headers, signal, as = token() }
     if (e.name === 'AbortError') throw e;
     throw new Failed(0, method === 'GET' ? 'This member does not answer.' : 'This member did not answer: the write may or may not have been applied.', method === 'GET' ? undefined : 'unknown');
   }
-  if (!answer.ok) throw new Failed(answer.status, await reason(answer), answer.headers.get('Vivarium-Outcome') || undefined);
+  if (answer.status === 401 && as && as === token()) setToken(''); // another one may have come meanwhile
+  if (!answer.ok) throw Object.assign(new Failed(answer.status, await reason(answer), answer.headers.get('Vivarium-Outcome') || undefined), { as });
   return answer;
 }
 

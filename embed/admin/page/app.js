@@ -41,7 +41,7 @@ const parts = {
   state: h('span', null),
   where: h('span', { class: 'where' }),
   tabs: h('nav', { class: 'tabs', 'aria-label': 'Views' }),
-  trouble: h('div', { role: 'alert' }),
+  trouble: h('div', { class: 'trouble', role: 'alert' }),
   said: h('div', { role: 'status', class: 'visually-hidden' }),
   main: h('main', { id: 'main', tabindex: '-1' }),
   login: button('Sign in', signIn, { class: 'small' }),
@@ -64,6 +64,7 @@ put(parts.tabs, Object.entries(views).map(([name, v]) => h('a', { href: `#${name
 
 /** show brings up the view that the address names. */
 async function show() {
+  document.querySelector('dialog')?.close('cancel'); // it was about what was shown
   const [name, query] = location.hash.slice(1).split(/\?(.*)/s);
   const view = views[name] || ensemble, shown = views[name] ? name : 'ensemble';
   const q = new URLSearchParams(query || '');
@@ -90,7 +91,9 @@ async function refresh() {
     app.status = await get('v1/status');
     app.grant = app.status.grant;
     head();
-    put(parts.trouble);
+    if (trouble) put(parts.trouble);
+    trouble = '';
+    parts.main.hidden = false;
     await app.view?.refresh?.();
   } catch (e) {
     failed(e);
@@ -103,11 +106,23 @@ function failed(e) {
   if (e.name === 'AbortError') return;
   if (e.status === 401) {
     put(parts.state, badge('not signed in', 'warn'));
-    put(parts.trouble, h('div', { class: 'notice warn' }, 'This member wants to know who asks. ', button('Sign in', signIn, { class: 'small' })));
+    put(parts.login, 'Sign in');
+    parts.main.hidden = true;
+    if (e.as || !trouble) complain('warn', e.as ? 'This member does not know the token. ' : 'This member wants to know who asks. ', button('Sign in', signIn, { class: 'small' }));
     return;
   }
   if (e.status === 0) put(parts.state, badge('no answer', 'bad'));
-  put(parts.trouble, h('div', { class: 'notice bad' }, h('strong', null, e.status === 0 ? 'No answer. ' : 'Not shown. '), e.message));
+  complain('bad', h('strong', null, e.status === 0 ? 'No answer. ' : 'Not shown. '), e.message);
+}
+
+let trouble = '';
+
+/** complain shows what is wrong. A screen reader reads it when it changes, not with each refresh. */
+function complain(kind, ...what) {
+  const notice = h('div', { class: `notice ${kind}` }, what);
+  if (notice.textContent === trouble) return;
+  trouble = notice.textContent;
+  put(parts.trouble, notice);
 }
 
 function head() {
@@ -141,8 +156,7 @@ async function signIn() {
   ], 'Sign in');
   if (!form) return;
   setToken(form.get('token').trim());
-  await refresh();
-  if (app.status) await show();
+  location.reload();
 }
 
 addEventListener('hashchange', show);

@@ -19,21 +19,41 @@ export function h(tag, props, ...children) {
       el.setAttribute(name, value);
     }
   }
-  fill(el, children);
-  return el;
+  return fill(el, children);
 }
 
 function fill(el, children) {
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) el.append(child);
   }
+  return el;
 }
 
 /** put replaces what an element contains. */
 export function put(el, ...children) {
   el.replaceChildren();
-  fill(el, children);
-  return el;
+  return fill(el, children);
+}
+
+function named(el) { return `${el.localName} ${el.getAttribute('aria-label') || el.textContent}`; }
+
+/**
+ * renew replaces what an element contains, if that has changed. What has the focus, and how far
+ * things are scrolled, stays.
+ */
+export function renew(el, ...children) {
+  const next = fill(el.cloneNode(false), children);
+  if (el.isEqualNode(next)) return;
+  const inside = '[tabindex], a, button, summary', active = document.activeElement;
+  const focused = el !== active && el.contains(active) ? named(active) : '';
+  const scrolled = new Map();
+  for (const e of el.querySelectorAll('[tabindex]')) if (e.scrollLeft || e.scrollTop) scrolled.set(named(e), [e.scrollLeft, e.scrollTop]);
+  el.replaceChildren(...next.childNodes);
+  if (!focused && !scrolled.size) return;
+  for (const e of el.querySelectorAll(inside)) {
+    if (scrolled.has(named(e))) [e.scrollLeft, e.scrollTop] = scrolled.get(named(e));
+    if (focused && named(e) === focused && !el.contains(document.activeElement)) e.focus({ preventScroll: true });
+  }
 }
 
 /** table makes a table with a caption and scoped heads. A column is {head, cell, class}. */
@@ -68,7 +88,7 @@ export function ask(title, body, ok, kind) {
     const form = h('form', { method: 'dialog' },
       h('h2', { id: 'dialog-title' }, title), body,
       h('div', { class: 'actions' },
-        h('button', { value: 'cancel', formnovalidate: true }, 'Cancel'),
+        button('Cancel', () => dialog.close('cancel')), // no submit button, so Enter in a field does not cancel
         h('button', { value: 'ok', class: kind || 'primary' }, ok)));
     const dialog = h('dialog', { 'aria-labelledby': 'dialog-title' }, form);
     dialog.addEventListener('close', () => {
@@ -77,13 +97,6 @@ export function ask(title, body, ok, kind) {
     });
     document.body.append(dialog);
     dialog.showModal();
-    // Enter in a field answers with the first button of a form. That must not be Cancel.
-    form.addEventListener('keydown', (e) => {
-      if (e.key === 'Enter' && e.target.tagName === 'INPUT') {
-        e.preventDefault();
-        if (form.reportValidity()) dialog.close('ok');
-      }
-    });
   });
 }
 

@@ -29,6 +29,9 @@ export function duration(text) {
   return sum;
 }
 
+/** token shows a fencing token without the zeros that make it sort as text. */
+export function token(text) { return text.split('-').map((n) => n.replace(/^0+(?=.)/, '')).join('-').replace(/-0$/, ''); }
+
 /** clock shows a time of day, with the date unless it is today. */
 export function clock(time) {
   const t = new Date(time);

@@ -1,7 +1,7 @@
 // Who takes part, who leads, and what is wrong.
 
 import { get, sendJSON } from './api.js';
-import { ask, badge, button, facts, field, h, put, table } from './dom.js';
+import { ask, badge, button, facts, field, h, renew, table } from './dom.js';
 import { ago, bytes, number, plural } from './format.js';
 
 export const title = 'Ensemble';
@@ -14,11 +14,11 @@ export function open(app) {
     element,
     async refresh() {
       const s = app.status, { members: list, leads } = await get('v1/members');
-      put(verdict, judge(s, list, leads));
-      put(counts, [plural(s.znodes, 'znode'), s.sessions !== undefined && plural(s.sessions, 'session'), s.ephemerals !== undefined && plural(s.ephemerals, 'ephemeral'), `feature level ${s.level}`].filter(Boolean).join(' · '));
-      put(members, list.map((m) => member(app, s, m, leads)));
-      put(mesh, h('h2', null, 'Connections of this member'), picture(s, list));
-      put(shards, shardTable(app, s, list));
+      renew(verdict, judge(s, list, leads));
+      renew(counts, [plural(s.znodes, 'znode'), s.sessions !== undefined && plural(s.sessions, 'session'), s.ephemerals !== undefined && plural(s.ephemerals, 'ephemeral'), `feature level ${s.level}`].filter(Boolean).join(' · '));
+      renew(members, list.map((m) => member(app, s, m, leads)));
+      renew(mesh, h('h2', null, 'Connections of this member'), picture(s, list));
+      renew(shards, shardTable(app, s, list));
     },
   };
 }
@@ -35,15 +35,18 @@ function judge(s, list, leads) {
   if (voters.length === 2) worth.push('Two members vote. If either fails, writes stop.');
   if (leads) {
     const away = voters.filter((m) => !m.answers);
-    if (away.length) worth.push(`${away.map((m) => `Member ${m.id}`).join(', ')} ${away.length === 1 ? 'does' : 'do'} not answer. ${margin(voters.length, voters.length - away.length)}`);
+    if (away.length) worth.push(`${away.map((m) => `Member ${m.id}`).join(', ')} ${away.length === 1 ? 'does' : 'do'} not answer, and ${margin(voters.length, voters.length - away.length)}`);
     for (const m of list) if (m.answers && m.behind > 1000) worth.push(`Member ${m.id} is ${number(m.behind)} entries behind.`);
+  } else if (s.ready) { // it knows only its own connections
+    const away = list.filter((m) => m.id !== s.member && !s.connected.includes(m.id));
+    if (away.length) worth.push(`This member has no connection to ${away.map((m) => `member ${m.id}`).join(', ')}.`);
   }
   for (const m of list) if (m.leaving) worth.push(`Member ${m.id} is to go: ${m.leaving}.`);
   if (s.heldDown?.length) worth.push(`Level ${s.level}: ${s.heldDown.map((m) => `member ${m}`).join(', ')} ${s.heldDown.length === 1 ? 'keeps' : 'keep'} the ensemble from the next one.`);
   const all = [...wrong, ...worth];
   if (!all.length) {
     return h('div', { class: 'notice good' }, h('strong', null, 'All is well. '),
-      `${plural(voters.length, 'member')} of ${list.length} ${voters.length === 1 ? 'votes' : 'vote'}; ${margin(voters.length, voters.length)}`);
+      `${voters.length === list.length ? '' : `${number(voters.length)} of `}${plural(list.length, 'member')} ${voters.length === 1 ? 'votes' : 'vote'}, and ${margin(voters.length, voters.length)}`);
   }
   return h('div', { class: `notice ${wrong.length ? 'bad' : 'warn'}` }, h('strong', null, wrong.length ? 'Something is wrong.' : 'Worth a look.'),
     h('ul', null, all.map((t) => h('li', null, t))));
@@ -51,8 +54,8 @@ function judge(s, list, leads) {
 
 function margin(voters, answering) {
   const more = answering - (Math.floor(voters / 2) + 1);
-  if (more < 0) return 'They are no quorum.';
-  return more === 0 ? 'none may fail.' : `${number(more)} more may fail.`;
+  if (more < 0) return 'the others are no quorum.';
+  return `${more === 0 ? 'none' : number(more)} ${answering < voters ? 'more ' : ''}may fail.`;
 }
 
 function member(app, s, m, leadsHome) {
@@ -65,8 +68,8 @@ function member(app, s, m, leadsHome) {
     facts(['Address', m.address && h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
       ['Since', m.since && ago(m.since)],
       ['Behind', leadsHome && !self ? (m.answers ? lag(m.behind) : 'does not answer') : null]),
-    app.may('operator') && connected && m.role === 'voter' && leads.length < s.shards.length &&
-      h('div', null, button('Let it lead', () => lead(app, s, m), { class: 'small' })));
+    app.may('operator') && s.ready && connected && m.role === 'voter' && leads.length < s.shards.length &&
+      h('div', null, button(`Let member ${m.id} lead`, () => lead(app, s, m), { class: 'small' })));
 }
 
 function lag(behind) {
@@ -107,15 +110,17 @@ function shardTable(app, s, list) {
 function picture(s, list) {
   const others = list.filter((m) => m.id !== s.member), shown = others.slice(0, 12);
   if (!others.length) return h('p', { class: 'none' }, 'It is alone.');
-  const at = (i) => { const a = 2 * Math.PI * i / shown.length - Math.PI / 2; return [170 + 115 * Math.cos(a), 140 + 100 * Math.sin(a)]; };
+  // One or two are drawn beside it, more around it.
+  const flat = shown.length < 3, middle = flat ? 30 : 140;
+  const at = (i) => { const a = 2 * Math.PI * i / shown.length - (flat ? 0 : Math.PI / 2); return [170 + 115 * Math.cos(a), middle + (flat ? 0 : 100 * Math.sin(a))]; };
   const leads = (id) => s.shards.some((x) => x.leader === id);
   const dot = (id, x, y, up) => h('g', null,
     h('circle', { cx: x, cy: y, r: 20, class: [leads(id) && 'leads', !up && 'away'].filter(Boolean).join(' ') }),
     h('text', { x, y: y + 5, class: leads(id) ? 'on' : '' }, String(id)));
   const words = `Member ${s.member} is connected to ${s.connected.length ? s.connected.join(', ') : 'nobody'}` +
     (shown.some((m) => !s.connected.includes(m.id)) ? `, and not to ${shown.filter((m) => !s.connected.includes(m.id)).map((m) => m.id).join(', ')}` : '');
-  return [h('svg', { class: 'mesh', viewBox: '0 0 340 280', role: 'img', 'aria-label': words },
-    shown.map((m, i) => { const [x, y] = at(i); return h('line', { x1: 170, y1: 140, x2: x, y2: y, class: s.connected.includes(m.id) ? 'up' : 'down' }); }),
-    shown.map((m, i) => dot(m.id, ...at(i), s.connected.includes(m.id))), dot(s.member, 170, 140, true)),
+  return [h('svg', { class: 'mesh', viewBox: `0 0 340 ${2 * middle}`, role: 'img', 'aria-label': words },
+    shown.map((m, i) => { const [x, y] = at(i); return h('line', { x1: 170, y1: middle, x2: x, y2: y, class: s.connected.includes(m.id) ? 'up' : 'down' }); }),
+    shown.map((m, i) => dot(m.id, ...at(i), s.connected.includes(m.id))), dot(s.member, 170, middle, true)),
   h('p', { class: 'quiet' }, `${words}. `, shown.length < others.length && `${others.length - shown.length} more are not drawn.`)];
 }

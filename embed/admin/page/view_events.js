@@ -1,14 +1,15 @@
 // What happened to this member, and what changes in the tree while one looks.
 
 import { get, lines } from './api.js';
-import { button, h, put } from './dom.js';
-import { clock, plural } from './format.js';
+import { button, h, put, renew } from './dom.js';
+import { clock, duration, plural, seconds } from './format.js';
 
 export const title = 'Events';
 
 /** told says in words what an occurrence has besides its kind. */
 function told(o) {
-  return [o.shard && `shard ${o.shard}`, o.member && `member ${o.member}`, o.number && `number ${o.number}`, o.took && `took ${o.took}`].filter(Boolean).join(' · ');
+  const count = { 'leader changed': (n) => `term ${n}`, 'level raised': (n) => `level ${n}` }[o.kind] || ((n) => plural(n, 'session'));
+  return [o.shard && `shard ${o.shard}`, o.member ? `member ${o.member}` : o.kind === 'leader changed' && 'nobody leads', o.number && count(o.number), o.took && `took ${seconds(duration(o.took))}`].filter(Boolean).join(' · ');
 }
 
 const most = 500; // changes that are kept
@@ -65,8 +66,8 @@ export function open(app, query) {
       h('h2', null, 'What happened to this member'), recent),
     async refresh() {
       const a = await get('v1/recent');
-      put(recent, [...a.recent].reverse().map((o) => h('li', null, h('time', { datetime: o.at }, clock(o.at)), h('strong', null, o.kind), h('span', { class: 'quiet' }, told(o)))));
-      if (!a.recent.length) put(recent, h('li', null, 'Nothing has happened.'));
+      renew(recent, [...a.recent].reverse().map((o) => h('li', null, h('time', { datetime: o.at }, clock(o.at)), h('strong', null, o.kind), h('span', { class: 'quiet' }, told(o)))),
+        !a.recent.length && h('li', null, 'Nothing has happened.'));
     },
     close: stop,
   };

@@ -1,8 +1,8 @@
 // Who holds what, who waits, and behind whom.
 
 import { get, sendJSON } from './api.js';
-import { ask, badge, button, field, h, put } from './dom.js';
-import { duration, plural, seconds } from './format.js';
+import { ask, badge, button, field, h, renew } from './dom.js';
+import { base, duration, plural, seconds, token } from './format.js';
 
 export const title = 'Locks and elections';
 
@@ -25,9 +25,8 @@ export function open(app, query) {
       shown = root.value;
       const [a, graph] = await Promise.all([get('v1/locks', { root: root.value }), get('v1/locks/graph', { root: root.value })]);
       const stuck = new Set(graph.cycles.filter((c) => c.certain).flatMap((c) => c.links.map((l) => l.waits.path)));
-      put(cycles, graph.cycles.map((c) => cycle(c)));
-      if (list.contains(document.activeElement)) return; // nobody is taken away from a button
-      put(list, a.queues.length ? a.queues.slice(0, most).map((q) => queue(app, q, stuck)) : h('p', { class: 'none' }, `Nobody holds or waits for anything below ${root.value}.`),
+      renew(cycles, graph.cycles.map((c) => cycle(c)));
+      renew(list, a.queues.length ? a.queues.slice(0, most).map((q) => queue(app, q, stuck)) : h('p', { class: 'none' }, `Nobody holds or waits for anything below ${root.value}.`),
         (a.more || a.queues.length > most) && h('p', { class: 'quiet' }, 'There are more. Say below which znode.'));
     },
   };
@@ -37,7 +36,7 @@ function queue(app, q, stuck) {
   return h('section', { class: 'card', 'aria-label': q.path },
     h('header', null, h('h2', { class: 'path' }, h('a', { href: app.link('tree', { path: q.path }) }, q.path)), badge(q.kind),
       h('span', { class: 'quiet' }, `${plural(q.held, 'holder')}, ${q.waiting ? plural(q.waiting, 'waiter') : 'nobody waits'}`)),
-    h('ol', { class: 'queue', tabindex: '0', 'aria-label': 'From the holder to the last waiter' },
+    h('ol', { class: 'queue', tabindex: '0', 'aria-label': `${q.path}, from the holder to the last waiter` },
       q.holders.map((c) => contender(app, q, c, true, false)),
       q.waiters.slice(0, 50).map((c) => contender(app, q, c, false, stuck.has(c.path)))),
     q.waiting > 50 && h('p', { class: 'quiet' }, `${plural(q.waiting - 50, 'waiter')} more are not drawn.`));
@@ -48,10 +47,10 @@ function contender(app, q, c, holds, stuck) {
     h('span', { class: 'row' }, h('strong', null, c.member ? `member ${c.member}` : 'lost'), holds ? badge('holds', 'good') : badge(stuck ? 'deadlock' : 'waits', stuck ? 'bad' : '')),
     c.note && h('span', null, c.note),
     h('span', { class: 'quiet' }, `for ${seconds(duration(c.age))}`),
-    c.token && h('span', { class: 'quiet mono', title: 'fencing token' }, `token ${c.token}`),
+    c.token && h('span', { class: 'quiet mono', title: `fencing token ${c.token}` }, `token ${token(c.token)}`),
     c.session && h('a', { class: 'mono', href: app.link('sessions', { id: c.session }) }, c.session),
     app.may('operator') && h('span', { class: 'row' },
-      holds && q.kind !== 'election' && button('Revoke', () => act(app, 'revoke', c, { path: q.path }), { class: 'small' }), button('Evict', () => act(app, 'evict', c, { contender: c.path }), { class: 'small danger' })));
+      holds && q.kind !== 'election' && button('Revoke', () => act(app, 'revoke', c, { path: q.path }), { class: 'small', 'aria-label': `Revoke ${base(c.path)}` }), button('Evict', () => act(app, 'evict', c, { contender: c.path }), { class: 'small danger', 'aria-label': `Evict ${base(c.path)}` })));
 }
 
 const what = {

@@ -1,7 +1,7 @@
 // Who is connected, by which member, and what goes if it ends.
 
 import { get, sendJSON } from './api.js';
-import { ask, badge, button, facts, field, h, put, table } from './dom.js';
+import { ask, badge, button, facts, field, h, renew, table } from './dom.js';
 import { duration, number, plural, seconds } from './format.js';
 
 export const title = 'Sessions';
@@ -13,9 +13,9 @@ export function open(app, query) {
     element: h('div', { class: 'card-stack' }, h('h1', null, title), one, list),
     navigate(q) { id = q.get('id'); after = q.get('after'); return this.refresh(); },
     async refresh() {
-      if (!one.contains(document.activeElement)) put(one, id && await get('v1/session', { id }).then((s) => card(app, s), (e) => h('div', { class: 'notice warn' }, e.status === 404 ? `Session ${id} has ended.` : e.message)));
+      renew(one, id && await get('v1/session', { id }).then((s) => card(app, s), (e) => h('div', { class: 'notice warn' }, e.status === 404 ? `Session ${id} has ended.` : e.message)));
       const a = await get('v1/sessions', { after });
-      put(list, table(`${plural(app.status?.sessions ?? a.sessions.length, 'session')}`, [
+      renew(list, table(`${plural(app.status?.sessions ?? a.sessions.length, 'session')}`, [
         { head: 'Session', class: 'mono', cell: (s) => h('a', { href: app.link('sessions', { id: s.id, after: after || '' }) }, s.id) },
         { head: 'Member', class: 'num', cell: (s) => s.member },
         { head: 'Kind', cell: (s) => badge(kind(s)) },

@@ -1,7 +1,7 @@
 // The znodes: a lazy tree, and the znode that is selected.
 
-import { get, getBytes, getTagged, send, Failed } from './api.js';
-import { ask, badge, button, facts, field, h, put, table } from './dom.js';
+import { get, getBytes, getTagged, send, sendJSON, Failed } from './api.js';
+import { ask, badge, button, facts, field, h, put, renew, table } from './dom.js';
 import { ago, base, base64, bytes, child, clock, fromBase64, gunzip, hex, number, parent, plural, text } from './format.js';
 import { Tree } from './widget_tree.js';
 
@@ -14,10 +14,13 @@ export function open(app, query) {
   const detail = h('section', { 'aria-label': 'Znode' });
   const tree = new Tree(loadChildren, (path) => app.go('tree', { path }));
   const jump = h('input', { name: 'path', 'aria-label': 'Path of a znode', placeholder: '/path/of/a/znode', size: 32, autocomplete: 'off', spellcheck: 'false' });
+  const name = h('input', { name: 'name', 'aria-label': 'Part of a name', placeholder: 'part of a name', size: 16, autocomplete: 'off', spellcheck: 'false' });
+  const found = h('div', { role: 'status' });
   const element = h('div', { class: 'card-stack' },
     h('header', { class: 'title' }, h('h1', null, title),
-      h('form', { class: 'row push', on: { submit: (e) => { e.preventDefault(); app.go('tree', { path: jump.value || '/' }); } } }, jump, h('button', null, 'Open'))),
-    h('div', { class: 'split' }, tree.element, detail));
+      h('form', { class: 'row push', role: 'search', on: { submit: (e) => { e.preventDefault(); search(app, found, name.value, shown); } } }, name, h('button', null, 'Search')),
+      h('form', { class: 'row', on: { submit: (e) => { e.preventDefault(); app.go('tree', { path: jump.value || '/' }); } } }, jump, h('button', null, 'Open'))),
+    found, h('div', { class: 'split' }, tree.element, detail));
   let shown = '', seen = '', aborter = new AbortController();
 
   async function show(path) {
@@ -27,33 +30,55 @@ export function open(app, query) {
     shown = path;
     seen = '';
     jump.value = path;
-    await tree.reveal(path);
+    if (await tree.reveal(path)) tree.expand(path);
     await load(path, aborter.signal);
   }
 
   async function load(path, signal) {
     try {
       const z = await getTagged('v1/znode', { path, view: 'stat,acl' }, signal);
-      if (path !== shown || seen === z.etag) return;
+      const state = [z.etag, z.stat.pzxid, z.stat.aversion].join(' ');
+      if (path !== shown || seen === state) return;
       const { bytes: data } = await getBytes('v1/znode', { path, view: 'data' }, signal);
-      if (path !== shown || seen === z.etag) return;
+      if (path !== shown || seen === state) return;
       const before = seen;
-      seen = z.etag;
-      put(detail, znode(app, tree, path, z, data, before !== ''));
+      seen = state;
+      if (before && before.split(' ')[1] !== z.stat.pzxid) tree.changed(path);
+      renew(detail, znode(app, tree, path, z, data, before && before.split(' ')[0] !== z.etag));
     } catch (e) {
       if (e.name === 'AbortError' || path !== shown) return;
+      if (seen && e.status === 404) tree.changed(parent(path));
       seen = '';
-      put(detail, crumbs(app, path), h('div', { class: 'notice warn' }, e.status === 404 ? 'There is no such znode.' : e.message));
+      renew(detail, crumbs(app, path), h('div', { class: 'notice warn' }, e.status === 404 ? 'There is no such znode.' : e.message));
     }
   }
 
-  show(query.get('path') || '/').then(() => tree.expand('/'));
+  show(query.get('path') || '/');
   return {
     element,
     navigate(q) { return show(q.get('path') || '/'); },
-    async refresh() { if (shown && !detail.querySelector('textarea')) await load(shown, aborter.signal); },
+    async refresh() {
+      await load(shown, aborter.signal);
+      for (const el of detail.querySelectorAll('time')) put(el, when(el.dateTime));
+    },
     close() { aborter.abort(); },
   };
+}
+
+const foundMost = 200; // that are shown
+
+/** search lists the znodes at and below a path whose name contains a text. An empty text ends it. */
+async function search(app, found, text, path) {
+  if (!text.trim()) return put(found);
+  put(found, h('p', { class: 'quiet' }, 'Searching …'));
+  try {
+    const a = await get('v1/find', { path, name: text, limit: foundMost });
+    put(found, h('section', { class: 'card', 'aria-label': 'Found' },
+      h('header', null, h('h2', null, `${a.more ? `More than ${number(foundMost)} names` : plural(a.paths.length, 'name')} at and below ${path} with “${text}”`), button('Close', () => put(found), { class: 'small' })),
+      a.paths.length > 0 && h('ul', { class: 'found' }, a.paths.map((p) => h('li', null, h('a', { class: 'path', href: app.link('tree', { path: p }) }, p))))));
+  } catch (e) {
+    put(found, h('div', { class: 'notice bad' }, e.message));
+  }
 }
 
 async function loadChildren(path, after, limit) {
@@ -71,25 +96,28 @@ function znode(app, tree, path, z, data, changed) {
   const s = z.stat, owned = Boolean(s.owner);
   return h('div', { class: 'card-stack' }, h('div', { class: 'card' },
     h('header', null, crumbs(app, path), h('span', { class: 'row' },
-      owned && badge('ephemeral', 'good', 'It goes with its session'), changed && badge('changed', 'warn'))),
+      owned && badge('ephemeral', 'good', 'It goes with its session'), changed && badge('just changed', 'warn'))),
     h('div', { class: 'row' }, button('Copy path', () => copy(app, path), { class: 'small' }),
       app.may('editor') && [
         button('Create a child', () => create(app, tree, path), { class: 'small' }),
         button('Edit data', (e) => edit(app, path, z, data, e.target), { class: 'small' }),
+        z.acl && button('Edit ACL', (e) => editACL(app, path, z, e.target), { class: 'small' }),
         path !== '/' && button('Delete', () => remove(app, tree, path, z), { class: 'small danger' })]),
     h('h3', null, `Data, ${bytes(data.length)}`), dataOf(path, data)),
   h('div', { class: 'card' }, h('h3', null, 'Stat'),
     facts(['Created', time(s.ctime)], ['Changed', time(s.mtime)],
-      ['Version', `${s.version} · children ${s.cversion} · ACL ${s.aversion}`],
+      ['Version', `${number(s.version)} · of the children ${number(s.cversion)} · of the ACL ${number(s.aversion)}`],
       ['Zxids', h('span', { class: 'mono' }, `c ${s.czxid} · m ${s.mzxid} · p ${s.pzxid}`)],
       ['Children', number(s.numChildren)],
       ['Owner', owned && h('a', { class: 'mono', href: app.link('sessions', { id: s.owner }) }, s.owner)])),
-  h('div', { class: 'card' }, table('Who may do what', [
+  table('Who may do what', [
     { head: 'Scheme', cell: (a) => a.scheme }, { head: 'Id', class: 'path', cell: (a) => a.id }, { head: 'May', cell: (a) => perms(a.perms) },
-  ], z.acl || [], 'The ACL is not shown.')));
+  ], z.acl || [], 'The ACL is not shown.'));
 }
 
-function time(t) { return t ? h('span', null, `${clock(t)}, ${ago(t)} ago`) : null; }
+function time(t) { return clock(t) && h('time', { datetime: t }, when(t)); }
+
+function when(t) { return `${clock(t)}, ${ago(t)} ago`; }
 
 function perms(p) {
   const words = { r: 'read', w: 'write', c: 'create', d: 'delete', a: 'admin' };
@@ -154,24 +182,46 @@ async function edit(app, path, z, data, opener) {
   const own = text(data), binary = own === null || own.includes('\r') || own.length === 0 && data.length > 0 || !same(new TextEncoder().encode(own), data);
   const area = h('textarea', { name: 'data', spellcheck: 'false', 'aria-label': binary ? 'Data in base64' : 'Data', autofocus: true });
   area.value = binary ? base64(data) : own;
-  let etag = z.etag;
-  for (;;) {
-    const form = await ask(`Data of ${base(path) || '/'}`, [binary && h('p', { class: 'quiet' }, 'It is no plain text, so it is shown in base64.'), area, reasonField()], 'Save');
+  let etag = z.etag, failure = null;
+  for (;;) { // until it is saved or given up: what was typed is not lost
+    const form = await ask(`Data of ${base(path) || '/'}`, [failure && h('div', { class: 'notice bad', role: 'alert' }, failure),
+      binary && h('p', { class: 'quiet' }, 'It is no plain text, so it is shown in base64.'), area, reasonField()], 'Save');
     opener?.focus?.();
     if (!form) return;
+    failure = null;
     try {
       const octets = binary ? fromBase64(area.value) : new TextEncoder().encode(area.value);
       await send('PUT', 'v1/znode', { query: { path, reason: form.get('reason') }, body: octets, headers: { 'If-Match': etag, 'Content-Type': 'application/octet-stream' } });
       app.say('Saved.');
       return app.refresh();
     } catch (e) {
-      if (!(e instanceof Failed)) {
-        app.say('It is no base64.', 'bad');
-      } else if (e.status !== 412) {
-        return outcome(app, e);
-      } else if ((etag = await conflict(path, area, binary)) === null) {
-        return;
-      }
+      if (!(e instanceof Failed)) failure = 'It is no base64.';
+      else if (e.status !== 412 && e.status !== 404) failure = outcome(e);
+      else if ((etag = await conflict(path, area, binary)) === null) return;
+    }
+  }
+}
+
+/** editACL replaces the ACL, if it is still the one that was read. */
+async function editACL(app, path, z, opener) {
+  const area = h('textarea', { name: 'acl', spellcheck: 'false', 'aria-label': 'Entries', autofocus: true });
+  area.value = z.acl.map((a) => `${a.scheme}:${a.id}:${a.perms}`).join('\n');
+  let failure = null;
+  for (;;) {
+    const form = await ask(`ACL of ${base(path) || '/'}`, [failure && h('div', { class: 'notice bad', role: 'alert' }, failure),
+      h('p', { class: 'quiet' }, 'A line is an entry: scheme, id, and some of c, d, r, w, a, as in world:anyone:cdrwa.'), area, reasonField()], 'Save');
+    opener?.focus?.();
+    if (!form) return;
+    const acl = area.value.split('\n').map((line) => line.trim()).filter(Boolean)
+      .map((line) => ({ scheme: line.split(':')[0], id: line.split(':').slice(1, -1).join(':'), perms: line.split(':').at(-1) }));
+    if (!acl.some((a) => a.perms.includes('a')) &&
+      !await ask('Nobody could change it again', h('p', null, 'No entry has “a”, admin. Only a superuser could then change the ACL.'), 'Save nevertheless', 'danger')) continue;
+    try {
+      await sendJSON('PUT', 'v1/acl', { acl }, { path, aversion: String(z.stat.aversion), reason: form.get('reason') });
+      app.say('The ACL is saved.');
+      return app.refresh();
+    } catch (e) {
+      failure = e.status === 412 ? 'Nothing was changed. Somebody else has changed the ACL meanwhile: close this and look at it.' : outcome(e);
     }
   }
 }
@@ -180,7 +230,7 @@ async function edit(app, path, z, data, opener) {
 async function conflict(path, area, binary) {
   const now = await getTagged('v1/znode', { path, view: 'stat' }).catch(() => null);
   if (!now) {
-    await ask('It is gone', h('p', null, 'Somebody has deleted the znode meanwhile. Nothing was saved.'), 'Close');
+    await ask('It is gone', [h('p', null, 'Somebody has deleted the znode meanwhile. Nothing was saved. This is what you wrote:'), h('pre', { class: 'data' }, area.value)], 'Close');
     return null;
   }
   const { bytes: theirs } = await getBytes('v1/znode', { path, view: 'data' });
@@ -192,9 +242,9 @@ async function conflict(path, area, binary) {
   return form ? now.etag : null;
 }
 
-function outcome(app, e) {
-  if (e.outcome === 'unknown') app.say(`Unknown: the write may have been applied. ${e.message}`, 'bad');
-  else app.say(`Nothing was changed. ${e.message}`, 'bad');
+/** outcome says what became of a write that was not applied for certain. */
+function outcome(e) {
+  return e.outcome === 'unknown' ? `Unknown: the write may have been applied. Look before you repeat it. ${e.message}` : `Nothing was changed. ${e.message}`;
 }
 
 function reasonField() { return field('Reason', 'reason', { placeholder: 'goes to the log', maxlength: 200 }); }
@@ -217,7 +267,7 @@ async function create(app, tree, path) {
     app.say('Created.');
     app.go('tree', { path: made.path });
   } catch (e) {
-    outcome(app, e);
+    app.say(outcome(e), 'bad');
   }
 }
 
@@ -236,6 +286,6 @@ async function remove(app, tree, path, z) {
     app.say(n > 1 ? `${plural(n, 'znode')} deleted.` : 'Deleted.');
     app.go('tree', { path: parent(path) });
   } catch (e) {
-    outcome(app, e);
+    app.say(outcome(e), 'bad');
   }
 }

@@ -1,7 +1,7 @@
 // Who is told of what. Each member knows the watches of its own sessions, and nobody else does.
 
 import { get } from './api.js';
-import { h, put } from './dom.js';
+import { h, renew } from './dom.js';
 import { plural } from './format.js';
 
 export const title = 'Watches';
@@ -13,7 +13,7 @@ export function open() {
       h('p', { class: 'quiet' }, 'Of this member only: the others know theirs.'), all),
     async refresh() {
       const w = await get('v1/watches');
-      put(all, h('p', null, `Clients of this member\u2019s gateway watch ${plural(w.clientPaths, 'path')}.`));
+      renew(all, h('p', null, `Clients of this member\u2019s gateway watch ${plural(w.clientPaths, 'path')}.`));
     },
   };
 }

@@ -23,7 +23,7 @@ export class Tree {
 
   item(path, name, level) {
     const count = h('span', { class: 'count' });
-    const li = h('li', { role: 'treeitem', tabindex: '-1', 'aria-level': level, 'aria-expanded': 'false', 'aria-selected': 'false', data: { path } },
+    const li = h('li', { role: 'treeitem', 'aria-label': name, tabindex: '-1', 'aria-level': level, 'aria-expanded': 'false', 'aria-selected': 'false', data: { path } },
       h('div', { class: 'item' }, h('span', { class: 'twist', 'aria-hidden': 'true' }, '›'),
         h('span', { class: 'name', title: name }, name), count));
     this.items.set(path, { li, level, group: null, names: [], more: false, count });
@@ -63,20 +63,8 @@ export class Tree {
     try {
       const { children, more } = await this.load(path, it.names.at(-1), page);
       if (this.items.get(path) !== it) return;
-      it.group.querySelector(':scope > .more')?.remove();
-      it.group.append(...children.map((name) => this.item(child(path, name), name, it.level + 1)));
       it.names.push(...children);
-      it.more = more;
-      if (more) {
-        it.group.append(h('li', { role: 'treeitem', class: 'more', tabindex: '-1', 'aria-level': it.level + 1, 'aria-selected': 'false', data: { more: path } },
-          h('div', { class: 'item' }, h('span', { class: 'twist', 'aria-hidden': 'true' }, '…'), h('span', { class: 'name' }, `after ${number(it.names.length)}: show ${page} more`))));
-      }
-      put(it.count, it.names.length ? number(it.names.length) + (more ? '+' : '') : '');
-      if (!it.names.length) {
-        this.forgetChildren(it);
-        it.li.removeAttribute('aria-expanded');
-        put(it.li.querySelector('.twist'), '');
-      }
+      this.draw(it, path, more);
     } catch (e) {
       put(it.count, e.status === 403 ? 'not allowed' : '!');
       it.count.title = e.message;
@@ -84,6 +72,40 @@ export class Tree {
     } finally {
       it.li.removeAttribute('aria-busy');
     }
+  }
+
+  /** draw shows the names that are known of an open znode. What is shown of them already stays. */
+  draw(it, path, more) {
+    const focused = it.group.contains(document.activeElement) && document.activeElement;
+    const known = new Set(it.names);
+    for (const li of [...it.group.children]) {
+      if (li.dataset.more || !known.has(base(li.dataset.path))) this.forget(li);
+    }
+    let at = it.group.firstElementChild;
+    for (const name of it.names) {
+      if (at && at.dataset.path === child(path, name)) at = at.nextElementSibling;
+      else it.group.insertBefore(this.item(child(path, name), name, it.level + 1), at);
+    }
+    if (more) {
+      it.group.append(h('li', { role: 'treeitem', class: 'more', 'aria-label': `Show ${page} more`, tabindex: '-1', 'aria-level': it.level + 1, 'aria-selected': 'false', data: { more: path } },
+        h('div', { class: 'item' }, h('span', { class: 'twist', 'aria-hidden': 'true' }, '…'), h('span', { class: 'name' }, `Show ${page} more`))));
+    }
+    put(it.count, it.names.length ? number(it.names.length) + (more ? '+' : '') : '');
+    if (!it.names.length) {
+      this.forgetChildren(it);
+      it.li.removeAttribute('aria-expanded');
+      put(it.li.querySelector('.twist'), '');
+    }
+    if (focused && !focused.isConnected) this.focus(path);
+    if (!this.root.querySelector('[tabindex="0"]')) this.items.get('/').li.tabIndex = 0;
+    this.select(this.selected);
+  }
+
+  /** forget takes an item away, with all below it. */
+  forget(li) {
+    for (const below of li.querySelectorAll('[data-path]')) this.items.delete(below.dataset.path);
+    this.items.delete(li.dataset.path);
+    li.remove();
   }
 
   /** reveal opens all that is above a path, and selects it. It returns whether the tree has it. */
@@ -106,19 +128,25 @@ export class Tree {
     this.items.get(path)?.li.setAttribute('aria-selected', 'true');
   }
 
-  /** changed takes in that children of a znode came or went. It loads what is open anew. */
+  /** changed takes in that children of a znode came or went. It asks for as many as are shown. */
   async changed(path) {
     const it = this.items.get(path);
-    if (!it) return;
-    const open = it.li.getAttribute('aria-expanded') === 'true';
-    for (const known of [...this.items.keys()]) if (known.startsWith(path === '/' ? '/' : `${path}/`) && known !== path) this.items.delete(known);
-    const focused = document.activeElement?.dataset?.path;
-    this.forgetChildren(it);
-    put(it.li.querySelector('.twist'), '›');
-    put(it.count);
-    if (open) await this.expand(path);
-    if (this.selected) this.items.get(this.selected)?.li.setAttribute('aria-selected', 'true');
-    if (focused) this.focus(this.items.has(focused) ? focused : path);
+    if (!it || it.li.getAttribute('aria-busy')) return;
+    if (!it.group) { // not open yet, or it had no children
+      it.li.setAttribute('aria-expanded', 'false');
+      put(it.li.querySelector('.twist'), '›');
+      return;
+    }
+    const names = [];
+    let more = true;
+    while (more && names.length < Math.max(page, it.names.length)) {
+      const a = await this.load(path, names.at(-1), page);
+      names.push(...a.children);
+      more = a.more;
+    }
+    if (this.items.get(path) !== it || !it.group) return;
+    it.names = names;
+    this.draw(it, path, more);
   }
 
   roving(e) {
