@@ -231,7 +231,8 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 }
 
 // GetSnapshot reads a shard's newest snapshot record. If the read fails, it returns the record that
-// it remembers. That is enough to remove older snapshots, and it does not delay Close.
+// it remembers. That is enough to remove older snapshots, and it does not delay Close. When the node
+// has failed, a newer record may not have been saved. dragonboat expects it all the same.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	l := s.shard(shard)
 	var ss raftpb.Snapshot
@@ -240,6 +241,9 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 		return err
 	})
 	if err == nil {
+		if known := l.snapshot(); known.Index > ss.Index && isClosed(s.disk.Failed()) {
+			return known, nil
+		}
 		l.noteSnapshot(ss)
 		return ss, nil
 	}

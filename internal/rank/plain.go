@@ -26,8 +26,13 @@ type LongMutex[L any] struct{ taken chan struct{} }
 func NewLongMutex[L any]() LongMutex[L] { return LongMutex[L]{make(chan struct{}, 1)} }
 
 // Lock waits until the mutex is free, and acquires it. It returns false, and acquires nothing, if
-// unless is closed meanwhile.
+// the mutex is not free and unless is closed.
 func (m *LongMutex[L]) Lock(unless <-chan struct{}) bool {
+	select {
+	case m.taken <- struct{}{}:
+		return true
+	default:
+	}
 	select {
 	case m.taken <- struct{}{}:
 		return true

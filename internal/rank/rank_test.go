@@ -62,10 +62,12 @@ func TestLongMutexUnless(t *testing.T) {
 		t.Error("two have it")
 	}
 	m.Unlock()
-	if !m.Lock(nil) {
-		t.Error("it was free again")
+	for range 100 {
+		if !m.Lock(over) {
+			t.Fatal("it was free again")
+		}
+		m.Unlock()
 	}
-	m.Unlock()
 }
 
 func TestLongMutexThatIsFree(t *testing.T) {
