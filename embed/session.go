@@ -55,7 +55,8 @@ func (o SessionOptions) root() (inside.Root, error) {
 // A call waits no longer than its ctx, or Config.RequestTimeout if the ctx has no deadline. Calls
 // that are meant to wait are bounded by their ctx alone, and outlast the lack of a quorum:
 // Node.Ready, lock.Mutex.Lock, election.Election.Campaign. So does Pending.Result, which has no
-// ctx.
+// ctx. A read waits for nothing, but that of a client's session needs a connection: see
+// client.Config.
 type Session inside.Session
 
 // in returns what the session is made of.

@@ -162,11 +162,16 @@ func onLedger(path string) bool {
 	return strings.HasPrefix(at, numbersPath+"/") || strings.HasPrefix(at, paidPath+"/")
 }
 
-// shown returns the newest zxid of each area that the survivor has shown to its own clients.
+// shown returns the newest zxid of each area that the survivor has shown to sessions of its own
+// process. Remote sessions do not count: nobody knows which member has served them.
 func (p *past) shown() map[string]embed.Zxid {
 	all := make(map[string]embed.Zxid)
+	remote := make(map[string]bool)
+	for _, l := range p.Lives {
+		remote[l.Name] = l.Remote
+	}
 	for i := range p.Ops {
-		if o := &p.Ops[i]; o.Member == p.Survivor && o.Outcome == applied {
+		if o := &p.Ops[i]; o.Member == p.Survivor && o.Outcome == applied && !remote[o.Session] {
 			all[areaOf(o.Path)] = max(all[areaOf(o.Path)], o.saw())
 		}
 	}

@@ -98,8 +98,15 @@ func TestFindForgotten(t *testing.T) {
 			t.Errorf("%s: found %q, lost %d; want %q and %d", c.name, found, lost, c.want, c.lost)
 		}
 	}
+	// Nobody knows which member has served the survivor's remote session.
+	remote := number(1, "b", 8)
+	remote.Session = "away"
+	p := since(past{}, past{Lives: []life{{Name: "away", Member: 1, Remote: true}}, Ops: []op{number(2, "a", 7), remote}})
+	if found, lost := findForgotten(&p, nil); len(found) > 0 || lost != 2 {
+		t.Errorf("after a recovery of a member whose remote session was shown something: %q, %d", found, lost)
+	}
 	// The member that survived the second recovery has shown nothing older than the first one.
-	p := since(past{}, before, past{Ops: []op{number(1, "d", 20)}})
+	p = since(past{}, before, past{Ops: []op{number(1, "d", 20)}})
 	if found, lost := findForgotten(&p, []entry{entryOf("b", 8), entryOf("d", 20)}); len(found) != 1 || lost != 1 {
 		t.Errorf("after two recoveries: %q, %d", found, lost)
 	}

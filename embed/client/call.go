@@ -45,7 +45,9 @@ type call struct {
 	// write says that the call may have taken effect once it is sent. If its connection breaks
 	// then, its outcome is unknown.
 	write bool
-	terms *terms // of a transaction; may be nil
+	// patient says that its caller waits as long as the session lasts, if ctx has no deadline.
+	patient bool
+	terms   *terms // of a transaction; may be nil
 	// then runs when the outcome is known, under the session's mu, before anyone gets it.
 	then func(*call)
 
@@ -192,11 +194,11 @@ func (s *session) cancelLocked(c *call, why error) bool {
 	return true
 }
 
-// wait waits for a call until ctx ends, or at most for the request timeout if ctx has no deadline.
-// The error says whether a write can still take effect.
+// wait waits for a call until ctx ends. If ctx has no deadline and the call is not patient, it waits
+// at most for the request timeout. The error says whether a write can still take effect.
 func (s *session) wait(ctx context.Context, c *call) error {
 	var expired <-chan time.Time
-	if _, ok := ctx.Deadline(); !ok {
+	if _, ok := ctx.Deadline(); !ok && !c.patient {
 		t := time.NewTimer(s.client.config.RequestTimeout)
 		defer t.Stop()
 		expired = t.C
@@ -243,6 +245,13 @@ func (s *session) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (%v)", err, s.mu.lacks)
+}
+
+// look is ask for what a member reads from its own memory. It is patient: a member's read never
+// lacks a quorum, and recipes that wait rely on that.
+func (s *session) look(ctx context.Context, c *call) (*wire.Reply, error) {
+	c.patient = true
+	return s.ask(ctx, c)
 }
 
 // ask makes a request that only reads, and waits for its answer.

@@ -34,9 +34,12 @@ const (
 	pauseMax = time.Second
 )
 
-// breaksMax is how many connections may break while a read is sent on them. Then it is given up: it
-// may be what breaks them.
-const breaksMax = 2
+const (
+	// breaksMax is how many connections may break while a read is sent on them. Then it is given up:
+	// it may be what breaks them. On a bad network, others break too.
+	breaksMax = 8
+	shortMax  = 2 // connections that may break soon after they began, before the next one waits
+)
 
 // A link is one connection that serves the session.
 type link struct {
@@ -73,7 +76,7 @@ func (s *session) run() {
 			}
 			if time.Since(begun) > s.Timeout()/pingParts {
 				short = 0
-			} else if short++; short > breaksMax {
+			} else if short++; short > shortMax {
 				pause(short)
 			}
 		} else if last {

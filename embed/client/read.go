@@ -14,7 +14,7 @@ import (
 // What a session reads, from the member that it is connected to.
 
 func (s *session) Get(ctx context.Context, path string) ([]byte, tree.Stat, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpGetData, path))
+	r, err := s.look(ctx, pathCall(wire.OpGetData, path))
 	if err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -22,7 +22,7 @@ func (s *session) Get(ctx context.Context, path string) ([]byte, tree.Stat, erro
 }
 
 func (s *session) Exists(ctx context.Context, path string) (tree.Stat, bool, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpExists, path))
+	r, err := s.look(ctx, pathCall(wire.OpExists, path))
 	switch err {
 	case nil:
 		return native.FromStat(&r.Stat), true, nil
@@ -33,7 +33,7 @@ func (s *session) Exists(ctx context.Context, path string) (tree.Stat, bool, err
 }
 
 func (s *session) Children(ctx context.Context, path string) ([]string, tree.Stat, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpGetChildren2, path))
+	r, err := s.look(ctx, pathCall(wire.OpGetChildren2, path))
 	if err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -41,7 +41,7 @@ func (s *session) Children(ctx context.Context, path string) ([]string, tree.Sta
 }
 
 func (s *session) ACL(ctx context.Context, path string) ([]tree.ACL, tree.Stat, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpGetACL, path))
+	r, err := s.look(ctx, pathCall(wire.OpGetACL, path))
 	if err != nil {
 		return nil, tree.Stat{}, err
 	}
@@ -49,7 +49,7 @@ func (s *session) ACL(ctx context.Context, path string) ([]tree.ACL, tree.Stat, 
 }
 
 func (s *session) Descendants(ctx context.Context, path string) (int, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpGetAllChildrenNumber, path))
+	r, err := s.look(ctx, pathCall(wire.OpGetAllChildrenNumber, path))
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func (s *session) Descendants(ctx context.Context, path string) (int, error) {
 }
 
 func (s *session) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
-	r, err := s.ask(ctx, pathCall(wire.OpGetEphemerals, prefix))
+	r, err := s.look(ctx, pathCall(wire.OpGetEphemerals, prefix))
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 }
 
 func (s *session) Page(ctx context.Context, path, after string, n int) ([]string, error) {
-	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativePage, Path: path, After: after, Count: int32(min(n, 1<<30))}))
+	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativePage, Path: path, After: after, Count: int32(min(n, 1<<30))}))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *session) Page(ctx context.Context, path, after string, n int) ([]string
 }
 
 func (s *session) Before(ctx context.Context, path string, match ...string) (string, bool, error) {
-	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeBefore, Path: path, Names: match}))
+	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeBefore, Path: path, Names: match}))
 	if err != nil || !r.Native.Flag || len(r.Native.Names) != 1 {
 		return "", false, err
 	}
@@ -81,7 +81,7 @@ func (s *session) Before(ctx context.Context, path string, match ...string) (str
 }
 
 func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
-	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}))
+	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}))
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at t
 }
 
 func (s *session) Member(ctx context.Context, id tree.SessionID) (engine.MemberID, error) {
-	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeMember, Zxid: int64(id)}))
+	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeMember, Zxid: int64(id)}))
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +146,7 @@ func (s *session) awaitOnce(ctx context.Context, path string, z tree.Zxid) (show
 		return false, ctx.Err()
 	}
 	defer func() { <-s.await }()
-	r, err := s.ask(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
+	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
 	if err != nil {
 		return false, err
 	}

@@ -74,7 +74,7 @@ func (s *session) Watch(ctx context.Context, path string, mode watch.Mode, o wat
 	}
 	w.events = make(chan watch.Event, room)
 	c := armCall(w.at)
-	c.then = w.armed
+	c.then, c.patient = w.armed, true
 	s.mu.Lock()
 	s.mu.watches.users[w.at]++
 	s.mu.Unlock()

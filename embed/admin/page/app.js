@@ -91,8 +91,12 @@ async function refresh() {
     app.status = await get('v1/status');
     app.grant = app.status.grant;
     head();
-    if (trouble) put(parts.trouble);
-    trouble = '';
+    if (app.status.ready || app.name === 'ensemble') { // that view says more about it
+      if (trouble) put(parts.trouble);
+      trouble = '';
+    } else {
+      complain('warn', 'This member is not ready, so what it shows may be old.');
+    }
     parts.main.hidden = false;
     await app.view?.refresh?.();
   } catch (e) {

@@ -1,0 +1,162 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/client"
+	"github.com/vivarium-go/vivarium/embed/lock"
+)
+
+// An outage breaks a client's connections, and lets it make no new ones.
+type outage struct {
+	mu    sync.Mutex
+	down  bool
+	conns []net.Conn
+}
+
+func (o *outage) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.down = true
+	for _, c := range o.conns {
+		_ = c.Close()
+	}
+	o.conns = nil
+}
+
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.down = false
+}
+
+func (o *outage) over(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := dial(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.down {
+			_ = conn.Close()
+			return nil, errors.New("the network is down")
+		}
+		o.conns = append(o.conns, conn)
+		return conn, nil
+	}
+}
+
+// Reads without a deadline, and watches, wait for the end of an outage that is longer than the
+// request timeout. So a recipe that watches over a connection goes on afterwards.
+func TestOutage(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		var o outage
+		k := w.client(func(c *client.Config) {
+			c.Dial, c.SessionTimeout, c.RequestTimeout = o.over(w.dial), time.Minute, 500*time.Millisecond
+		})
+		defer k.Close()
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		_, err = s.Create(t.Context(), "/a", []byte("1"), embed.Persistent)
+		must(t, err)
+		hold, err := lock.NewMutex(s, "/locks/a").Lock(t.Context())
+		must(t, err)
+		revoked := hold.Revoked()
+		synctest.Wait() // it watches
+
+		o.begin()
+		synctest.Wait() // the session knows
+		var reads sync.WaitGroup
+		reads.Go(func() {
+			if data, _, err := s.Get(t.Context(), "/a"); err != nil || string(data) != "1" {
+				t.Errorf("read %q, %v", data, err)
+			}
+		})
+		reads.Go(func() {
+			watch, err := s.Watch(t.Context(), "/a", embed.WatchOnce)
+			if err != nil {
+				t.Errorf("watch: %v", err)
+				return
+			}
+			_ = watch.Close()
+		})
+		if _, err := s.Set(t.Context(), "/a", []byte("2"), embed.AnyVersion); !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("a write without a connection: %v", err)
+		}
+		if _, err := s.Sync(t.Context(), "/a"); !errors.Is(err, embed.ErrUnavailable) {
+			t.Errorf("a Sync without a connection: %v", err)
+		}
+		bound, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := s.Get(bound, "/a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a read with a deadline: %v", err)
+		}
+		must(t, lock.Revoke(t.Context(), w.session(embed.SessionOptions{}), "/locks/a"))
+		<-time.After(3 * time.Second)
+		o.end()
+		reads.Wait()
+		<-revoked
+		must(t, hold.Err())
+		must(t, hold.Release())
+	})
+}
+
+// breaking breaks its connection when an answer arrives that has some text, so many times.
+type breaking struct {
+	net.Conn
+	text []byte
+	left *atomic.Int32
+}
+
+func (c breaking) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if bytes.Contains(p[:n], c.text) && c.left.Add(-1) >= 0 {
+		_ = c.Close()
+		return 0, errDropped
+	}
+	return n, err
+}
+
+// A read goes on when the network breaks several connections while it is sent.
+func TestReadOnABadNetwork(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		var left atomic.Int32
+		left.Store(6)
+		k := w.client(func(c *client.Config) {
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := w.dial(ctx, address)
+				if err != nil {
+					return nil, err
+				}
+				return breaking{conn, []byte("needle"), &left}, nil
+			}
+		})
+		defer k.Close()
+		_, err := w.session(embed.SessionOptions{}).Create(t.Context(), "/a", []byte("needle"), embed.Persistent)
+		must(t, err)
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		_, err = s.Sync(t.Context(), "/a")
+		must(t, err)
+		data, _, err := s.Get(t.Context(), "/a")
+		must(t, err)
+		if string(data) != "needle" {
+			t.Errorf("read %q", data)
+		}
+		if n := left.Load(); n >= 0 {
+			t.Errorf("%d connections were left to break", n)
+		}
+	})
+}
