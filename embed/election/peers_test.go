@@ -29,7 +29,7 @@ type call struct {
 
 // runs starts a Run whose fn returns only when it is told to, even if its ctx has ended. over tells
 // that Run has returned.
-func runs(ctx context.Context, n *embed.Node, value string) (calls <-chan call, over <-chan error) {
+func runs(ctx context.Context, n embed.Opener, value string) (calls <-chan call, over <-chan error) {
 	began, ended := make(chan call, 16), make(chan error, 1)
 	go func() {
 		ended <- election.Run(ctx, n, path, []byte(value), func(ctx context.Context, token lock.Token) error {
@@ -130,7 +130,7 @@ func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 			}
 		}}
 		wg.Go(func() {
-			err := election.Run(ctx, ens.Node(1), path, nil, func(inner context.Context, token lock.Token) error {
+			err := election.Run(ctx, ens.Opener(1), path, nil, func(inner context.Context, token lock.Token) error {
 				leads := false
 				if l, err := election.New(s, path).Leader(bounded(t)); err == nil {
 					leads = l.Token == token
@@ -167,11 +167,11 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	calls, over := runs(ctx, ens.Node(1), "first")
+	calls, over := runs(ctx, ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(1), "second")
+	others, _ := runs(later, ens.Opener(1), "second")
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	cancel()
 	<-first.ctx.Done()
@@ -203,11 +203,11 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 func TestRun_AShutdownHandsOver(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
-	calls, over := runs(bounded(t), ens.Node(1), "first")
+	calls, over := runs(bounded(t), ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(2), "second")
+	others, _ := runs(later, ens.Opener(2), "second")
 	s := ens.Session(3, embed.SessionOptions{})
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	stopped := make(chan struct{})
@@ -237,11 +237,11 @@ func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	ens.TransferLeadership(2)
 	ctx, cancel := context.WithCancel(bounded(t))
-	calls, over := runs(ctx, ens.Node(1), "first")
+	calls, over := runs(ctx, ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(2), "second")
+	others, _ := runs(later, ens.Opener(2), "second")
 	first.leave()
 	go cancel()
 	must(t, ens.Node(1).Close())
@@ -303,7 +303,7 @@ func TestLatch_TwoReconnectsInterleave(t *testing.T) {
 	var latches []*election.Latch
 	members := []embed.MemberID{1, 1, 2}
 	for i, id := range members {
-		l := election.NewLatch(ens.Node(id), path, fmt.Append(nil, i), election.Options{})
+		l := election.NewLatch(ens.Opener(id), path, fmt.Append(nil, i), election.Options{})
 		defer l.Close()
 		latches = append(latches, l)
 	}
@@ -363,7 +363,7 @@ func TestLatch_TheCandidateOfItsLostSessionIsNotItsOwn(t *testing.T) {
 	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	_, first := enters(t, dying, "the same process", 0)
 	former := leads(t, first)
-	l := election.NewLatch(ens.Node(1), path, []byte("the same process"), election.Options{})
+	l := election.NewLatch(ens.Opener(1), path, []byte("the same process"), election.Options{})
 	defer l.Close()
 	ens.Until("it to stand", func() bool { return len(candidates(t, s)) == 2 })
 	_, last := enters(t, s, "another", 0)
@@ -384,7 +384,7 @@ func TestLatch_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	var latches []*election.Latch
 	for range 3 {
-		l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+		l := election.NewLatch(ens.Opener(1), path, nil, election.Options{})
 		defer l.Close()
 		latches = append(latches, l)
 	}
