@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -67,6 +68,7 @@ type session struct {
 		sent  []*call // on the link, in order
 		calls int     // of both, without pings
 		bytes int
+		cuts  uint64 // writes that broken connections took along
 		xid   int32
 		zxid  int64 // the newest in an answer
 
@@ -178,12 +180,19 @@ func (s *session) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
+	ends := s.endsLocked()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	if s.mu.life == nil { // nobody knows of it
 		s.mu.Unlock()
 		s.halt()
 		return nil
 	}
+	s.mu.queue = ends
+	s.wakeWriter()
+	entering := s.enteringLocked()
+	s.mu.Unlock()
+	s.settle(entering)
+	s.mu.Lock()
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
@@ -192,6 +201,43 @@ func (s *session) Close() error {
 		err = nil // it has ended all the same
 	}
 	return err
+}
+
+// endsLocked ends the claims that stand in the place of something lost: the end of a session lets
+// nothing linger by itself. It takes the calls that end ephemerals off the queue, and returns them.
+func (s *session) endsLocked() (ends []*call) {
+	for _, c := range s.mu.claims {
+		if c.lingersLocked() {
+			c.endLocked(engine.ErrSessionClosed, false)
+		}
+	}
+	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
+		end := c.request.Native.Kind == wire.NativeRelease
+		if end {
+			ends = append(ends, c)
+		}
+		return end
+	})
+	return ends
+}
+
+// enteringLocked returns the transactions on their way that create what heirs have.
+func (s *session) enteringLocked() (calls []*call) {
+	for _, c := range s.mu.sent {
+		if c.terms != nil && c.terms.inherits {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// settle waits until calls have an outcome, or at most for the request timeout.
+func (s *session) settle(calls []*call) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.client.config.RequestTimeout)
+	defer cancel()
+	for _, c := range calls {
+		_ = s.wait(ctx, c) // which tells the claim
+	}
 }
 
 // lookAndLock compares the clock and locks the session.
@@ -286,11 +332,7 @@ func (s *session) finishLocked(state life.State, why error) {
 	}
 	s.mu.watches.endAll(why)
 	s.mu.cancel(why)
-	for _, c := range s.mu.queue {
-		s.uncountLocked(c)
-		s.finishCallLocked(c, why)
-	}
-	s.mu.queue = nil
+	s.dropQueueLocked(why)
 	if s.mu.link == nil || state == life.Expired {
 		s.dropSentLocked(why)
 	}
@@ -299,6 +341,15 @@ func (s *session) finishLocked(state life.State, why error) {
 	default:
 		close(s.ready)
 	}
+}
+
+// dropQueueLocked ends the calls that were not sent.
+func (s *session) dropQueueLocked(why error) {
+	for _, c := range s.mu.queue {
+		s.uncountLocked(c)
+		s.finishCallLocked(c, why)
+	}
+	s.mu.queue = nil
 }
 
 // dropSentLocked ends the calls that have no answer, and never will.
