@@ -235,7 +235,8 @@ func (c *claim) Flush() error {
 	}
 	c.s.mu.Lock()
 	cuts := c.s.mu.cuts
-	busy := c.s.mu.calls > 0 || c.settled != cuts
+	isWrite := func(c *call) bool { return c.write }
+	busy := c.settled != cuts || slices.ContainsFunc(c.s.mu.sent, isWrite) || slices.ContainsFunc(c.s.mu.queue, isWrite)
 	c.s.mu.Unlock()
 	if !busy {
 		return nil
@@ -280,8 +281,13 @@ func (c *claim) Release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.client.config.RequestTimeout)
 	defer cancel()
 	for _, call := range ends {
-		if err := c.s.wait(ctx, call); err != nil {
-			return err
+		select {
+		case <-call.done:
+		case <-ctx.Done():
+			return engine.ErrUnknownOutcome // it goes on
+		}
+		if call.err != nil {
+			return call.err
 		}
 		if err := answered(&call.reply); err != nil {
 			return engine.Single(err)

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -262,5 +263,57 @@ func TestNamesAreBounded(t *testing.T) {
 		if len(names) != 1000 {
 			t.Errorf("a page of %d names", len(names))
 		}
+	})
+}
+
+// Whoever closes a session that is being closed waits for that too.
+func TestCloseWaitsForClose(t *testing.T) {
+	overBoth(t, func(w *world, at embed.MemberID, from embed.Opener) {
+		t := w.t
+		ctx := t.Context()
+		s, err := from.NewSession(ctx, embed.SessionOptions{})
+		must(t, err)
+		_, err = s.Create(ctx, "/a", nil, embed.Ephemeral)
+		must(t, err)
+		leader := w.ens.Leader()
+		other := w.ens.Session(leader, embed.SessionOptions{})
+		w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 100 * time.Millisecond})
+		first := make(chan error, 1)
+		go func() { first <- s.Close() }()
+		<-s.Done()
+		must(t, s.Close())
+		if _, there, err := other.Exists(ctx, "/a"); there || err != nil {
+			t.Errorf("its ephemeral is there: %v, %v", there, err)
+		}
+		must(t, <-first)
+	})
+}
+
+// A Release without an answer says that its outcome is unknown. It is not given up when nobody
+// waits for it any more.
+func TestReleaseDuringAnOutage(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		var o outage
+		k := w.client(func(c *client.Config) {
+			c.Dial, c.SessionTimeout, c.RequestTimeout = o.over(w.dial), time.Minute, 500*time.Millisecond
+		})
+		defer k.Close()
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		hold, err := lock.NewMutex(s, "/locks/a").Lock(t.Context())
+		must(t, err)
+		o.begin()
+		synctest.Wait()
+		if err := hold.Release(); !errors.Is(err, embed.ErrUnknownOutcome) {
+			t.Errorf("during the outage: %v", err)
+		}
+		o.end()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := lock.NewMutex(w.session(embed.SessionOptions{}), "/locks/a").Lock(ctx); err != nil {
+			t.Errorf("the next one: %v", err)
+		}
+		must(t, s.Err())
 	})
 }

@@ -60,7 +60,8 @@ type session struct {
 		changed chan struct{} // closed when the state changes; nil until asked for
 		ctx     context.Context
 		cancel  context.CancelCauseFunc
-		end     error // why it ended
+		end     error    // why it ended
+		closing *closing // nil unless Close ended it
 
 		link  *link   // nil while there is no connection
 		lacks error   // why there is none
@@ -171,15 +172,24 @@ func (s *session) Err() error {
 // Queued counts callers of this process's client.
 func (s *session) Queued() *meter.Gauge { return &s.client.queued }
 
-// Close ends the session: here at once, in the ensemble as soon as the member hears of it.
+// Close ends the session: here at once, in the ensemble as soon as the member hears of it. Further
+// calls wait for the first one and return the same.
 func (s *session) Close() error {
 	c := newCall(wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
 	c.write = true
 	s.lookAndLock()
 	if s.mu.end != nil {
+		closing := s.mu.closing
 		s.mu.Unlock()
-		return nil
+		if closing == nil {
+			return nil // it ended before
+		}
+		<-closing.done
+		return closing.err
 	}
+	closing := &closing{done: make(chan struct{})}
+	s.mu.closing = closing
+	defer close(closing.done)
 	ends := s.endsLocked()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	if s.mu.life == nil { // nobody knows of it
@@ -197,10 +207,16 @@ func (s *session) Close() error {
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
 	s.halt()
-	if errors.Is(err, engine.ErrSessionExpired) {
-		err = nil // it has ended all the same
+	if !errors.Is(err, engine.ErrSessionExpired) { // which ends it all the same
+		closing.err = err
 	}
-	return err
+	return closing.err
+}
+
+// A closing is the first call of Close. Read err after done.
+type closing struct {
+	done chan struct{}
+	err  error
 }
 
 // endsLocked ends the claims that stand in the place of something lost: the end of a session lets

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // shares counts what each member leads.
@@ -73,6 +74,7 @@ func TestBalance(t *testing.T) {
 	ens.Until("the second to have its share", func() bool { return s.even(8, 1, 2) })
 	begin(3)
 	ens.Until("the third to have its share", func() bool { return s.even(8, 1, 2, 3) })
+	sessionsflag.Member(t, "a client outlives a member")
 	ens.Stop(2)
 	if err := <-ended[2]; !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
 		t.Errorf("Balance of a node that was shut down: %v", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 func TestLatch(t *testing.T) {
@@ -57,6 +58,7 @@ func TestLatch(t *testing.T) {
 	if third == second {
 		t.Error("the one that resigned was elected before the one that waited")
 	}
+	sessionsflag.Member(t, "a client outlives a member")
 	// The leader's node ends: so does its Latch, and the other one leads.
 	ens.Stop(third)
 	<-latches[third].Done()

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // The tests of this file repeat what went wrong with elections in other coordination systems,
@@ -201,6 +202,7 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 // wait for a timeout. In knative/pkg#1835 and kubernetes#95939 a process that ended in good order
 // left its lock to a timeout.
 func TestRun_AShutdownHandsOver(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
 	calls, over := runs(bounded(t), ens.Opener(1), "first")
@@ -233,6 +235,7 @@ func TestRun_AShutdownHandsOver(t *testing.T) {
 // leads when the session has expired. In CURATOR-466 a selector was closed together with its client
 // and never ended.
 func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	ens.TransferLeadership(2)
@@ -297,6 +300,7 @@ func latched(latches []*election.Latch) (now []*election.Leadership) {
 // the other began to lead. In CURATOR-652 a latch that had lost its place led on. In CURATOR-504,
 // CURATOR-644 and CURATOR-645 two latches reset each other for ever.
 func TestLatch_TwoReconnectsInterleave(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(3, embed.SessionOptions{})

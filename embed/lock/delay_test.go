@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // delayed returns a mutex with a delay. Unless a test says otherwise, the delay is longer than the
@@ -52,6 +53,7 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 // A lost holder may have sent something that has not arrived yet; Consul calls this delay
 // lock-delay. In Netflix/curator#9 nobody could make the lock wait.
 func TestDelay_AfterALoss(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(2, embed.SessionOptions{})

@@ -416,6 +416,7 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 // If the session expires while the create of the contender is in flight, Lock returns that, not an
 // unknown outcome.
 func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
