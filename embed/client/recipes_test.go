@@ -317,3 +317,22 @@ func TestReleaseDuringAnOutage(t *testing.T) {
 		must(t, s.Err())
 	})
 }
+
+// An event of a znode that its own transaction deletes again has no Stat.
+func TestEventOfAZnodeThatVanishes(t *testing.T) {
+	overBoth(t, func(w *world, _ embed.MemberID, from embed.Opener) {
+		t := w.t
+		s, err := from.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		watch, err := s.WatchWith(t.Context(), "/a", embed.WatchPersistent, embed.WatchOptions{Values: true})
+		must(t, err)
+		_, err = s.Multi(t.Context(), embed.OpCreate("/a", []byte("x"), embed.Persistent), embed.OpDelete("/a", embed.AnyVersion))
+		must(t, err)
+		if e := <-watch.Events(); e.Type != embed.NodeCreated {
+			t.Errorf("it tells %v", e)
+		} else if stat, ok := e.Stat(); ok {
+			t.Errorf("it tells of %+v", stat)
+		}
+		must(t, watch.Close())
+	})
+}

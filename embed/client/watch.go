@@ -213,7 +213,7 @@ func (s *session) eventLocked(r *wire.Reply) {
 		s.hiddenLocked(e.Path)
 		return
 	}
-	if e.Type == watch.NodeCreated || e.Type == watch.NodeDataChanged {
+	if r.Event.Znode.Stat.Mzxid != 0 { // its transaction has left a znode there
 		e = e.With(tree.Detached(r.Event.Znode.Data, native.FromStat(&r.Event.Znode.Stat)))
 	}
 	if c := s.mu.claims[e.Path]; c != nil && e.Type == watch.NodeDeleted && e.Zxid > c.czxid {

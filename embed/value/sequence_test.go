@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/value"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // ids collects ids of which none may come twice.
@@ -115,6 +116,7 @@ func TestSequence_Refused(t *testing.T) {
 	_, err := session.Set(ctx, path, []byte("seven"), embed.AnyVersion)
 	must(t, err)
 	next(3, ctx, embed.ErrNotNumber)
+	sessionsflag.Member(t, "a client outlives a member")
 	s := value.NewSequence(ens.Opener(1), path+"2", 3)
 	_, err = s.Next(ctx)
 	must(t, err)
