@@ -513,6 +513,7 @@ func TestElection_NeverTwo(t *testing.T) {
 // Somebody deletes the place of a candidate that is moving to another place. The candidate gets
 // that error.
 func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
+	sessionsflag.Member(t, "a client reads nothing while nobody hears its member")
 	ctx := bounded(t)
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(1)

@@ -207,7 +207,7 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 // Somebody deletes a caller's place in the queue while the transaction is in flight that exchanges
 // the place for permits.
 func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
-	sessionsflag.Member(t, "a client reads nothing while its member hears nobody")
+	sessionsflag.Member(t, "a client reads nothing while nobody hears its member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
