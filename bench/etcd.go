@@ -16,7 +16,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 )
 
@@ -81,7 +80,17 @@ func (e *etcd) entries() (uint64, error) { return e.servers[e.here[0]].Server.Ap
 
 func (e *etcd) open(member int) (session, error) {
 	s, err := concurrency.NewSession(e.clients[member])
-	return &etcdSession{s: s, c: e.clients[member], server: e.servers[member].Server}, err
+	watcher := func() clientv3.Watcher { return v3client.New(e.servers[member].Server).Watcher }
+	return &etcdSession{s: s, c: e.clients[member], newWatcher: watcher}, err
+}
+
+func dialEtcd(addrs ...string) (session, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: addrs})
+	if err != nil {
+		return nil, err
+	}
+	s, err := concurrency.NewSession(c, concurrency.WithTTL(int(dialTimeout.Seconds())))
+	return &etcdSession{s: s, c: c, newWatcher: func() clientv3.Watcher { return clientv3.NewWatcher(c) }}, err
 }
 
 func (e *etcd) close() {
@@ -95,9 +104,9 @@ func (e *etcd) close() {
 
 // An etcdSession is a lease that is kept alive.
 type etcdSession struct {
-	s      *concurrency.Session
-	c      *clientv3.Client
-	server *etcdserver.EtcdServer
+	s          *concurrency.Session
+	c          *clientv3.Client
+	newWatcher func() clientv3.Watcher
 
 	mu sync.Mutex
 	// this session's own, once it watches: cancelling many watches of a watcher that goes on blocks
@@ -210,7 +219,7 @@ func (e *etcdSession) arm(path string, n int) (held any, err error) {
 func (e *etcdSession) events(path string) (clientv3.WatchChan, error) {
 	e.mu.Lock()
 	if e.watcher == nil {
-		e.watcher = v3client.New(e.server).Watcher
+		e.watcher = e.newWatcher()
 	}
 	e.mu.Unlock()
 	events := e.watcher.Watch(context.Background(), path, clientv3.WithCreatedNotify())

@@ -12,29 +12,47 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// The operations of suite gateway's clients.
+// The operations of clients over connections.
 const (
 	onSet = "set"
 	onGet = "get"
 )
 
-// measureGateway measures members in processes of their own, called by clients that speak
-// ZooKeeper's protocol. Each client has a connection and a session. The clients spread over the
-// members in turn and run in this process, which has no member.
+// measureGateway measures members called by clients that speak ZooKeeper's protocol.
 func measureGateway(w *worker, l line) (f figures, err error) {
 	if !w.system.door {
 		return f, errMissing
 	}
-	if w.processes == nil {
-		w.Place.Door = true
-		if err := w.spawnMembers(); err != nil {
-			return f, err
-		}
+	if err := w.spawnServers(); err != nil {
+		return f, err
 	}
 	if l.On == onIdle {
 		return measureIdleClients(w, l)
 	}
-	ops, err := w.clientOps(l)
+	return w.measureClients(l, dialZooKeeper)
+}
+
+// measureClient measures members called by the clients of their own systems.
+func measureClient(w *worker, l line) (f figures, err error) {
+	if err := w.spawnServers(); err != nil {
+		return f, err
+	}
+	return w.measureClients(l, w.system.dial)
+}
+
+// spawnServers starts members that clients can connect to, unless they run already.
+func (w *worker) spawnServers() error {
+	if w.processes != nil {
+		return nil
+	}
+	w.Place.Door = true
+	return w.spawnMembers()
+}
+
+// measureClients measures members in processes of their own. Each client has a connection and a
+// session. The clients spread over the members in turn and run in this process, which has no member.
+func (w *worker) measureClients(l line, dial func(addrs ...string) (session, error)) (f figures, err error) {
+	ops, err := w.clientOps(l, dial)
 	if err != nil {
 		return f, err
 	}
@@ -73,17 +91,21 @@ func (w *worker) memberCPU() (sum time.Duration, err error) {
 
 // clientOps connects as many clients as are missing and returns the ops of a line. It keeps the ops
 // for the next round.
-func (w *worker) clientOps(l line) ([]op, error) {
+func (w *worker) clientOps(l line, dial func(addrs ...string) (session, error)) ([]op, error) {
 	key := callersKey{line: l}
 	if ops := w.callers[key]; ops != nil {
 		return ops, nil
 	}
+	a, err := w.processes[0].ask(request{Do: doLeader}, patience)
+	if err != nil {
+		return nil, err
+	}
 	had := len(w.clients)
 	w.clients = append(w.clients, make([]session, max(0, l.Clients-had))...)
 	ops := make([]op, l.Clients)
-	err := inParallel(l.Clients, min(width, l.Clients), func(i int) (err error) {
+	err = inParallel(l.Clients, min(width, l.Clients), func(i int) (err error) {
 		if i >= had {
-			if w.clients[i], err = dialZooKeeper(w.Place.Addrs[i%members][1]); err != nil {
+			if w.clients[i], err = dial(w.Place.Addrs[l.member(a.Leader, i)][1]); err != nil {
 				return err
 			}
 		}

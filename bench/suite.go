@@ -56,6 +56,7 @@ func init() {
 		{name: "create", lines: lines([]string{onAll}, 1, 64), measure: measureCreate},
 		{name: "session", lines: append(lines([]string{onAll}, 1, 64), line{onIdle, 100_000, true}), measure: measureSession},
 		{name: "gateway", lines: append(append(lines([]string{onSet}, 1, 64, 500), lines([]string{onGet}, 1, 64)...), line{onIdle, 5000, true}), apart: true, measure: measureGateway},
+		{name: "client", lines: lines([]string{onSet}, 1, 64, 500), apart: true, measure: measureClient},
 		{name: "load", lines: []line{{onAll, 1024, true}}, apart: true, measure: measureLoad},
 		{name: "idle", lines: []line{{onIdle, 0, true}}, apart: true, measure: measureIdle},
 		{name: "failover", lines: []line{{onLeader, 1, true}}, apart: true, measure: measureFailover},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -46,6 +47,9 @@ func newPlace(dir string, size int) (place, error) {
 // dir returns a member's directory.
 func (p place) dir(member int) string { return filepath.Join(p.Dir, strconv.Itoa(member)) }
 
+// dialTimeout is the timeout of sessions over connections.
+const dialTimeout = 10 * time.Second
+
 // A system is one of the things that bench measures.
 type system struct {
 	// start starts the members of this process, empty or with the contents of their directories. It
@@ -56,15 +60,18 @@ type system struct {
 	sessionsMax int    // how many idle sessions a small machine bears; 0 if there cannot be many
 	watchesMax  int    // the same for watches
 	only        string // the one suite that makes sense
-	door        bool   // it speaks ZooKeeper's protocol
+	// dial opens a session of the system's own client, over a connection of its own that lasts as
+	// long as this process. The members at addrs serve it.
+	dial func(addrs ...string) (session, error)
+	door bool // it speaks ZooKeeper's protocol
 }
 
 // systems are all systems that can be measured. The others are compared with the first of order.
 var (
 	systems = map[string]system{
-		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, door: true},
-		"etcd":       {start: startEtcd, sessions: 1, sessionsMax: 10_000, watchesMax: 100_000},
-		"zookeeper":  {start: startZooKeeper, sessions: 16, door: true},
+		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, dial: dialVivarium, door: true},
+		"etcd":       {start: startEtcd, sessions: 1, sessionsMax: 10_000, watchesMax: 100_000, dial: dialEtcd},
+		"zookeeper":  {start: startZooKeeper, sessions: 16, dial: dialZooKeeper, door: true},
 		"dragonboat": {start: startDragonboat, sessions: 1, only: "write"},
 	}
 	order = []string{"vivarium", "etcd", "zookeeper", "dragonboat"}

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -80,6 +81,15 @@ func (v *vivarium) entries() (uint64, error) { return v.status().Applied, nil }
 
 func (v *vivarium) open(member int) (session, error) {
 	s, err := v.nodes[member].NewSession(context.Background(), embed.SessionOptions{})
+	return vivariumSession{s}, err
+}
+
+func dialVivarium(addrs ...string) (session, error) {
+	c, err := client.New(client.Config{Servers: addrs, SessionTimeout: dialTimeout})
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.NewSession(context.Background(), embed.SessionOptions{})
 	return vivariumSession{s}, err
 }
 

@@ -174,7 +174,7 @@ type worker struct {
 	callers   map[callersKey][]op
 	write     op         // of writeSoon
 	processes []*process // of suites with members in processes of their own
-	clients   []session  // of suite gateway; client i is on member i % members
+	clients   []session  // of suites gateway and client
 
 	mu     sync.Mutex
 	shared map[[2]int]session // by member and number; guarded by mu

@@ -152,7 +152,7 @@ func (z *zooKeeper) open(member int) (session, error) {
 
 // dialZooKeeper opens a connection of ZooKeeper's protocol and returns when it has a session.
 func dialZooKeeper(addrs ...string) (session, error) {
-	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	c, events, err := zk.Connect(addrs, dialTimeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}

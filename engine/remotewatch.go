@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -173,6 +175,25 @@ func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 		return w.reader().whole(path, stat), ok
 	})
 	return place, w.over(err)
+}
+
+// Watches looks at up to n watches of this node's sessions on each shard, and returns what they
+// watch, in the order of the paths. It reports whether there are more. A watch on several shards
+// counts once. Watches of connections are not among them.
+func (e *Engine) Watches(n int) (list []watch.Watched, more bool) {
+	all := make(map[string]watch.Watched)
+	for _, r := range e.shards {
+		found, rest := r.Watches.Streams(n)
+		more = more || rest
+		for _, w := range found {
+			was := all[w.Path]
+			all[w.Path] = watch.Watched{Path: w.Path, Once: max(w.Once, was.Once), Persistent: max(w.Persistent, was.Persistent), Recursive: max(w.Recursive, was.Recursive)}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[path])
+	}
+	return list, more
 }
 
 // WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data

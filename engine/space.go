@@ -50,6 +50,14 @@ func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
 	}
 }
 
+// Space returns what the node's disk has, or nil if it does not say so in time.
+func (e *Engine) Space(patience time.Duration) *Space {
+	return e.space.look(time.Now().Add(patience), e.askSpace)
+}
+
+// Version returns the version of the build.
+func (e *Engine) Version() string { return e.cfg.Version }
+
 // askSpace asks the file system. It waits for it.
 func (e *Engine) askSpace() (s Space, err error) {
 	if s.Free, s.Size, err = e.disk.Space(); err != nil {

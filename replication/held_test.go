@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -290,4 +291,53 @@ func TestHeld_WhileTheLogIsWritten(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// A keptLog keeps who reads it, as the file system keeps a goroutine of dragonboat whose read has
+// failed.
+type keptLog struct {
+	slowLog
+	reading, stop chan struct{}
+}
+
+func (l *keptLog) IterateEntries(ents []raftpb.Entry, size, _, _, _, _, _ uint64) ([]raftpb.Entry, uint64, error) {
+	close(l.reading)
+	<-l.stop
+	return ents, size, nil
+}
+
+func (*keptLog) GetSnapshot(uint64, uint64) (raftpb.Snapshot, error) {
+	return raftpb.Snapshot{Index: 7}, nil
+}
+
+// When a read of the log has failed, its goroutine keeps its turn until the shards are stopped. A
+// handshake does not wait for the turn, because Close waits for the handshake, and stops the shards.
+func TestHeld_WhileAFailedReadIsKept(t *testing.T) {
+	d := newPlainDisk(t)
+	l := &keptLog{reading: make(chan struct{}), stop: make(chan struct{})}
+	s := newLogStore(l, d)
+	s.shard(1).noteFound(raftio.RaftState{State: raftpb.State{Term: 1, Commit: 1}, FirstIndex: 1, EntryCount: 1}, 0)
+	h := &Host{cfg: Config{Member: 1}, store: s, done: make(chan struct{})}
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		_, _, _ = s.IterateEntries(nil, 0, 1, 1, 1, 2, 1<<20)
+	}()
+	<-l.reading
+	held := make(chan Held)
+	go func() { held <- h.Held(1) }()
+	d.Fail(errInjected)
+	if got := <-held; got.Commit != 1 || got.CommitTerm != 0 {
+		t.Errorf("it holds %+v", got)
+	}
+	if err := s.RemoveNodeData(1, 1); !errors.Is(err, errNoTurn) {
+		t.Errorf("a removal: %v", err)
+	}
+	// dragonboat ends the process if a snapshot that it has recorded is not there.
+	_ = s.SaveSnapshots([]raftpb.Update{{ShardID: 1, ReplicaID: 1, Snapshot: raftpb.Snapshot{Index: 29}}})
+	close(l.stop)
+	<-kept
+	if ss, err := s.GetSnapshot(1, 1); err != nil || ss.Index != 29 {
+		t.Errorf("the newest snapshot is %d, %v", ss.Index, err)
+	}
 }

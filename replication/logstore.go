@@ -186,23 +186,23 @@ func (s *logStore) park(err error, shards ...uint64) {
 
 // ReadRaftState reads a shard's last State and the extent of its log.
 func (s *logStore) ReadRaftState(shard, replica, last uint64) (raftio.RaftState, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	rs, err := s.ILogDB.ReadRaftState(shard, replica, last)
-	s.shard(shard).forgetTerm() // a replica starts here, and its log may differ from the last one
-	if err == nil {
-		s.shard(shard).saved = rs.State
-		s.shard(shard).noteFound(rs, last)
-	}
+	var rs raftio.RaftState
+	err := s.inTurn(func() (err error) {
+		rs, err = s.ILogDB.ReadRaftState(shard, replica, last)
+		s.shard(shard).forgetTerm() // a replica starts here, and its log may differ from the last one
+		if err == nil {
+			s.shard(shard).saved = rs.State
+			s.shard(shard).noteFound(rs, last)
+		}
+		return err
+	})
 	return rs, s.afterRead(err)
 }
 
 // newestCommitted returns the index of the newest command that a shard's log knows to be committed,
 // or zero. It is called before the replica is started.
 func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err error) {
-	err = guard(func() error {
-		s.turn.Lock()
-		defer s.turn.Unlock()
+	err = s.serially(func() error {
 		ss, err := s.ILogDB.GetSnapshot(shard, replica)
 		if err != nil {
 			return err
@@ -231,7 +231,8 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 }
 
 // GetSnapshot reads a shard's newest snapshot record. If the read fails, it returns the record that
-// it remembers. That is enough to remove older snapshots, and it does not delay Close.
+// it remembers. That is enough to remove older snapshots, and it does not delay Close. When the node
+// has failed, a newer record may not have been saved. dragonboat expects it all the same.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	l := s.shard(shard)
 	var ss raftpb.Snapshot
@@ -240,6 +241,9 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 		return err
 	})
 	if err == nil {
+		if known := l.snapshot(); known.Index > ss.Index && isClosed(s.disk.Failed()) {
+			return known, nil
+		}
 		l.noteSnapshot(ss)
 		return ss, nil
 	}
@@ -431,9 +435,15 @@ func (s *logStore) forget(shard uint64) {
 	l.mu.snapshot = raftpb.Snapshot{}
 }
 
-// inTurn calls tan while nothing else does.
+var errNoTurn = errors.New("the node has failed while the raft log was read or written")
+
+// inTurn calls tan while nothing else does. When the node fails, the goroutine that has the turn may
+// stay in tan until the shards are stopped: see fileSystem.afterRead. Nobody waits for it then,
+// because Close stops the shards only when nobody calls the Host any more.
 func (s *logStore) inTurn(call func() error) error {
-	s.turn.Lock()
+	if !s.turn.Lock(s.disk.Failed()) {
+		return errNoTurn
+	}
 	defer s.turn.Unlock()
 	return call()
 }

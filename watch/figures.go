@@ -22,6 +22,43 @@ func (r *Registry) TryFigures() (f Figures, ok bool) {
 	return f, true
 }
 
+// A Watched is a path that streams watch, and how many do so in each mode.
+type Watched struct {
+	Path                        string
+	Once, Persistent, Recursive int
+}
+
+// Streams looks at up to n streams and returns what they watch, in no order. It reports whether there
+// are more streams.
+func (r *Registry) Streams(n int) (list []Watched, more bool) {
+	at := make(map[string]int) // in list
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range []lists{r.exact, r.recursive} {
+		for path, s := range l {
+			for ; s != nil; s = s.next {
+				if n--; n < 0 {
+					return list, true
+				}
+				i, known := at[path]
+				if !known {
+					i = len(list)
+					at[path], list = i, append(list, Watched{Path: path})
+				}
+				switch s.mode {
+				case Once:
+					list[i].Once++
+				case Persistent:
+					list[i].Persistent++
+				default:
+					list[i].Recursive++
+				}
+			}
+		}
+	}
+	return list, false
+}
+
 // noteEndLocked counts the end of a stream.
 func (r *Registry) noteEndLocked(err error) {
 	if err == nil {

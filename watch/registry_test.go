@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -282,5 +283,27 @@ func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	}
 	if e, ok := <-all.Events(); !ok || e.Type != NodeDataChanged {
 		t.Errorf("not told: %v", all.Err())
+	}
+}
+
+// The streams are listed by path and mode, no more than are asked for.
+func TestStreams(t *testing.T) {
+	r := NewRegistry()
+	if list, more := r.Streams(10); len(list) > 0 || more {
+		t.Errorf("an empty registry has %v, %v", list, more)
+	}
+	ended := r.Add("/a", Once, Options{}, nil)
+	for _, mode := range []Mode{Once, Once, Persistent, Recursive} {
+		r.Add("/a", mode, Options{}, nil)
+	}
+	r.Add("/b", Recursive, Options{}, nil)
+	ended.Close()
+	list, more := r.Streams(5)
+	slices.SortFunc(list, func(a, b Watched) int { return strings.Compare(a.Path, b.Path) })
+	if want := []Watched{{"/a", 2, 1, 1}, {"/b", 0, 0, 1}}; !slices.Equal(list, want) || more {
+		t.Errorf("the streams are %v, more: %v; want %v", list, more, want)
+	}
+	if list, more := r.Streams(3); len(list) != 1 || list[0].Once+list[0].Persistent != 3 || !more {
+		t.Errorf("three streams are %v, more: %v", list, more)
 	}
 }

@@ -54,6 +54,7 @@ func (c *call) ready() error {
 type statusAnswer struct {
 	Member     embed.MemberID   `json:"member"`
 	Ensemble   string           `json:"ensemble"`
+	Version    string           `json:"version"` // of the build
 	Ready      bool             `json:"ready"`
 	Since      time.Time        `json:"since"`
 	Waiting    string           `json:"waiting,omitempty"`
@@ -67,12 +68,21 @@ type statusAnswer struct {
 	Ephemerals *int             `json:"ephemerals,omitempty"`
 	Connected  []embed.MemberID `json:"connected"` // the others with which there are connections both ways
 	Shards     []shardAnswer    `json:"shards"`
-	Grant      grantAnswer      `json:"grant"` // of the one who asks
+	Disk       *diskAnswer      `json:"disk,omitempty"` // absent if unknown
+	Grant      grantAnswer      `json:"grant"`          // of the one who asks
 }
 
 type grantAnswer struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
+}
+
+// A diskAnswer has bytes: of the file system, and of the node's files.
+type diskAnswer struct {
+	Free  uint64 `json:"free"`
+	Size  uint64 `json:"size"`
+	Log   uint64 `json:"log"`
+	Image uint64 `json:"image"`
 }
 
 type shardAnswer struct {
@@ -86,12 +96,13 @@ type shardAnswer struct {
 	OverSoftQuota uint64         `json:"overSoftQuota"`
 }
 
-// countPatience is how long a status waits for the numbers of sessions, while a shard stands still.
+// countPatience is how long a status waits for the numbers of sessions, while a shard stands still, and
+// for a disk to say what space it has.
 const countPatience = 100 * time.Millisecond
 
 func (c *call) status() error {
 	s, health := c.h.node.Status(), c.h.node.Health()
-	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Ready: health.Ready, Since: health.Since,
+	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Version: c.h.parts.Engine.Version(), Ready: health.Ready, Since: health.Since,
 		Waiting: health.Waiting, Slow: health.Slow, Joining: s.Joining, Level: s.Level, HeldDown: s.HeldDown,
 		Znodes: c.h.parts.Engine.Znodes(), Connected: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
 	a.Connected = append(a.Connected, c.h.parts.Engine.Connected()...)
@@ -103,6 +114,7 @@ func (c *call) status() error {
 	if sessions, ephemerals, err := c.h.parts.Engine.Count(ctx); err == nil {
 		a.Sessions, a.Ephemerals = &sessions, &ephemerals
 	}
+	a.Disk = (*diskAnswer)(c.h.parts.Engine.Space(countPatience))
 	for _, d := range s.Shards {
 		a.Shards = append(a.Shards, shardAnswer{d.Shard, d.Leader, s.Leading(d), d.Term, d.Applied, zxid(d.Zxid), d.TreeSize, d.OverSoftQuota})
 	}
@@ -161,10 +173,50 @@ func (c *call) recent() error {
 	return c.answer(http.StatusOK, map[string]any{"recent": list})
 }
 
-// watches tells what a node counts of its watches: how many paths the clients of its gateways
-// watch.
+type watchesAnswer struct {
+	ClientPaths int             `json:"clientPaths"` // how many the clients of gateways watch
+	Clients     []clientWatches `json:"clients"`
+	Here        []pathWatches   `json:"here"` // of the sessions in this process
+	More        bool            `json:"more,omitempty"`
+}
+
+type clientWatches struct {
+	Session string   `json:"session"`
+	Client  string   `json:"client"`
+	Paths   []string `json:"paths"`
+}
+
+type pathWatches struct {
+	Path       string `json:"path"`
+	Once       int    `json:"once,omitempty"`
+	Persistent int    `json:"persistent,omitempty"`
+	Recursive  int    `json:"recursive,omitempty"`
+}
+
+// watches lists what the sessions of this member watch. Nobody else knows.
 func (c *call) watches() error {
-	return c.answer(http.StatusOK, map[string]int{"clientPaths": c.h.parts.Engine.WatchedPaths()})
+	n, err := c.limit()
+	if err != nil {
+		return err
+	}
+	a := watchesAnswer{ClientPaths: c.h.parts.Engine.WatchedPaths(), Clients: []clientWatches{}, Here: []pathWatches{}}
+	list, more := c.h.parts.Engine.Watches(n)
+	a.More = more
+	for _, w := range list {
+		a.Here = append(a.Here, pathWatches(w))
+	}
+	left := n
+	for _, g := range c.h.options.Gateways {
+		for _, conn := range g.Report().Connections {
+			paths := conn.Watched[:min(left, len(conn.Watched))]
+			left -= len(paths)
+			a.More = a.More || len(paths) < len(conn.Watched)
+			if len(paths) > 0 {
+				a.Clients = append(a.Clients, clientWatches{sessionID(conn.Session), conn.Client, paths})
+			}
+		}
+	}
+	return c.answer(http.StatusOK, a)
 }
 
 type sessionAnswer struct {

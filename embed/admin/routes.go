@@ -50,7 +50,7 @@ func (h *Handler) table() map[string]methods {
 		"/v1/members":  view((*call).members),
 		"/v1/sessions": view((*call).listSessions, "after", "limit"),
 		"/v1/session":  view((*call).oneSession, "id"),
-		"/v1/watches":  view((*call).watches),
+		"/v1/watches":  view((*call).watches, "limit"),
 		"/v1/recent":   view((*call).recent, "limit"),
 		"/v1/usage":    long(Viewer, (*call).usage, "path", "sync"),
 		"/v1/find":     long(Viewer, (*call).find, "path", "name", "limit", "sync"),

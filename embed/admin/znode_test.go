@@ -362,3 +362,27 @@ func TestSetACL(t *testing.T) {
 		request{method: "PUT", path: "/v1/acl" + query("path", "/a", "aversion", "2"), body: mine}.send(h).want(t, 415)
 	})
 }
+
+// What sessions of the process watch is listed by path.
+func TestWatches(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, mode := range []embed.WatchMode{embed.WatchOnce, embed.WatchOnce, embed.WatchRecursive} {
+			_, err := s.Watch(t.Context(), "/a", mode)
+			must(t, err)
+		}
+		_, err := s.Watch(t.Context(), "/", embed.WatchPersistent)
+		must(t, err)
+		watches := func(pairs ...string) string {
+			t.Helper()
+			return request{path: "/v1/watches" + query(pairs...), role: "viewer"}.send(h).want(t, 200).body
+		}
+		want := `{"clientPaths":0,"clients":[],"here":[{"path":"/","persistent":1},{"path":"/a","once":2,"recursive":1}]}`
+		if got := strings.TrimSpace(watches()); got != want {
+			t.Errorf("the watches are %s, want %s", got, want)
+		}
+		if got := watches("limit", "1"); !strings.Contains(got, `"more":true`) {
+			t.Errorf("the first watch is %s", got)
+		}
+	})
+}

@@ -93,6 +93,20 @@ func TestCommands_AreZooKeepers(t *testing.T) {
 			t.Errorf("%s: %s", alias, a.body)
 		}
 	}
+	// The page asks for the same in its own way.
+	w := request{path: "/v1/watches", role: "viewer"}.send(h).want(t, 200)
+	if !strings.Contains(w.body, `"clientPaths":1`) || !strings.Contains(w.body, `"paths":["/e"]`) {
+		t.Error(w.body)
+	}
+	// What only a real disk has.
+	var status struct {
+		Version string
+		Disk    struct{ Free, Size, Log, Image uint64 }
+	}
+	request{path: "/v1/status", role: "viewer"}.send(h).want(t, 200).json(t, &status)
+	if d := status.Disk; status.Version == "" || d.Size == 0 || d.Free > d.Size || d.Log == 0 || d.Image == 0 {
+		t.Errorf("the status has %+v", status)
+	}
 	for _, name := range []string{"crst", "srst", "stmk", "nosuch"} {
 		request{path: "/commands/" + name, role: "editor"}.send(h).want(t, 404)
 	}

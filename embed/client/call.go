@@ -39,7 +39,7 @@ func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcom
 //
 //	queued ──▶ sent ──▶ done
 //	  ▲ └────────┼───────▶ cancelled, or the session ended
-//	  └──────────┘ its connection broke, and it only reads
+//	  └──────────┘ its connection broke, and it only reads or is owed
 type call struct {
 	// Immutable.
 	request wire.Request
@@ -47,6 +47,9 @@ type call struct {
 	// write says that the call may have taken effect once it is sent. If its connection breaks
 	// then, its outcome is unknown.
 	write bool
+	// owed says that the call is sent until a member has carried it out, also when its caller has
+	// given up. To do it twice does no harm.
+	owed bool
 	// patient says that its caller waits as long as the session lasts, if ctx has no deadline.
 	patient bool
 	terms   *terms // of a transaction; may be nil
@@ -113,6 +116,12 @@ func answered(r *wire.Reply) error {
 		err = &tree.MultiError{Index: int(r.Native.Index), Err: err}
 	}
 	return err
+}
+
+// unsettled reports whether a call with an outcome may still have to be made, at another member or
+// later.
+func unsettled(err error) bool {
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrFailed)
 }
 
 // enqueue queues a call, unless ctx has ended, there is no room, or the session has ended.
@@ -183,7 +192,7 @@ func (s *session) cancel(c *call, why error) bool {
 }
 
 func (s *session) cancelLocked(c *call, why error) bool {
-	if c.stage != callQueued {
+	if c.stage != callQueued || c.owed {
 		return false
 	}
 	for i, q := range s.mu.queue {
@@ -225,14 +234,15 @@ func (s *session) wait(ctx context.Context, c *call) error {
 	default:
 	}
 	s.mu.Lock()
-	c.dropped = !c.write // nobody waits for what it reads
+	reads := !c.write && !c.owed
+	c.dropped = reads // nobody waits for the answer
 	s.mu.Unlock()
 	switch {
-	case !c.write && cause == context.DeadlineExceeded:
+	case reads && cause == context.DeadlineExceeded:
 		return s.explain(fmt.Errorf("%w: %w", engine.ErrUnavailable, cause))
-	case !c.write && cause != nil:
+	case reads && cause != nil:
 		return s.explain(cause)
-	case !c.write:
+	case reads:
 		return s.explain(fmt.Errorf("%w: no answer in time", engine.ErrUnavailable))
 	case cause != nil:
 		return s.explain(&unknownError{cause})

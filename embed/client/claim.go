@@ -347,10 +347,10 @@ func (c *claim) removeLocked(paths []string, lost bool) {
 	}
 }
 
-// releaseLocked queues a call that ends an ephemeral of the session. A broken connection does not
-// end it: to do it twice does no harm.
+// releaseLocked queues a call that ends an ephemeral of the session.
 func (s *session) releaseLocked(path string, czxid tree.Zxid, lost bool) *call {
 	call := nativeCall(wire.Native{Kind: wire.NativeRelease, Path: path, Zxid: int64(czxid), Flag: lost})
+	call.owed = true
 	delete(s.mu.made, path)
 	s.queueLocked(call)
 	return call
@@ -390,6 +390,7 @@ func (s *session) resumeClaimsLocked() {
 // created, unless somebody knows that it is another's.
 func (s *session) findLocked(path string, c *claim) {
 	look := pathCall(wire.OpExists, path)
+	look.owed = true
 	look.then = func(look *call) {
 		czxid := tree.Zxid(look.reply.Stat.Czxid)
 		if look.err != nil || look.reply.Err != wire.OK || s.mu.end != nil || s.mu.made.has(path, czxid) {

@@ -292,6 +292,9 @@ func (s *session) breakLocked() {
 		}
 		switch {
 		case c.write || c.request.Op == wire.OpPing:
+		case c.owed:
+			kept = append(kept, c)
+			continue
 		case c.dropped || c.breaks > breaksMax:
 			err = errPoison
 		default:
@@ -478,6 +481,9 @@ func (s *session) received(frame []byte) error {
 	}
 	if q, n := &c.request.Native, &r.Native; c.request.Op == wire.OpNative && r.Err == wire.OK && (n.Kind != q.Kind || n.Failure == 0 && len(n.Results) != len(q.Ops)) {
 		return fmt.Errorf("%w: an answer to another request", errProtocol)
+	}
+	if err := answered(&r); c.owed && unsettled(err) {
+		return fmt.Errorf("the server has not done what this session owes: %w", err)
 	}
 	if s.mu.sent = s.mu.sent[1:]; len(s.mu.sent) == 0 {
 		s.mu.sent = nil

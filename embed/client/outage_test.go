@@ -160,3 +160,66 @@ func TestReadOnABadNetwork(t *testing.T) {
 		}
 	})
 }
+
+// A lossy connection loses what its client writes if it has some text, so many times.
+type lossy struct {
+	net.Conn
+	text []byte
+	left *atomic.Int32
+}
+
+func (c lossy) Write(p []byte) (int, error) {
+	if bytes.Contains(p, c.text) && c.left.Add(-1) >= 0 {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// A lock that is released during an outage is free after it, although Release had given up by then
+// and the session goes on.
+func TestReleaseDuringAnOutage(t *testing.T) {
+	var o outage
+	var left atomic.Int32
+	for name, outage := range map[string]struct{ begin, end func() }{
+		"not sent":        {o.begin, o.end},
+		"sent, and lost":  {func() { left.Store(1) }, func() {}},
+		"lost many times": {func() { left.Store(12) }, func() {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(w *world) {
+				t := w.t
+				k := w.client(func(c *client.Config) {
+					c.SessionTimeout, c.RequestTimeout = 20*time.Second, 500*time.Millisecond
+					c.Dial = o.over(func(ctx context.Context, address string) (net.Conn, error) {
+						conn, err := w.dial(ctx, address)
+						return lossy{conn, []byte("/locks/a"), &left}, err
+					})
+				})
+				defer k.Close()
+				s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+				must(t, err)
+				hold, err := lock.NewMulti(s, "/locks/a", "/locks/b").Lock(t.Context())
+				must(t, err)
+				synctest.Wait()
+				outage.begin()
+				synctest.Wait()
+				if err := hold.Release(); !errors.Is(err, embed.ErrUnknownOutcome) {
+					t.Errorf("the release: %v", err)
+				}
+				outage.end()
+				bound, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				other := w.session(embed.SessionOptions{})
+				for _, path := range []string{"/locks/a", "/locks/b"} {
+					next, err := lock.NewMutex(other, path).Lock(bound)
+					must(t, err)
+					must(t, next.Release())
+				}
+				must(t, s.Err())
+				if n := left.Load(); n > 0 {
+					t.Errorf("%d messages were left to lose", n)
+				}
+			})
+		})
+	}
+}

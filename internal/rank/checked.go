@@ -84,10 +84,22 @@ type LongMutex[L any] struct{ taken chan struct{} }
 // NewLongMutex returns a mutex that is free.
 func NewLongMutex[L any]() LongMutex[L] { return LongMutex[L]{make(chan struct{}, 1)} }
 
-// Lock waits until the mutex is free, and acquires it.
-func (m *LongMutex[L]) Lock() {
+// Lock waits until the mutex is free, and acquires it. It returns false, and acquires nothing, if
+// the mutex is not free and unless is closed.
+func (m *LongMutex[L]) Lock(unless <-chan struct{}) bool {
 	acquire(unsafe.Pointer(m), placeOf[L](), 0)
-	m.taken <- struct{}{}
+	select {
+	case m.taken <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case m.taken <- struct{}{}:
+		return true
+	case <-unless:
+		release(unsafe.Pointer(m))
+		return false
+	}
 }
 
 // Unlock releases the mutex. It panics if the mutex is free.

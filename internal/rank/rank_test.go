@@ -32,11 +32,11 @@ func TestLongMutexInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, began, turns := NewLongMutex[LogTurn](), time.Now(), 0
 		turn := func() {
-			m.Lock()
+			m.Lock(nil)
 			turns++
 			m.Unlock()
 		}
-		m.Lock()
+		m.Lock(nil)
 		go turn()
 		synctest.Wait()
 		<-time.After(time.Second)
@@ -47,6 +47,27 @@ func TestLongMutexInVirtualTime(t *testing.T) {
 			t.Errorf("%d turns took %v", turns, slept)
 		}
 	})
+}
+
+// Who waits gives up when told to, and the mutex stays with who has it.
+func TestLongMutexUnless(t *testing.T) {
+	m, over := NewLongMutex[LogTurn](), make(chan struct{})
+	if !m.Lock(over) {
+		t.Fatal("it was free")
+	}
+	close(over)
+	waited := make(chan bool)
+	go func() { waited <- m.Lock(over) }()
+	if <-waited {
+		t.Error("two have it")
+	}
+	m.Unlock()
+	for range 100 {
+		if !m.Lock(over) {
+			t.Fatal("it was free again")
+		}
+		m.Unlock()
+	}
 }
 
 func TestLongMutexThatIsFree(t *testing.T) {

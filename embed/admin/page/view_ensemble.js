@@ -67,10 +67,13 @@ function member(app, s, m, leadsHome) {
       self && badge('this one'), !connected && badge('not connected', 'bad'), m.leaving && badge('to go', 'warn')),
     facts(['Address', m.address && h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
       ['Since', m.since && ago(m.since)],
+      ['Version', self && s.version], ['Disk', self && s.disk && disk(s.disk)],
       ['Behind', leadsHome && !self ? (m.answers ? lag(m.behind) : 'does not answer') : null]),
     app.may('operator') && s.ready && connected && m.role === 'voter' && leads.length < s.shards.length &&
       h('div', null, button(`Let member ${m.id} lead`, () => lead(app, s, m), { class: 'small' })));
 }
+
+function disk(d) { return `${bytes(d.log + d.image)} used, ${bytes(d.free)} of ${bytes(d.size)} free`; }
 
 function lag(behind) {
   const bar = h('div', { class: behind > 1000 ? 'bar warn' : 'bar', 'aria-hidden': 'true' }, h('i'));

@@ -13,13 +13,16 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/admin"
+	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/gateway"
 )
 
 // An ensemble is three members. The page of one of them is served.
 type ensemble struct {
 	*embedtest.Ensemble
-	url string
+	url  string
+	door *gateway.Gateway // of that member
 	// before is called before the handler answers a request, if it is set.
 	before atomic.Pointer[func(*http.Request)]
 }
@@ -34,7 +37,10 @@ func startEnsemble(t *testing.T) *ensemble {
 	}})}
 	e.TransferLeadership(1)
 	e.Until("the level to rise", func() bool { return e.Node(1).Status().Level >= 4 })
-	h, err := admin.New(e.Node(1), admin.Options{Authorize: tokens(t), Page: true})
+	var err error
+	e.door, err = gateway.Start(e.Node(1), gateway.Config{Listen: "127.0.0.1:0"})
+	must(t, err)
+	h, err := admin.New(e.Node(1), admin.Options{Authorize: tokens(t), Page: true, Gateways: []*gateway.Gateway{e.door}})
 	must(t, err)
 	mounted := http.StripPrefix("/vivarium", h) // as services do it
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,6 +94,17 @@ func (p *tab) signIn(role string) {
 // session opens a session for what a test does beside the page.
 func (e *ensemble) session(member embed.MemberID) *embed.Session {
 	return e.Session(member, embed.SessionOptions{Timeout: time.Minute})
+}
+
+// client opens a session over a connection to the gateway.
+func (e *ensemble) client(t *testing.T) *embed.Session {
+	t.Helper()
+	k, err := client.New(client.Config{Servers: []string{e.door.Addr().String()}})
+	must(t, err)
+	t.Cleanup(func() { _ = k.Close() })
+	s, err := k.NewSession(t.Context(), embed.SessionOptions{Timeout: time.Minute})
+	must(t, err)
+	return s
 }
 
 // children creates a znode with so many children.

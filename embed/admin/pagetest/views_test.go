@@ -51,6 +51,20 @@ func TestViews(t *testing.T) {
 
 	p.click("link", "Watches")
 	p.see("Clients of this member’s gateway watch 0 paths.")
+	for _, mode := range []embed.WatchMode{embed.WatchOnce, embed.WatchOnce, embed.WatchRecursive} {
+		_, err := e.session(1).Watch(t.Context(), "/report", mode)
+		must(t, err)
+	}
+	far := e.client(t)
+	_, err = far.Watch(t.Context(), "/far", embed.WatchPersistent)
+	must(t, err)
+	p.see("watch 2 paths.") // that, and the list of members
+	p.find("table", "By path")
+	p.see("2 once, 1 recursive")
+	p.find("table", "By session of a client")
+	p.find("link", hex(far.ID()))
+	p.click("link", "/far")
+	p.find("heading", "Tree")
 
 	p.click("link", "Events")
 	p.see("ready")
