@@ -306,6 +306,7 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 // Without a quorum TryLock ends, even with a ctx that never ends, and Lock waits for the quorum's
 // return. In kazoo#315 a call that should not wait did wait.
 func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
+	sessionsflag.Member(t, "a client's reads without a deadline wait for a connection")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 	ens.TransferLeadership(2)
