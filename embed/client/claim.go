@@ -281,13 +281,12 @@ func (c *claim) Release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.client.config.RequestTimeout)
 	defer cancel()
 	for _, call := range ends {
-		select {
-		case <-call.done:
-		case <-ctx.Done():
-			return engine.ErrUnknownOutcome // it goes on
+		err := c.s.wait(ctx, call)
+		if errors.Is(err, engine.ErrSessionExpired) {
+			continue // its znodes have ended with the session
 		}
-		if call.err != nil {
-			return call.err
+		if err != nil {
+			return err
 		}
 		if err := answered(&call.reply); err != nil {
 			return engine.Single(err)

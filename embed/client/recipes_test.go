@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/view"
 )
 
 // What recipes need of a session. The tests of the recipes found these with -sessions client.
@@ -289,35 +289,6 @@ func TestCloseWaitsForClose(t *testing.T) {
 	})
 }
 
-// A Release without an answer says that its outcome is unknown. It is not given up when nobody
-// waits for it any more.
-func TestReleaseDuringAnOutage(t *testing.T) {
-	virtually(t, func(w *world) {
-		t := w.t
-		var o outage
-		k := w.client(func(c *client.Config) {
-			c.Dial, c.SessionTimeout, c.RequestTimeout = o.over(w.dial), time.Minute, 500*time.Millisecond
-		})
-		defer k.Close()
-		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
-		must(t, err)
-		hold, err := lock.NewMutex(s, "/locks/a").Lock(t.Context())
-		must(t, err)
-		o.begin()
-		synctest.Wait()
-		if err := hold.Release(); !errors.Is(err, embed.ErrUnknownOutcome) {
-			t.Errorf("during the outage: %v", err)
-		}
-		o.end()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := lock.NewMutex(w.session(embed.SessionOptions{}), "/locks/a").Lock(ctx); err != nil {
-			t.Errorf("the next one: %v", err)
-		}
-		must(t, s.Err())
-	})
-}
-
 // An event of a znode that its own transaction deletes again has no Stat.
 func TestEventOfAZnodeThatVanishes(t *testing.T) {
 	overBoth(t, func(w *world, _ embed.MemberID, from embed.Opener) {
@@ -334,5 +305,42 @@ func TestEventOfAZnodeThatVanishes(t *testing.T) {
 			t.Errorf("it tells of %+v", stat)
 		}
 		must(t, watch.Close())
+	})
+}
+
+// A walk below a znode that is missing says as of when. So a view that is opened there knows where
+// it begins.
+func TestWalkOfAMissingZnode(t *testing.T) {
+	overBoth(t, func(w *world, _ embed.MemberID, from embed.Opener) {
+		t := w.t
+		s, err := from.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		v, err := view.Open(t.Context(), s, "/none", view.Options[string]{})
+		must(t, err)
+		if v.Zxid() == 0 {
+			t.Error("the view does not know as of when it shows nothing")
+		}
+		must(t, v.Close())
+	})
+}
+
+// The Release of what an expired session held has nothing to do.
+func TestReleaseAfterTheEnd(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		var o outage
+		k := w.client(func(c *client.Config) { c.Dial = o.over(w.dial) })
+		defer k.Close()
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		hold, err := lock.NewMutex(s, "/locks/a").Lock(t.Context())
+		must(t, err)
+		o.begin()
+		synctest.Wait()
+		_ = hold.Release()
+		<-time.After(10 * s.Timeout())
+		o.end()
+		<-s.Done()
+		must(t, hold.Release())
 	})
 }

@@ -201,6 +201,9 @@ func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
 		err = fmt.Errorf("%w: what is below %s is more than %d MiB, which a client cannot be shown at once: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, n.Path, readBytesMax>>20)
 	}
 	r.Zxid = int64(z)
+	if errors.Is(err, tree.ErrNoNode) {
+		return nil // an answer without znodes says so, and as of when
+	}
 	return err
 }
 

@@ -396,6 +396,7 @@ func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 
 // The same when the session expires because the waiter's member is cut off; see etcd#11456.
 func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
