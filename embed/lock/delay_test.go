@@ -82,7 +82,7 @@ func TestDelay_AfterALoss(t *testing.T) {
 // The former holder has the lock again during the delay. It could not in consul#430, nor after a
 // restart in etcd#22384 and etcd#22382.
 func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
-	sessionsflag.Member(t, "a client's session outlives its member, which ends those of its former life at once")
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, h, w := lost(t, ens)
@@ -104,6 +104,7 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 // A former holder that comes back and gives up before it has the lock did not have it, so the delay
 // goes on.
 func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, h, w := lost(t, ens)
@@ -332,7 +333,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 
 // A reader comes back beside other readers.
 func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
-	sessionsflag.Member(t, "a client's session outlives its member, which ends those of its former life at once")
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(2, embed.SessionOptions{})
