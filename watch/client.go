@@ -37,7 +37,7 @@ type Shards struct {
 //   - Watching a path twice in the same mode is the same as watching it once. One event is queued
 //     once, however many watches it matches.
 //   - A client that may not read a znode gets no event about it, and its Data and Children watches
-//     are used up in silence.
+//     are used up in silence. But see KeepValues.
 //   - It ends as a whole: when its queue overflows, and when a snapshot may hide changes that its
 //     Persistent and Recursive watches should have seen. Its connection must then be dropped. The
 //     client reads again when it comes back; see Reset.
@@ -79,7 +79,7 @@ type Client struct {
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
 
-	values bool // events have the znode as the change left it; guarded by the locks of all registries
+	values bool // see KeepValues; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
 	marks atomic.Int64 // how many marks those on one registry have
@@ -334,7 +334,8 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// KeepValues says that events from now on have Data and Stat.
+// KeepValues says that events from now on have Data and Stat, and that a Persistent watch is told
+// Hidden instead of what the client may not read.
 func (c *Client) KeepValues() {
 	lock(c.parts)
 	defer unlock(c.parts)

@@ -94,7 +94,8 @@ func (t *tables) tell(in table, path string, e Event, acl []tree.ACL) {
 }
 
 // fire queues an event for the client of a mark. As in ZooKeeper, a client that may not read the
-// znode gets no event, and its watch is used up all the same.
+// znode gets no event, and its watch is used up all the same. A client that wants to know is told
+// that there was one, unless the path of the event would say more than the client has asked for.
 func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 	p := m.part
 	due := m.terms&lasting != 0
@@ -106,13 +107,17 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 		return
 	}
 	p.told = t.pass
-	if p.client.mayRead == nil || p.client.mayRead(acl) {
-		t.events++
-		if p.client.values {
-			e = p.registry.valuedLocked(e)
-		}
-		p.client.tell(e)
+	switch may := p.client.mayRead == nil || p.client.mayRead(acl); {
+	case may && p.client.values:
+		e = p.registry.valuedLocked(e)
+	case may:
+	case !p.client.values || in == belowTable:
+		return
+	default:
+		e.Type = Hidden
 	}
+	t.events++
+	p.client.tell(e)
 }
 
 // install does the part of Registry.Install that is for the clients. Nobody knows the order of

@@ -17,7 +17,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/barrier"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
+
+func init() { sessionsflag.Define(clienttest.Over) }
 
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

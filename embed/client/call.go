@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const (
 var (
 	errNotSent = fmt.Errorf("%w: no connection in time, not sent", engine.ErrUnavailable)
 	errPoison  = fmt.Errorf("%w: connections break when it is asked for", engine.ErrUnavailable)
+	errNames   = fmt.Errorf("%w: these names are more than a client can be shown at once, read them in pages", engine.ErrTooLarge)
 	errFull    = fmt.Errorf("%w: too many requests of this session wait", engine.ErrUnavailable)
 )
 
@@ -98,6 +100,7 @@ var codes = map[wire.Code]error{
 	wire.NoAuth:         tree.ErrNoAuth,
 	wire.BadArguments:   tree.ErrInvalidPath,
 	wire.SessionExpired: engine.ErrSessionExpired,
+	wire.QuotaExceeded:  errNames,
 }
 
 // answered returns what the answer says went wrong, or nil.
@@ -133,7 +136,7 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 	case s.mu.calls >= callsMax || s.mu.bytes+c.bytes > bytesMax:
 		err = errFull
 	default:
-		err = s.fitsLocked(c)
+		err = cmp.Or(c.terms.heldLocked(), s.fitsLocked(c))
 	}
 	if err != nil {
 		s.finishCallLocked(c, err)

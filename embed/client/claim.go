@@ -36,6 +36,7 @@ type claim struct {
 	czxid   tree.Zxid
 	wasHeld bool
 	again   bool
+	settled uint64 // the session's cuts that are known to reach the claim's shard no more
 	tenure  *tenure
 	err     error
 	done    chan struct{}
@@ -138,7 +139,7 @@ func (c *claim) applied(call *call) {
 		}
 		return
 	}
-	c.results = results
+	c.results, c.settled = results, c.s.mu.cuts
 	for _, r := range results {
 		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.s.mu.id {
 			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
@@ -147,6 +148,9 @@ func (c *claim) applied(call *call) {
 	switch {
 	case c.s.mu.end != nil:
 		c.finishLocked(c.s.mu.end)
+		if c.lingersLocked() && c.s.mu.end == engine.ErrSessionClosed {
+			c.removeLocked(c.paths, true) // before the session's end deletes them
+		}
 	case c.state == claimOver: // released before the outcome was known
 		c.removeLocked(c.paths, c.lingersLocked())
 	default:
@@ -222,22 +226,29 @@ func (c *claim) Hold(again bool) (inside.Tenure, error) {
 	return c.tenure, nil
 }
 
-// Flush waits until everything that the session submitted before is applied or refused.
+// Flush waits until everything that the session submitted before is applied or refused. A broken
+// connection may have taken a write along that still reaches the member. It comes before what the
+// next connection sends, if it comes at all.
 func (c *claim) Flush() error {
 	if _, err := c.Created(context.Background()); err != nil {
 		return err
 	}
 	c.s.mu.Lock()
-	busy := c.s.mu.calls > 0
+	cuts := c.s.mu.cuts
+	isWrite := func(c *call) bool { return c.write }
+	busy := c.settled != cuts || slices.ContainsFunc(c.s.mu.sent, isWrite) || slices.ContainsFunc(c.s.mu.queue, isWrite)
 	c.s.mu.Unlock()
 	if !busy {
 		return nil
 	}
 	_, err := c.s.Do(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}}, nil)
-	if errors.Is(err, tree.ErrNotHeld) {
-		return nil // the znode is gone, so everything before is applied or refused
+	if err != nil && !errors.Is(err, tree.ErrNotHeld) { // if the znode is gone, the rest is over too
+		return err
 	}
-	return err
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.settled = max(c.settled, cuts)
+	return nil
 }
 
 // Done compares the clock and returns a channel that is closed when the claim has ended.
@@ -270,7 +281,11 @@ func (c *claim) Release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.s.client.config.RequestTimeout)
 	defer cancel()
 	for _, call := range ends {
-		if err := c.s.wait(ctx, call); err != nil {
+		err := c.s.wait(ctx, call)
+		if errors.Is(err, engine.ErrSessionExpired) {
+			continue // its znodes have ended with the session
+		}
+		if err != nil {
 			return err
 		}
 		if err := answered(&call.reply); err != nil {
@@ -615,13 +630,28 @@ func (t *terms) doneLocked(applied bool) {
 	t.leaves = nil
 }
 
-// heldLocked fails if a tenure has ended since its guard was made.
+// heldLocked fails if a tenure has ended since its guard was made. It is asked when the transaction
+// is queued: whatever a later tenure guards is queued later.
 func (t *terms) heldLocked() error {
 	if t == nil {
 		return nil
 	}
 	for _, own := range t.tenures {
 		if own.err != nil {
+			return fmt.Errorf("%w: %w", tree.ErrNotHeld, own.err)
+		}
+	}
+	return nil
+}
+
+// keptLocked fails if a tenure was lost since its guard was made. It is asked when the transaction
+// is sent. What the owner queued before it gave a tenure up is sent all the same.
+func (t *terms) keptLocked() error {
+	if t == nil {
+		return nil
+	}
+	for _, own := range t.tenures {
+		if own.err != nil && own.err != engine.ErrReleased {
 			return fmt.Errorf("%w: %w", tree.ErrNotHeld, own.err)
 		}
 	}

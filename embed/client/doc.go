@@ -20,9 +20,8 @@
 //   - When a connection breaks, a persistent or recursive watch ends with embed.ErrWatchGap. A
 //     WatchOnce goes on, or tells what has changed; one on a missing znode always tells
 //     NodeCreated.
-//   - A WatchOnce that may not be told of a change waits on. A member's ends with embed.ErrNoAuth.
 //   - A tenure guards transactions of its own session only.
-//   - Walk shows at most 16 MiB.
+//   - Walk, Children, Page and Ephemerals show at most 16 MiB. More is embed.ErrTooLarge.
 //   - The ensemble's metrics do not count what a client holds.
 //
 // What stays: a lock, a leadership or any other claim ends in this process before anyone else can

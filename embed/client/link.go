@@ -90,6 +90,7 @@ func (s *session) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
+	s.dropQueueLocked(s.mu.end)
 	s.dropSentLocked(s.mu.end)
 }
 
@@ -168,6 +169,7 @@ func (s *session) handshake(l *link) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.finishLocked(life.Expired, engine.ErrSessionExpired)
+		s.dropQueueLocked(engine.ErrSessionExpired) // its owner may be about to close it
 		s.halt()
 		return engine.ErrSessionExpired
 	case a.SessionID == 0 || q.SessionID != 0 && a.SessionID != q.SessionID:
@@ -285,6 +287,9 @@ func (s *session) breakLocked() {
 	for _, c := range s.mu.sent {
 		c.breaks++
 		err := engine.ErrUnknownOutcome
+		if c.write {
+			s.mu.cuts++
+		}
 		switch {
 		case c.write || c.request.Op == wire.OpPing:
 		case c.owed:
@@ -407,7 +412,7 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 	for n < len(s.mu.queue) && len(out) < outMax {
 		c := s.mu.queue[n]
 		n++
-		if err := c.terms.heldLocked(); err != nil {
+		if err := c.terms.keptLocked(); err != nil {
 			s.uncountLocked(c)
 			s.finishCallLocked(c, err)
 			continue

@@ -86,6 +86,9 @@ func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at t
 		return 0, err
 	}
 	at := tree.Zxid(r.Native.Zxid)
+	if len(r.Native.Znodes) == 0 {
+		return at, tree.ErrNoNode
+	}
 	for i := range r.Native.Znodes {
 		z := &r.Native.Znodes[i]
 		if err := ctx.Err(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -61,7 +62,8 @@ type session struct {
 		changed chan struct{} // closed when the state changes; nil until asked for
 		ctx     context.Context
 		cancel  context.CancelCauseFunc
-		end     error // why it ended
+		end     error    // why it ended
+		closing *closing // nil unless Close ended it
 
 		link  *link   // nil while there is no connection
 		lacks error   // why there is none
@@ -69,6 +71,7 @@ type session struct {
 		sent  []*call // on the link, in order
 		calls int     // of both, without pings
 		bytes int
+		cuts  uint64 // writes that broken connections took along
 		xid   int32
 		zxid  int64 // the newest in an answer
 
@@ -171,29 +174,88 @@ func (s *session) Err() error {
 // Queued counts callers of this process's client.
 func (s *session) Queued() *meter.Gauge { return &s.client.queued }
 
-// Close ends the session: here at once, in the ensemble as soon as the member hears of it.
+// Close ends the session: here at once, in the ensemble as soon as the member hears of it. Further
+// calls wait for the first one and return the same.
 func (s *session) Close() error {
 	c := newCall(wire.Request{Operation: wire.Operation{Op: wire.OpCloseSession}})
 	c.write = true
 	s.lookAndLock()
 	if s.mu.end != nil {
+		closing := s.mu.closing
 		s.mu.Unlock()
-		return nil
+		if closing == nil {
+			return nil // it ended before
+		}
+		<-closing.done
+		return closing.err
 	}
+	closing := &closing{done: make(chan struct{})}
+	s.mu.closing = closing
+	defer close(closing.done)
+	ends := s.endsLocked()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	if s.mu.life == nil { // nobody knows of it
 		s.mu.Unlock()
 		s.halt()
 		return nil
 	}
+	s.mu.queue = ends
+	s.wakeWriter()
+	entering := s.enteringLocked()
+	s.mu.Unlock()
+	s.settle(entering)
+	s.mu.Lock()
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
 	s.halt()
-	if errors.Is(err, engine.ErrSessionExpired) {
-		err = nil // it has ended all the same
+	if !errors.Is(err, engine.ErrSessionExpired) { // which ends it all the same
+		closing.err = err
 	}
-	return err
+	return closing.err
+}
+
+// A closing is the first call of Close. Read err after done.
+type closing struct {
+	done chan struct{}
+	err  error
+}
+
+// endsLocked ends the claims that stand in the place of something lost: the end of a session lets
+// nothing linger by itself. It takes the calls that end ephemerals off the queue, and returns them.
+func (s *session) endsLocked() (ends []*call) {
+	for _, c := range s.mu.claims {
+		if c.lingersLocked() {
+			c.endLocked(engine.ErrSessionClosed, false)
+		}
+	}
+	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
+		end := c.request.Native.Kind == wire.NativeRelease
+		if end {
+			ends = append(ends, c)
+		}
+		return end
+	})
+	return ends
+}
+
+// enteringLocked returns the transactions on their way that create what heirs have.
+func (s *session) enteringLocked() (calls []*call) {
+	for _, c := range s.mu.sent {
+		if c.terms != nil && c.terms.inherits {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// settle waits until calls have an outcome, or at most for the request timeout.
+func (s *session) settle(calls []*call) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.client.config.RequestTimeout)
+	defer cancel()
+	for _, c := range calls {
+		_ = s.wait(ctx, c) // which tells the claim
+	}
 }
 
 // lookAndLock compares the clock and locks the session. While the session is connected by the quick
@@ -310,11 +372,7 @@ func (s *session) finishLocked(state life.State, why error) {
 	}
 	s.mu.watches.endAll(why)
 	s.mu.cancel(why)
-	for _, c := range s.mu.queue {
-		s.uncountLocked(c)
-		s.finishCallLocked(c, why)
-	}
-	s.mu.queue = nil
+	s.dropQueueLocked(why)
 	if s.mu.link == nil || state == life.Expired {
 		s.dropSentLocked(why)
 	}
@@ -323,6 +381,15 @@ func (s *session) finishLocked(state life.State, why error) {
 	default:
 		close(s.ready)
 	}
+}
+
+// dropQueueLocked ends the calls that were not sent.
+func (s *session) dropQueueLocked(why error) {
+	for _, c := range s.mu.queue {
+		s.uncountLocked(c)
+		s.finishCallLocked(c, why)
+	}
+	s.mu.queue = nil
 }
 
 // dropSentLocked ends the calls that have no answer, and never will.

@@ -209,7 +209,11 @@ func (w *stream) tellLocked(e watch.Event) {
 // eventLocked takes in an event of the server.
 func (s *session) eventLocked(r *wire.Reply) {
 	e := watch.Event{Type: watch.EventType(r.Event.Type), Path: r.Event.Path, Zxid: tree.Zxid(r.Zxid)}
-	if e.Type == watch.NodeCreated || e.Type == watch.NodeDataChanged {
+	if e.Type == watch.Hidden {
+		s.hiddenLocked(e.Path)
+		return
+	}
+	if r.Event.Znode.Stat.Mzxid != 0 { // its transaction has left a znode there
 		e = e.With(tree.Detached(r.Event.Znode.Data, native.FromStat(&r.Event.Znode.Stat)))
 	}
 	if c := s.mu.claims[e.Path]; c != nil && e.Type == watch.NodeDeleted && e.Zxid > c.czxid {
@@ -231,6 +235,15 @@ func (s *session) eventLocked(r *wire.Reply) {
 		tell(place{path, watch.Recursive})
 		if path == "/" {
 			return
+		}
+	}
+}
+
+// hiddenLocked ends the watches of one event on a znode whose event may not be read.
+func (s *session) hiddenLocked(path string) {
+	for _, w := range slices.Clone(s.mu.watches.streams[place{path, watch.Persistent}]) {
+		if w.once {
+			w.endLocked(tree.ErrNoAuth)
 		}
 	}
 }

@@ -16,14 +16,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/discovery"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/view"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 func init() {
 	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
 	membersflag.Define()
 }
 
@@ -308,7 +311,7 @@ func TestRegister_ThroughLossesAndUpdates(t *testing.T) {
 		defer v.Close()
 		until(t, v, "")
 		in := discovery.Instance{Name: "billing", ID: "a", Port: 1, Registered: started, Payload: []byte(`{"x":1}`)}
-		a := discovery.Register(ens.Node(3), base, in)
+		a := discovery.Register(ens.Opener(3), base, in)
 		defer a.Close()
 		copy(in.Payload, `{"x":2}`) // which is the caller's
 		until(t, v, "a:1")
@@ -339,7 +342,7 @@ func TestRegister_ThroughLossesAndUpdates(t *testing.T) {
 		if got := a.Instance(); string(got.Payload) != `{"x":1}` {
 			t.Errorf("%s", got.Payload)
 		}
-		second := discovery.Register(ens.Node(1), base, discovery.Instance{Name: "billing", ID: "a", Port: 99})
+		second := discovery.Register(ens.Opener(1), base, discovery.Instance{Name: "billing", ID: "a", Port: 99})
 		select {
 		case <-second.Done():
 		case <-time.After(minutes):
@@ -361,7 +364,7 @@ func TestUpdate_RefusedAfterOneThatWaits(t *testing.T) {
 		v, err := discovery.Watch(t.Context(), ens.Session(1, embed.SessionOptions{}), base, "billing")
 		must(t, err)
 		defer v.Close()
-		a := discovery.Register(ens.Node(3), base, discovery.Instance{Name: "billing", ID: "a", Port: 1})
+		a := discovery.Register(ens.Opener(3), base, discovery.Instance{Name: "billing", ID: "a", Port: 1})
 		defer a.Close()
 		until(t, v, "a:1")
 		ens.Isolate(3)

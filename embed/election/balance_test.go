@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // shares counts what each member leads.
@@ -65,7 +66,7 @@ func TestBalance(t *testing.T) {
 	ended := make(map[embed.MemberID]chan error)
 	begin := func(id embed.MemberID) {
 		ended[id] = make(chan error, 1)
-		go func() { ended[id] <- election.Balance(ctx, ens.Node(id), "/jobs", names, nil, s.fn(t, id)) }()
+		go func() { ended[id] <- election.Balance(ctx, ens.Opener(id), "/jobs", names, nil, s.fn(t, id)) }()
 	}
 	begin(1)
 	ens.Until("the first to lead all", func() bool { return s.even(8, 1) })
@@ -73,6 +74,7 @@ func TestBalance(t *testing.T) {
 	ens.Until("the second to have its share", func() bool { return s.even(8, 1, 2) })
 	begin(3)
 	ens.Until("the third to have its share", func() bool { return s.even(8, 1, 2, 3) })
+	sessionsflag.Member(t, "a client outlives a member")
 	ens.Stop(2)
 	if err := <-ended[2]; !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
 		t.Errorf("Balance of a node that was shut down: %v", err)
@@ -89,7 +91,7 @@ func TestBalance(t *testing.T) {
 func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
 	ens := one(t)
 	enough := errors.New("enough")
-	err := election.Balance(bounded(t), ens.Node(1), "/jobs", []string{"a", "b", "a"}, nil, func(ctx context.Context, name string, _ lock.Token) error {
+	err := election.Balance(bounded(t), ens.Opener(1), "/jobs", []string{"a", "b", "a"}, nil, func(ctx context.Context, name string, _ lock.Token) error {
 		if name == "b" {
 			return enough
 		}
@@ -99,7 +101,7 @@ func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Error(err)
 	}
-	if err := election.Balance(bounded(t), ens.Node(1), "/jobs", nil, nil, nil); !errors.Is(err, embed.ErrInvalidArgument) {
+	if err := election.Balance(bounded(t), ens.Opener(1), "/jobs", nil, nil, nil); !errors.Is(err, embed.ErrInvalidArgument) {
 		t.Errorf("without names: %v", err)
 	}
 }
@@ -112,7 +114,7 @@ type led struct {
 
 // balances runs a Balance whose fn leads until it is told to end. It returns a channel with its
 // leaderships.
-func balances(t *testing.T, n *embed.Node, names []string) <-chan led {
+func balances(t *testing.T, n embed.Opener, names []string) <-chan led {
 	t.Helper()
 	ctx, cancel := context.WithCancel(bounded(t))
 	turns, over := make(chan led, 100), make(chan error, 1)
@@ -154,7 +156,7 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 			t.Parallel()
 			ens := embedtest.New(t, 3, embedtest.Options{})
 			ens.TransferLeadership(1)
-			turns := balances(t, ens.Node(1), names)
+			turns := balances(t, ens.Opener(1), names)
 			var lead []led
 			for range names {
 				lead = append(lead, <-turns)
@@ -181,7 +183,7 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 					t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
 				}
 			}
-			third := balances(t, ens.Node(3), names)
+			third := balances(t, ens.Opener(3), names)
 			ens.Until("another to have its share", func() bool { return len(third) > 0 })
 		})
 	}
@@ -191,11 +193,11 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 2, embedtest.Options{})
-	former := balances(t, ens.Node(1), []string{"a", "b", "c", "d"})
+	former := balances(t, ens.Opener(1), []string{"a", "b", "c", "d"})
 	for range 4 {
 		<-former
 	}
-	latter := balances(t, ens.Node(2), []string{"a", "b", "c", "d", "e", "f"})
+	latter := balances(t, ens.Opener(2), []string{"a", "b", "c", "d", "e", "f"})
 	for range 4 { // two names that nobody else has, and two that it is given
 		<-latter
 	}
@@ -219,7 +221,7 @@ func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 	begins, ends, second := make(chan string, 2), make(chan string, 2), make(chan (<-chan led), 1)
 	over := make(chan error, 1)
 	go func() {
-		over <- election.Balance(ctx, ens.Node(1), "/jobs", names, nil, func(inner context.Context, name string, _ lock.Token) error {
+		over <- election.Balance(ctx, ens.Opener(1), "/jobs", names, nil, func(inner context.Context, name string, _ lock.Token) error {
 			begins <- name
 			<-inner.Done()
 			if ctx.Err() != nil {
@@ -239,7 +241,7 @@ func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
 	for range names {
 		<-begins
 	}
-	turns := balances(t, ens.Node(2), names)
+	turns := balances(t, ens.Opener(2), names)
 	second <- turns
 	if name := <-ends; name != "" {
 		if l := <-turns; l.name != name {
@@ -257,7 +259,7 @@ func TestBalance_OneLostCandidacyEndsNoOther(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	names := []string{"a", "b", "c"}
-	turns := balances(t, ens.Node(1), names)
+	turns := balances(t, ens.Opener(1), names)
 	lead := make(map[string]led)
 	for range names {
 		l := <-turns

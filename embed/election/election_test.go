@@ -15,11 +15,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
+}
 
 const path = "/election"
 
@@ -402,6 +407,9 @@ func TestElection_ObserveEndsWithTheReason(t *testing.T) {
 		"its node":    {func(*embed.Session, context.CancelFunc) { must(t, ens.Node(1).Close()) }, embed.ErrClosed},
 	} {
 		if c.want == embed.ErrClosed {
+			if sessionsflag.Open != nil {
+				continue // a client outlives a member
+			}
 			defer observeEnds(t, ens, name, c.end, c.want) // the last observer
 			continue
 		}
@@ -505,6 +513,7 @@ func TestElection_NeverTwo(t *testing.T) {
 // Somebody deletes the place of a candidate that is moving to another place. The candidate gets
 // that error.
 func TestCandidate_IsDeletedOnItsWay(t *testing.T) {
+	sessionsflag.Member(t, "a client reads nothing while nobody hears its member")
 	ctx := bounded(t)
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(1)

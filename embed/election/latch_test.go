@@ -10,13 +10,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 func TestLatch(t *testing.T) {
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	latches := make(map[embed.MemberID]*election.Latch)
 	for id := embed.MemberID(1); id <= 3; id++ {
-		latches[id] = election.NewLatch(ens.Node(id), path, fmt.Append(nil, id), election.Options{})
+		latches[id] = election.NewLatch(ens.Opener(id), path, fmt.Append(nil, id), election.Options{})
 	}
 	var token lock.Token
 	next := func() (leader embed.MemberID) {
@@ -57,6 +58,7 @@ func TestLatch(t *testing.T) {
 	if third == second {
 		t.Error("the one that resigned was elected before the one that waited")
 	}
+	sessionsflag.Member(t, "a client outlives a member")
 	// The leader's node ends: so does its Latch, and the other one leads.
 	ens.Stop(third)
 	<-latches[third].Done()
@@ -75,7 +77,7 @@ func TestLatch_Changes(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	holds, err := election.New(s, path).Campaign(bounded(t), nil)
 	must(t, err)
-	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	l := election.NewLatch(ens.Opener(1), path, nil, election.Options{})
 	defer l.Close()
 	var seen []bool
 	// The next leader, so that the end of a leadership is seen: the Latch gets no other before this
@@ -106,7 +108,7 @@ func TestLatch_Changes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	second := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	second := election.NewLatch(ens.Opener(1), path, nil, election.Options{})
 	defer second.Close()
 	for now := range second.Changes(ctx) {
 		if now != nil {
@@ -122,9 +124,9 @@ func TestLatch_Changes(t *testing.T) {
 func TestLatch_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 	ens := one(t)
 	for name, l := range map[string]*election.Latch{
-		"path":     election.NewLatch(ens.Node(1), "no/path", nil, election.Options{}),
-		"priority": election.NewLatch(ens.Node(1), path, nil, election.Options{Priority: -1}),
-		"size":     election.NewLatch(ens.Node(1), path, make([]byte, 2<<20), election.Options{}),
+		"path":     election.NewLatch(ens.Opener(1), "no/path", nil, election.Options{}),
+		"priority": election.NewLatch(ens.Opener(1), path, nil, election.Options{Priority: -1}),
+		"size":     election.NewLatch(ens.Opener(1), path, make([]byte, 2<<20), election.Options{}),
 	} {
 		<-l.Done()
 		if l.Err() == nil || errors.Is(l.Err(), embed.ErrReleased) || name == "priority" && !errors.Is(l.Err(), embed.ErrInvalidArgument) {
@@ -160,7 +162,7 @@ func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 	latches := make(map[string]*election.Latch)
 	for i := range 3 {
 		name := fmt.Sprint("latch ", i)
-		latches[name] = election.NewLatch(ens.Node(1), path, []byte(name), election.Options{})
+		latches[name] = election.NewLatch(ens.Opener(1), path, []byte(name), election.Options{})
 		defer latches[name].Close()
 	}
 	all := func() (list []election.Standing) {
@@ -189,7 +191,7 @@ func TestLatch_TransfersToWhoIsNamed(t *testing.T) {
 func TestLatch_CloseDuringATransfer(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+	l := election.NewLatch(ens.Opener(1), path, nil, election.Options{})
 	ens.Until("it to lead", l.IsLeader)
 	named, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
 	must(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // The tests of this file repeat what went wrong with elections in other coordination systems,
@@ -29,7 +30,7 @@ type call struct {
 
 // runs starts a Run whose fn returns only when it is told to, even if its ctx has ended. over tells
 // that Run has returned.
-func runs(ctx context.Context, n *embed.Node, value string) (calls <-chan call, over <-chan error) {
+func runs(ctx context.Context, n embed.Opener, value string) (calls <-chan call, over <-chan error) {
 	began, ended := make(chan call, 16), make(chan error, 1)
 	go func() {
 		ended <- election.Run(ctx, n, path, []byte(value), func(ctx context.Context, token lock.Token) error {
@@ -130,7 +131,7 @@ func TestRun_LostBeforeItsTurnBegins(t *testing.T) {
 			}
 		}}
 		wg.Go(func() {
-			err := election.Run(ctx, ens.Node(1), path, nil, func(inner context.Context, token lock.Token) error {
+			err := election.Run(ctx, ens.Opener(1), path, nil, func(inner context.Context, token lock.Token) error {
 				leads := false
 				if l, err := election.New(s, path).Leader(bounded(t)); err == nil {
 					leads = l.Token == token
@@ -167,11 +168,11 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	calls, over := runs(ctx, ens.Node(1), "first")
+	calls, over := runs(ctx, ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(1), "second")
+	others, _ := runs(later, ens.Opener(1), "second")
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	cancel()
 	<-first.ctx.Done()
@@ -201,13 +202,14 @@ func TestRun_HandsOverWhenFnHasReturned(t *testing.T) {
 // wait for a timeout. In knative/pkg#1835 and kubernetes#95939 a process that ended in good order
 // left its lock to a timeout.
 func TestRun_AShutdownHandsOver(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MinSessionTimeout, c.MaxSessionTimeout = time.Hour, time.Hour }})
-	calls, over := runs(bounded(t), ens.Node(1), "first")
+	calls, over := runs(bounded(t), ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(2), "second")
+	others, _ := runs(later, ens.Opener(2), "second")
 	s := ens.Session(3, embed.SessionOptions{})
 	ens.Until("the other to stand", func() bool { return len(candidates(t, s)) == 2 })
 	stopped := make(chan struct{})
@@ -233,15 +235,16 @@ func TestRun_AShutdownHandsOver(t *testing.T) {
 // leads when the session has expired. In CURATOR-466 a selector was closed together with its client
 // and never ended.
 func TestRun_EndsWithItsCtxAndItsNodeAtOnce(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
 	ens.TransferLeadership(2)
 	ctx, cancel := context.WithCancel(bounded(t))
-	calls, over := runs(ctx, ens.Node(1), "first")
+	calls, over := runs(ctx, ens.Opener(1), "first")
 	first := next(t, calls)
 	later, stop := context.WithCancel(bounded(t))
 	defer stop()
-	others, _ := runs(later, ens.Node(2), "second")
+	others, _ := runs(later, ens.Opener(2), "second")
 	first.leave()
 	go cancel()
 	must(t, ens.Node(1).Close())
@@ -297,13 +300,14 @@ func latched(latches []*election.Latch) (now []*election.Leadership) {
 // the other began to lead. In CURATOR-652 a latch that had lost its place led on. In CURATOR-504,
 // CURATOR-644 and CURATOR-645 two latches reset each other for ever.
 func TestLatch_TwoReconnectsInterleave(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(3, embed.SessionOptions{})
 	var latches []*election.Latch
 	members := []embed.MemberID{1, 1, 2}
 	for i, id := range members {
-		l := election.NewLatch(ens.Node(id), path, fmt.Append(nil, i), election.Options{})
+		l := election.NewLatch(ens.Opener(id), path, fmt.Append(nil, i), election.Options{})
 		defer l.Close()
 		latches = append(latches, l)
 	}
@@ -363,7 +367,7 @@ func TestLatch_TheCandidateOfItsLostSessionIsNotItsOwn(t *testing.T) {
 	s, dying := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	_, first := enters(t, dying, "the same process", 0)
 	former := leads(t, first)
-	l := election.NewLatch(ens.Node(1), path, []byte("the same process"), election.Options{})
+	l := election.NewLatch(ens.Opener(1), path, []byte("the same process"), election.Options{})
 	defer l.Close()
 	ens.Until("it to stand", func() bool { return len(candidates(t, s)) == 2 })
 	_, last := enters(t, s, "another", 0)
@@ -384,7 +388,7 @@ func TestLatch_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	s := ens.Session(1, embed.SessionOptions{})
 	var latches []*election.Latch
 	for range 3 {
-		l := election.NewLatch(ens.Node(1), path, nil, election.Options{})
+		l := election.NewLatch(ens.Opener(1), path, nil, election.Options{})
 		defer l.Close()
 		latches = append(latches, l)
 	}

@@ -20,7 +20,7 @@ func TestRun_CampaignsAgainAfterATurn(t *testing.T) {
 	enough := errors.New("enough")
 	var last lock.Token
 	calls := 0
-	err := election.Run(bounded(t), ens.Node(1), path, []byte("v"), func(ctx context.Context, token lock.Token) error {
+	err := election.Run(bounded(t), ens.Opener(1), path, []byte("v"), func(ctx context.Context, token lock.Token) error {
 		if token.Compare(last) <= 0 || ctx.Err() != nil {
 			t.Errorf("call %d: token %v after %v, ctx %v", calls, token, last, ctx.Err())
 		}
@@ -45,7 +45,7 @@ func TestRun_TakesTurnsWithOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(bounded(t))
 	calls, over := make(chan int), make(chan struct{})
 	for i := range 3 {
-		go election.Run(ctx, ens.Node(1), path, nil, func(ctx context.Context, _ lock.Token) error {
+		go election.Run(ctx, ens.Opener(1), path, nil, func(ctx context.Context, _ lock.Token) error {
 			select {
 			case calls <- i:
 				<-over
@@ -78,7 +78,7 @@ func TestRun_CampaignsAgainAfterALoss(t *testing.T) {
 	enough := errors.New("enough")
 	owners := make(map[embed.SessionID]bool)
 	calls := 0
-	err := election.Run(bounded(t), ens.Node(1), path, nil, func(ctx context.Context, token lock.Token) error {
+	err := election.Run(bounded(t), ens.Opener(1), path, nil, func(ctx context.Context, token lock.Token) error {
 		l, err := election.New(s, path).Leader(ctx)
 		must(t, err)
 		if l.Token != token {
@@ -121,7 +121,7 @@ func TestRun_ComesBackAfterAPartition(t *testing.T) {
 	}
 	events := make(chan event, 16)
 	run := func(ctx context.Context, id embed.MemberID) {
-		_ = election.Run(ctx, ens.Node(id), path, fmt.Append(nil, id), func(ctx context.Context, _ lock.Token) error {
+		_ = election.Run(ctx, ens.Opener(id), path, fmt.Append(nil, id), func(ctx context.Context, _ lock.Token) error {
 			events <- event{member: id, began: true, ctx: ctx}
 			<-ctx.Done()
 			events <- event{member: id}
@@ -162,7 +162,7 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	ens := one(t)
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(bounded(t))
-	err := election.Run(ctx, ens.Node(1), path, nil, func(inner context.Context, _ lock.Token) error {
+	err := election.Run(ctx, ens.Opener(1), path, nil, func(inner context.Context, _ lock.Token) error {
 		cancel(why)
 		<-inner.Done()
 		if !errors.Is(context.Cause(inner), why) {
@@ -179,7 +179,7 @@ func TestRun_EndsWithItsCtx(t *testing.T) {
 	must(t, err)
 	waiting, stop := context.WithCancel(bounded(t))
 	ended := make(chan error)
-	go func() { ended <- election.Run(waiting, ens.Node(1), path, nil, nil) }()
+	go func() { ended <- election.Run(waiting, ens.Opener(1), path, nil, nil) }()
 	ens.Until("the candidate to stand", func() bool { return len(candidates(t, s)) == 2 })
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -203,7 +203,7 @@ func TestRun_TheFarewellIsBounded(t *testing.T) {
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
 			var ran time.Time
-			err := election.Run(ctx, ens.Node(1), path, nil, func(context.Context, lock.Token) error {
+			err := election.Run(ctx, ens.Opener(1), path, nil, func(context.Context, lock.Token) error {
 				ens.Isolate(1)
 				ens.Until("the quorum to be away", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
 				if c.says == nil {
@@ -269,7 +269,7 @@ func TestRun_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 		{"/e/x", nil, embed.ErrNoChildrenForEphemerals},
 	} {
 		fn := func(context.Context, lock.Token) error { return errors.New("it leads") }
-		if err := election.Run(bounded(t), ens.Node(1), c.path, c.value, fn); !errors.Is(err, c.want) {
+		if err := election.Run(bounded(t), ens.Opener(1), c.path, c.value, fn); !errors.Is(err, c.want) {
 			t.Errorf("%q: Run returned %v, want %v", c.path, err, c.want)
 		}
 	}
@@ -278,7 +278,7 @@ func TestRun_EndsWhenNoAttemptCanSucceed(t *testing.T) {
 // The root of an ensemble with several shards is on all of them, so nobody can queue there.
 func TestRun_EndsAtTheRootOfSeveralShards(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 3 }})
-	err := election.Run(bounded(t), ens.Node(1), "/", nil, func(context.Context, lock.Token) error { return errors.New("it leads") })
+	err := election.Run(bounded(t), ens.Opener(1), "/", nil, func(context.Context, lock.Token) error { return errors.New("it leads") })
 	if !errors.Is(err, embed.ErrCrossShard) {
 		t.Errorf("Run returned %v", err)
 	}
@@ -292,7 +292,7 @@ func TestRun_APanicGivesTheLeadershipUp(t *testing.T) {
 				t.Errorf("recovered %v", r)
 			}
 		}()
-		_ = election.Run(bounded(t), ens.Node(1), path, nil, func(context.Context, lock.Token) error { panic("oops") })
+		_ = election.Run(bounded(t), ens.Opener(1), path, nil, func(context.Context, lock.Token) error { panic("oops") })
 	}()
 	s := ens.Session(1, embed.SessionOptions{})
 	l, err := election.New(s, path).Campaign(bounded(t), nil)

@@ -20,7 +20,7 @@ func TestRunWith_GuardsProclaimsAndTransfers(t *testing.T) {
 	ens := one(t)
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
-	from := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
+	from := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
 	enough := errors.New("enough")
 	s := ens.Session(1, embed.SessionOptions{Root: "/tenant"})
 	other := make(chan struct{})
@@ -64,7 +64,7 @@ func TestRunWith_GuardsProclaimsAndTransfers(t *testing.T) {
 func TestBalanceWith_RefusesTransfers(t *testing.T) {
 	ens := one(t)
 	enough := errors.New("enough")
-	err := election.BalanceWith(bounded(t), ens.Node(1), "/jobs", []string{"a"}, nil, election.Options{}, func(ctx context.Context, name string, l *election.Leadership) error {
+	err := election.BalanceWith(bounded(t), ens.Opener(1), "/jobs", []string{"a"}, nil, election.Options{}, func(ctx context.Context, name string, l *election.Leadership) error {
 		if err := l.Transfer(ctx, "/jobs/a/x"); !errors.Is(err, embed.ErrInvalidArgument) {
 			t.Errorf("transfer: %v", err)
 		}
@@ -84,10 +84,10 @@ func TestRun_EndsWithoutPermission(t *testing.T) {
 	_, _, err := s.CreateWith(bounded(t), path, nil, embed.CreateOptions{ACL: embed.ReadACL()})
 	must(t, err)
 	fn := func(context.Context, lock.Token) error { return errors.New("it leads") }
-	if err := election.Run(bounded(t), ens.Node(1), path, nil, fn); !errors.Is(err, embed.ErrNoAuth) {
+	if err := election.Run(bounded(t), ens.Opener(1), path, nil, fn); !errors.Is(err, embed.ErrNoAuth) {
 		t.Error(err)
 	}
-	stranger := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}})
+	stranger := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}})
 	if err := election.Run(bounded(t), stranger, path, nil, fn); !errors.Is(err, embed.ErrAuthFailed) {
 		t.Error(err)
 	}

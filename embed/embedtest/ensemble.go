@@ -339,27 +339,24 @@ func (e *Ensemble) Session(id embed.MemberID, o embed.SessionOptions) *embed.Ses
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience())
 	defer cancel()
-	from, err := e.opener(id)
-	if err != nil {
-		e.t.Fatalf("member %d: %v", id, err)
-	}
-	s, err := from.NewSession(ctx, o)
+	s, err := e.Opener(id).NewSession(ctx, o)
 	if err != nil {
 		e.t.Fatalf("member %d: %v", id, err)
 	}
 	return s
 }
 
-// opener returns what opens sessions on a member: its node, or with the flag -sessions a client.
-func (e *Ensemble) opener(id embed.MemberID) (embed.Opener, error) {
+// Opener returns what opens sessions on a member: its node. Recipes such as lock.Do take it.
+func (e *Ensemble) Opener(id embed.MemberID) embed.Opener {
+	e.t.Helper()
 	n := e.Node(id)
 	if sessionsflag.Open == nil {
-		return n, nil
+		return n
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if from := e.doors[n]; from != nil {
-		return from, nil
+		return from
 	}
 	var dial func(ctx context.Context) (net.Conn, error)
 	if e.bubble {
@@ -367,10 +364,10 @@ func (e *Ensemble) opener(id embed.MemberID) (embed.Opener, error) {
 	}
 	from, shut, err := sessionsflag.Open(n, dial)
 	if err != nil {
-		return nil, err
+		e.t.Fatalf("member %d: %v", id, err)
 	}
 	e.doors[n], e.shut = from, append(e.shut, shut)
-	return from, nil
+	return from
 }
 
 // Stop shuts a member down: it closes its sessions and transfers its leaderships.

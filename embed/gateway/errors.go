@@ -32,6 +32,7 @@ var codes = []struct {
 	{errNoWatcher, wire.NoWatcher},
 	{errReadOnly, wire.NotReadOnly},
 	{errWatches, wire.BadArguments}, // as ErrTooLarge; older clients know no code for a quota
+	{errNames, wire.QuotaExceeded},
 	{errReconfigDisabled, wire.ReconfigDisabled},
 	{errServers, wire.BadArguments},
 	{engine.ErrObserver, wire.BadArguments},
@@ -46,6 +47,7 @@ var (
 	errMarshalling = errors.New("malformed request")
 	errNoWatcher   = errors.New("no such watch")
 	errWatches     = errors.New("the connection has as many watches as it may: see gateway.Config.Watches")
+	errNames       = errors.New("more names than a client can be shown at once")
 	errReadOnly    = errors.New("this member has no leader and only reads")
 
 	errReconfigDisabled = errors.New("reconfig is turned off: set gateway.Config.Reconfig")

@@ -144,7 +144,10 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		if n.Count <= 0 {
 			return fmt.Errorf("%w: a page of %d names", embed.ErrInvalidArgument, n.Count)
 		}
-		r.Names, err = s.Page(n.Path, n.After, int(n.Count))
+		if r.Names, err = s.Page(n.Path, n.After, int(n.Count)); nativeSize(r) > readBytesMax {
+			r.Names = nil
+			return fmt.Errorf("%w: a page of more than %d MiB, which a client cannot be shown at once: ask for fewer names", engine.ErrTooLarge, readBytesMax>>20)
+		}
 	case wire.NativeBefore:
 		if len(n.Names) > namesMax {
 			return fmt.Errorf("%w: %d names to match, at most %d are allowed", embed.ErrInvalidArgument, len(n.Names), namesMax)
@@ -198,6 +201,9 @@ func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
 		err = fmt.Errorf("%w: what is below %s is more than %d MiB, which a client cannot be shown at once: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, n.Path, readBytesMax>>20)
 	}
 	r.Zxid = int64(z)
+	if errors.Is(err, tree.ErrNoNode) {
+		return nil // an answer without znodes says so, and as of when
+	}
 	return err
 }
 

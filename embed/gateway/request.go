@@ -383,6 +383,16 @@ func (c *conn) getChildren(from source, o *wire.Operation, r *wire.Result) error
 	}
 	names, stat, err := from.Children(path)
 	r.Names, r.Stat = list(names), statOf(&stat)
+	return c.fits(r, err)
+}
+
+// fits refuses an answer that a connection of package embed/client would not read. Other clients
+// have limits of their own.
+func (c *conn) fits(r *wire.Result, err error) error {
+	if err == nil && c.isNative.Load() && sizeOf(r) > readBytesMax {
+		r.Names = nil
+		return errNames
+	}
 	return err
 }
 
@@ -434,7 +444,7 @@ func (c *conn) getEphemerals(_ source, o *wire.Operation, r *wire.Result) error 
 	}
 	paths, err := c.session.Ephemerals(c.gate.ctx, prefix)
 	r.Names = list(paths)
-	return err
+	return c.fits(r, err)
 }
 
 // sync is a real barrier, unlike ZooKeeper's.

@@ -83,7 +83,7 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 			for _, shards := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s, linger %v, %d shards", name, o.Linger, shards), func(t *testing.T) {
 					bubble(t, 3, shards, func(t *testing.T, ens *embedtest.Ensemble) {
-						a := join(t, ens.Node(3), dir, "a", []byte("old"), o)
+						a := join(t, ens.Opener(3), dir, "a", []byte("old"), o)
 						defer a.Close()
 						present(t, a)
 						must(t, a.Set(within(t, minutes), []byte("new")))
@@ -120,7 +120,7 @@ func TestAnnounce_ThroughEveryLoss(t *testing.T) {
 // and kazoo's Party joins once and believes for ever that it is in.
 func TestStatus_ComparesTheClock(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
-		a := join(t, ens.Node(3), dir, "a", nil, group.Options{})
+		a := join(t, ens.Opener(3), dir, "a", nil, group.Options{})
 		defer a.Close()
 		was := present(t, a)
 		g := watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{})
@@ -146,7 +146,7 @@ func TestStatus_ComparesTheClock(t *testing.T) {
 // A session that is only Suspended keeps its znode: after a lack of a quorum nobody has left.
 func TestAnnounce_StaysWhileThereIsNoQuorum(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
-		a := join(t, ens.Node(3), dir, "a", nil, group.Options{})
+		a := join(t, ens.Opener(3), dir, "a", nil, group.Options{})
 		defer a.Close()
 		was := present(t, a)
 		for _, id := range ens.Members() {
@@ -166,13 +166,13 @@ func TestAnnounce_StaysWhileThereIsNoQuorum(t *testing.T) {
 // ever, and its PersistentNode shares the znode without knowing.
 func TestAnnounce_TwoWithOneID(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
-		first := join(t, ens.Node(1), dir, "a", []byte("first"), group.Options{Linger: time.Minute})
+		first := join(t, ens.Opener(1), dir, "a", []byte("first"), group.Options{Linger: time.Minute})
 		defer first.Close()
 		was := present(t, first)
 		c := follow(t, watch(t, ens.Session(2, embed.SessionOptions{}), group.Options{}))
 		c.want(t, "[a=first] joined a=first")
 		for _, id := range ens.Members() {
-			second := join(t, ens.Node(id), dir, "a", []byte("second"), group.Options{Linger: time.Minute})
+			second := join(t, ens.Opener(id), dir, "a", []byte("second"), group.Options{Linger: time.Minute})
 			begun := time.Now()
 			wantErr(t, status(t, second, "a reason", func(s group.Status) bool { return s.Err != nil }).Err,
 				group.ErrTaken)
@@ -201,7 +201,7 @@ func TestAnnounce_WhatWasInTheWayHasGoneUnseen(t *testing.T) {
 		how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: true}
 		_, _, err := s.CreateWith(t.Context(), dir+"/a", nil, how)
 		must(t, err)
-		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: timeout})
+		from := embed.OpenerWith(ens.Opener(3), embed.SessionOptions{Timeout: timeout})
 		a := join(t, from, dir, "a", nil, group.Options{})
 		status(t, a, "it to be taken", func(s group.Status) bool {
 			return errors.Is(s.Err, group.ErrTaken)
@@ -224,7 +224,7 @@ func TestAnnounce_InTheStepsOfADeadProcess(t *testing.T) {
 			bubble(t, 3, shards, func(t *testing.T, ens *embedtest.Ensemble) {
 				g := watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{})
 				for i, on := range []embed.MemberID{3, 2} {
-					dead := join(t, ens.Node(3), dir, "a", fmt.Appendf(nil, "dead %d", i), group.Options{})
+					dead := join(t, ens.Opener(3), dir, "a", fmt.Appendf(nil, "dead %d", i), group.Options{})
 					present(t, dead)
 					ens.Kill(3)
 					wantErr(t, done(t, dead), embed.ErrFailed)
@@ -233,7 +233,7 @@ func TestAnnounce_InTheStepsOfADeadProcess(t *testing.T) {
 						ens.Ready(3)
 					}
 					begun := time.Now()
-					a := join(t, ens.Node(on), dir, "a", []byte("alive"), group.Options{})
+					a := join(t, ens.Opener(on), dir, "a", []byte("alive"), group.Options{})
 					present(t, a)
 					members(t, g, "a=alive")
 					if d := time.Since(begun); on == 3 && d > 5*time.Second || d > 20*time.Second {
@@ -252,7 +252,7 @@ func TestAnnounce_InTheStepsOfADeadProcess(t *testing.T) {
 func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		o := group.Options{Linger: 30 * time.Second}
-		present(t, join(t, ens.Node(3), dir, "a", []byte("1"), o))
+		present(t, join(t, ens.Opener(3), dir, "a", []byte("1"), o))
 		s := ens.Session(1, embed.SessionOptions{})
 		_, err := s.Sync(t.Context(), dir) // it may be behind member 3
 		must(t, err)
@@ -265,7 +265,7 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 		if lost.Members[0].Session != 0 {
 			t.Errorf("%+v", lost.Members[0])
 		}
-		a := join(t, ens.Node(3), dir, "a", []byte("2"), o)
+		a := join(t, ens.Opener(3), dir, "a", []byte("2"), o)
 		now := c.want(t, "[a=2] again a=2")
 		if m := now.Members[0]; m.Session == 0 || m.Czxid <= lost.Members[0].Czxid {
 			t.Errorf("%+v, and was %+v", m, lost.Members[0])
@@ -273,7 +273,7 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 		present(t, a)
 		must(t, a.Close())
 		c.want(t, "[] left a=2")
-		present(t, join(t, ens.Node(3), dir, "a", []byte("3"), o))
+		present(t, join(t, ens.Opener(3), dir, "a", []byte("3"), o))
 		c.want(t, "[a=3] joined a=3")
 		ens.Kill(3)
 		begun := time.Now()
@@ -290,7 +290,7 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 func TestAnnounce_BegunBeforeThereIsAQuorum(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		ens.Isolate(3)
-		a := join(t, ens.Node(3), dir, "a", []byte("1"), group.Options{})
+		a := join(t, ens.Opener(3), dir, "a", []byte("1"), group.Options{})
 		defer a.Close()
 		<-time.After(time.Minute)
 		wantErr(t, a.Set(within(t, time.Second), []byte("2")), context.DeadlineExceeded)
@@ -311,7 +311,7 @@ func TestAnnounce_BegunBeforeThereIsAQuorum(t *testing.T) {
 // across the loss of the session.
 func TestSet_Refused(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
-		a := join(t, ens.Node(3), dir, "a", []byte("good"), group.Options{})
+		a := join(t, ens.Opener(3), dir, "a", []byte("good"), group.Options{})
 		defer a.Close()
 		present(t, a)
 		large := make([]byte, 8<<20)
@@ -345,7 +345,7 @@ func TestSet_Refused(t *testing.T) {
 // one that was set after all others had returned.
 func TestSet_ManyAtOnce(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
-		a := join(t, ens.Node(3), dir, "a", nil, group.Options{})
+		a := join(t, ens.Opener(3), dir, "a", nil, group.Options{})
 		defer a.Close()
 		s := ens.Session(1, embed.SessionOptions{})
 		var wg sync.WaitGroup
@@ -379,7 +379,7 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 	bubble(t, 3, 2, func(t *testing.T, ens *embedtest.Ensemble) {
 		s := ens.Session(1, embed.SessionOptions{})
 		for i := range 60 {
-			a := join(t, ens.Node(embed.MemberID(i%3+1)), dir, "a", nil,
+			a := join(t, ens.Opener(embed.MemberID(i%3+1)), dir, "a", nil,
 				group.Options{Linger: time.Duration(i%2) * time.Minute})
 			over := make(chan error, 2)
 			go func() { over <- a.Set(t.Context(), []byte("x")) }()
@@ -432,7 +432,7 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 	for i := range 300 {
 		dir := fmt.Sprint("/round-", i, dir)
 		o := group.Options{Linger: time.Duration(i%2) * time.Minute}
-		a := group.Join(ens.Node(embed.MemberID(i%3+1)), dir, "a", nil, o)
+		a := group.Join(ens.Opener(embed.MemberID(i%3+1)), dir, "a", nil, o)
 		if i%3 == 0 {
 			go a.Set(t.Context(), []byte("x"))
 		}

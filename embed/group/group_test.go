@@ -24,9 +24,9 @@ func TestChanges_SayWhatDiffers(t *testing.T) {
 		g := watch(t, ens.Session(1, embed.SessionOptions{}), group.Options{})
 		c := follow(t, g)
 		c.want(t, "[]")
-		a := join(t, ens.Node(1), dir, "a", []byte("1"), group.Options{})
+		a := join(t, ens.Opener(1), dir, "a", []byte("1"), group.Options{})
 		c.want(t, "[a=1] joined a=1")
-		b := join(t, ens.Node(2), dir, "b", nil, group.Options{})
+		b := join(t, ens.Opener(2), dir, "b", nil, group.Options{})
 		was := c.want(t, "[a=1 b] joined b").Members[1]
 		must(t, a.Set(ctx, []byte("2")))
 		c.want(t, "[a=2 b] changed a=2")
@@ -251,8 +251,8 @@ func TestJoin_AsKazoo(t *testing.T) {
 // The group goes on when its node has got the state of another member, and tells what differs.
 func TestChanges_AcrossASnapshot(t *testing.T) {
 	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
-		stays := join(t, ens.Node(1), dir, "stays", nil, group.Options{})
-		leaves := join(t, ens.Node(2), dir, "leaves", nil, group.Options{})
+		stays := join(t, ens.Opener(1), dir, "stays", nil, group.Options{})
+		leaves := join(t, ens.Opener(2), dir, "leaves", nil, group.Options{})
 		present(t, stays)
 		present(t, leaves)
 		g := watch(t, ens.Session(3, embed.SessionOptions{Timeout: time.Hour}), group.Options{})
@@ -260,7 +260,7 @@ func TestChanges_AcrossASnapshot(t *testing.T) {
 		members(t, g, "leaves stays")
 		ens.Isolate(3)
 		must(t, leaves.Close())
-		comes := join(t, ens.Node(2), dir, "comes", nil, group.Options{})
+		comes := join(t, ens.Opener(2), dir, "comes", nil, group.Options{})
 		present(t, comes)
 		s := ens.Session(1, embed.SessionOptions{})
 		for i := range 300 {
@@ -288,7 +288,7 @@ func TestGroup_Ends(t *testing.T) {
 			wantErr(t, err, embed.ErrInvalidPath)
 		}
 		g := watch(t, s, group.Options{})
-		a := join(t, ens.Node(1), dir, "a", nil, group.Options{})
+		a := join(t, ens.Opener(1), dir, "a", nil, group.Options{})
 		defer a.Close()
 		now, err := g.Await(within(t, time.Minute),
 			func(now []group.Member) bool { return len(now) == 2 })
@@ -338,11 +338,11 @@ func TestShare(t *testing.T) {
 				break
 			}
 			if len(here) == 0 { // the first member changes nothing
-				here = append(here, join(t, ens.Node(1), dir, "0", []byte("x"), group.Options{}))
+				here = append(here, join(t, ens.Opener(1), dir, "0", []byte("x"), group.Options{}))
 				present(t, here[0])
 				must(t, here[0].Set(t.Context(), nil))
 			}
-			here = append(here, join(t, ens.Node(1), dir, fmt.Sprint(len(here)), nil, group.Options{}))
+			here = append(here, join(t, ens.Opener(1), dir, fmt.Sprint(len(here)), nil, group.Options{}))
 			defer here[len(here)-1].Close()
 		}
 		if fmt.Sprint(got) != "[12 6 4 3]" {

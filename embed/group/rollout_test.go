@@ -226,7 +226,7 @@ func TestAwaitApplied_WaitsForTheFirstValue(t *testing.T) {
 		v, err := value.New(s, config, texts).Set(t.Context(), "1")
 		must(t, err)
 		apply := make(chan struct{})
-		go group.Follow(t.Context(), ens.Node(1), config, "a", texts,
+		go group.Follow(t.Context(), ens.Opener(1), config, "a", texts,
 			func(ctx context.Context, _ value.Versioned[string]) error {
 				select {
 				case <-apply:
@@ -262,7 +262,7 @@ func TestAwaitApplied_OnANodeThatIsBehind(t *testing.T) {
 		v, err := value.New(ens.Session(1, embed.SessionOptions{}), config, texts).Set(t.Context(), "1")
 		must(t, err)
 		joined := make(chan struct{}, 1)
-		go group.Follow(t.Context(), ens.Node(1), config, "a", texts,
+		go group.Follow(t.Context(), ens.Opener(1), config, "a", texts,
 			func(ctx context.Context, _ value.Versioned[string]) error {
 				joined <- struct{}{}
 				select {
@@ -302,7 +302,7 @@ func TestFollow_TheValueChangesBeforeItJoins(t *testing.T) {
 		got := make(chan string, 10)
 		cut := openerFunc(func(ctx context.Context, o embed.SessionOptions) (*embed.Session, error) {
 			o.Timeout = time.Minute
-			s, err := ens.Node(3).NewSession(ctx, o)
+			s, err := ens.Opener(3).NewSession(ctx, o)
 			ens.Isolate(3)
 			return s, err
 		})
@@ -349,7 +349,7 @@ func TestFollow_TellsOfItsOwnZnodeOnly(t *testing.T) {
 		_, err := value.New(s, config, texts).Set(t.Context(), "x")
 		must(t, err)
 		begun, apply := make(chan struct{}, 10), make(chan struct{})
-		from := embed.OpenerWith(ens.Node(3), embed.SessionOptions{Timeout: time.Minute})
+		from := embed.OpenerWith(ens.Opener(3), embed.SessionOptions{Timeout: time.Minute})
 		go group.Follow(t.Context(), from, config, "a", texts,
 			func(ctx context.Context, _ value.Versioned[string]) error {
 				begun <- struct{}{}

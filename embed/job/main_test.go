@@ -1,13 +1,16 @@
 package job_test
 
 import (
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 func init() {
 	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
 	membersflag.Define()
 }
 

@@ -23,12 +23,12 @@ func TestCancelledAtAnyMoment(t *testing.T) {
 	for i := range 100 {
 		path := fmt.Sprint("/x/", i)
 		ctx, cancel := context.WithTimeout(bounded(t), rand.N(20*time.Millisecond))
-		result, first := job.Once(ctx, ens.Node(1), path,
+		result, first := job.Once(ctx, ens.Opener(1), path,
 			func(context.Context, lock.Token) ([]byte, error) { return []byte("a"), nil })
 		if first != nil && !errors.Is(first, context.DeadlineExceeded) {
 			t.Errorf("%v", first)
 		}
-		again, err := job.Once(bounded(t), ens.Node(1), path,
+		again, err := job.Once(bounded(t), ens.Opener(1), path,
 			func(context.Context, lock.Token) ([]byte, error) { return []byte("b"), nil })
 		must(t, err)
 		if first == nil && (string(result) != "a" || string(again) != "a") {
@@ -36,7 +36,7 @@ func TestCancelledAtAnyMoment(t *testing.T) {
 		}
 		cancel()
 		ctx, cancel = context.WithTimeout(bounded(t), rand.N(40*time.Millisecond))
-		err = job.Run(ctx, ens.Node(1), "/x", job.Job{Name: "j", Schedule: job.Every(time.Millisecond),
+		err = job.Run(ctx, ens.Opener(1), "/x", job.Job{Name: "j", Schedule: job.Every(time.Millisecond),
 			Run: func(context.Context, *job.Tick) error { return nil }})
 		wantErr(t, err, context.DeadlineExceeded)
 		cancel()

@@ -39,7 +39,7 @@ func TestOnce_AllGetTheResult(t *testing.T) {
 		var runs, over atomic.Int32
 		var wg sync.WaitGroup
 		once := func(id embed.MemberID) {
-			result, err := job.Once(t.Context(), ens.Node(id), "/migrations/7",
+			result, err := job.Once(t.Context(), ens.Opener(id), "/migrations/7",
 				func(ctx context.Context, token lock.Token) ([]byte, error) {
 					n := runs.Add(1)
 					<-time.After(time.Minute)
@@ -72,7 +72,7 @@ func TestOnce_NobodyWaitsForTheLockInVain(t *testing.T) {
 		answers := make(chan answer, 5)
 		for i := range 5 {
 			go func() {
-				result, err := job.Once(t.Context(), ens.Node(embed.MemberID(i%2+1)), "/m", never)
+				result, err := job.Once(t.Context(), ens.Opener(embed.MemberID(i%2+1)), "/m", never)
 				answers <- answer{result, err}
 			}()
 		}
@@ -102,7 +102,7 @@ func TestOnce_AnotherRunsIt(t *testing.T) {
 				first := make(chan answer, 1)
 				begun, lost := make(chan lock.Token, 1), make(chan error, 1)
 				go func() {
-					result, err := job.Once(t.Context(), ens.Node(1), "/m",
+					result, err := job.Once(t.Context(), ens.Opener(1), "/m",
 						func(ctx context.Context, token lock.Token) ([]byte, error) {
 							begun <- token
 							<-ctx.Done()
@@ -114,7 +114,7 @@ func TestOnce_AnotherRunsIt(t *testing.T) {
 				token := wait(t, begun)
 				second := make(chan answer, 1)
 				go func() {
-					result, err := job.Once(t.Context(), ens.Node(2), "/m",
+					result, err := job.Once(t.Context(), ens.Opener(2), "/m",
 						func(_ context.Context, next lock.Token) ([]byte, error) {
 							if next.Compare(token) <= 0 {
 								t.Errorf("token %v after %v", next, token)
@@ -150,30 +150,30 @@ func TestOnce_AFailure(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
 		bad := errors.New("no disk")
 		for range 2 {
-			_, err := job.Once(t.Context(), ens.Node(1), "/m",
+			_, err := job.Once(t.Context(), ens.Opener(1), "/m",
 				func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 			if err != bad {
 				t.Errorf("%v", err)
 			}
 		}
-		_, err := job.Once(t.Context(), ens.Node(1), "/m",
+		_, err := job.Once(t.Context(), ens.Opener(1), "/m",
 			func(context.Context, lock.Token) ([]byte, error) { return make([]byte, 2<<20), nil })
 		wantErr(t, err, embed.ErrTooLarge)
 		for range 2 {
-			result, err := job.Once(t.Context(), ens.Node(1), "/m",
+			result, err := job.Once(t.Context(), ens.Opener(1), "/m",
 				func(context.Context, lock.Token) ([]byte, error) { return nil, nil })
 			if result != nil || err != nil {
 				t.Errorf("%q, %v", result, err)
 			}
 		}
 		for _, path := range []string{"", "m", "/m/"} {
-			_, err := job.Once(t.Context(), ens.Node(1), path,
+			_, err := job.Once(t.Context(), ens.Opener(1), path,
 				func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 			wantErr(t, err, embed.ErrInvalidPath)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = job.Once(over, ens.Node(1), "/n",
+		_, err = job.Once(over, ens.Opener(1), "/n",
 			func(context.Context, lock.Token) ([]byte, error) { return nil, bad })
 		wantErr(t, err, context.Canceled)
 	})
@@ -241,7 +241,7 @@ func TestOnce_EndedAtAnyStep(t *testing.T) {
 						t.Errorf("step %d: %q, %v", n, a.result, a.err)
 					}
 					short, stop := context.WithTimeout(t.Context(), time.Hour)
-					result, err := job.Once(short, ens.Node(1), path,
+					result, err := job.Once(short, ens.Opener(1), path,
 						func(context.Context, lock.Token) ([]byte, error) { return []byte("b"), nil })
 					stop()
 					if want := "b"; err != nil || a.err == nil && string(result) != "a" || a.err != nil &&

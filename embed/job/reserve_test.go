@@ -151,7 +151,7 @@ func TestReserve_NeverTwo(t *testing.T) {
 			wg.Go(func() {
 				for round := 0; ctx.Err() == nil; round++ {
 					<-time.After(time.Second)
-					s, err := ens.Node(embed.MemberID(i%2+1)).NewSession(ctx, embed.SessionOptions{})
+					s, err := ens.Opener(embed.MemberID(i%2+1)).NewSession(ctx, embed.SessionOptions{})
 					if err != nil {
 						continue
 					}

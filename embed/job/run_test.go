@@ -392,7 +392,7 @@ func TestRun_Missed(t *testing.T) {
 				run := func(to time.Duration) {
 					ctx, cancel := context.WithDeadline(t.Context(), begun.Add(to))
 					defer cancel()
-					wantErr(t, job.Run(ctx, ens.Node(1), "/jobs", j), context.DeadlineExceeded)
+					wantErr(t, job.Run(ctx, ens.Opener(1), "/jobs", j), context.DeadlineExceeded)
 				}
 				run(90 * time.Second)
 				<-time.After(time.Until(begun.Add(31*time.Minute + 15*time.Second)))
@@ -478,7 +478,7 @@ func TestRun_AShutdown(t *testing.T) {
 				}
 				first, stop := context.WithCancel(t.Context())
 				over := make(chan error, 1)
-				go func() { over <- job.Run(first, ens.Node(1), "/jobs", work(1)) }()
+				go func() { over <- job.Run(first, ens.Opener(1), "/jobs", work(1)) }()
 				<-time.After(time.Minute)
 				p.start(2, work(2))
 				p.until("run", func() bool { return len(l.of()) == 1 })
@@ -586,7 +586,7 @@ func TestRun_AnUnreadableRecord(t *testing.T) {
 			must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			err = job.Run(ctx, ens.Node(1), "/jobs",
+			err = job.Run(ctx, ens.Opener(1), "/jobs",
 				job.Job{Name: "j", Schedule: job.Every(time.Minute),
 					Run: func(context.Context, *job.Tick) error { return nil }})
 			wantErr(t, err, job.ErrUnreadable)

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // Handing a lock over costs as much with many waiters as with few. It costs a little more where the
@@ -125,6 +126,7 @@ func BenchmarkHolders(b *testing.B) {
 
 // A kept lock allocates its Hold and what the Hold contains.
 func TestKeep_AllocatesTheHoldOnly(t *testing.T) {
+	sessionsflag.Member(t, "it counts what a member allocates")
 	m := kept(one(t).Session(1, embed.SessionOptions{}), time.Hour)
 	ctx := bounded(t)
 	again := func() {

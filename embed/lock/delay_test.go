@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // delayed returns a mutex with a delay. Unless a test says otherwise, the delay is longer than the
@@ -52,6 +53,7 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 // A lost holder may have sent something that has not arrived yet; Consul calls this delay
 // lock-delay. In Netflix/curator#9 nobody could make the lock wait.
 func TestDelay_AfterALoss(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(2, embed.SessionOptions{})
@@ -80,6 +82,7 @@ func TestDelay_AfterALoss(t *testing.T) {
 // The former holder has the lock again during the delay. It could not in consul#430, nor after a
 // restart in etcd#22384 and etcd#22382.
 func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, h, w := lost(t, ens)
@@ -101,6 +104,7 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 // A former holder that comes back and gives up before it has the lock did not have it, so the delay
 // goes on.
 func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s, h, w := lost(t, ens)
@@ -329,6 +333,7 @@ func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
 
 // A reader comes back beside other readers.
 func TestDelay_OfAReaderWhoComesBackBesideOthers(t *testing.T) {
+	sessionsflag.Member(t, "a member's sessions end as soon as it comes back, a client's last for their timeout")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(2, embed.SessionOptions{})

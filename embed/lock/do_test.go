@@ -28,7 +28,7 @@ func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
 	ctx := context.WithValue(bounded(t), key{}, "value")
 	deadline, _ := ctx.Deadline()
 	for range 3 {
-		must(t, lock.Do(ctx, ens.Node(1), path, func(ctx context.Context, token lock.Token) error {
+		must(t, lock.Do(ctx, ens.Opener(1), path, func(ctx context.Context, token lock.Token) error {
 			if token.Compare(last) <= 0 {
 				t.Errorf("token %v after %v", token, last)
 			}
@@ -51,7 +51,7 @@ func TestDo_RunsUnderTheLockAndGivesItBack(t *testing.T) {
 func TestDo_ReturnsTheErrorOfFn(t *testing.T) {
 	ens := one(t)
 	want := errors.New("wanted")
-	if err := lock.Do(bounded(t), ens.Node(1), path, func(context.Context, lock.Token) error { return want }); !errors.Is(err, want) {
+	if err := lock.Do(bounded(t), ens.Opener(1), path, func(context.Context, lock.Token) error { return want }); !errors.Is(err, want) {
 		t.Errorf("got %v", err)
 	}
 	free(t, ens.Session(1, embed.SessionOptions{}))
@@ -65,7 +65,7 @@ func TestDo_APanicGivesTheLockBack(t *testing.T) {
 				t.Errorf("recovered %v", r)
 			}
 		}()
-		_ = lock.Do(bounded(t), ens.Node(1), path, func(context.Context, lock.Token) error { panic("oops") })
+		_ = lock.Do(bounded(t), ens.Opener(1), path, func(context.Context, lock.Token) error { panic("oops") })
 	}()
 	free(t, ens.Session(1, embed.SessionOptions{}))
 }
@@ -74,7 +74,7 @@ func TestDo_APanicGivesTheLockBack(t *testing.T) {
 func TestDo_SaysThatTheHoldWasLost(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{})
-	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+	err := lock.Do(bounded(t), ens.Opener(1), path, func(ctx context.Context, _ lock.Token) error {
 		must(t, s.Delete(bounded(t), path+"/"+queued(t, s)[0], embed.AnyVersion)) // which ends ctx
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), embed.ErrDeleted) {
@@ -92,10 +92,10 @@ func TestDo_EndsWithItsCtx(t *testing.T) {
 	ens := one(t)
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(bounded(t))
-	err := lock.Do(ctx, ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+	err := lock.Do(ctx, ens.Opener(1), path, func(ctx context.Context, _ lock.Token) error {
 		waiting, stop := context.WithCancel(ctx)
 		go stop()
-		if err := lock.Do(waiting, ens.Node(1), path, nil); !errors.Is(err, context.Canceled) {
+		if err := lock.Do(waiting, ens.Opener(1), path, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled wait: %v", err)
 		}
 		cancel(why)
@@ -126,7 +126,7 @@ func TestDo_TheFarewellIsNotItsOutcome(t *testing.T) {
 			ctx, cancel := context.WithCancel(bounded(t))
 			defer cancel()
 			var ran time.Time
-			err := lock.Do(ctx, ens.Node(1), path, func(context.Context, lock.Token) error {
+			err := lock.Do(ctx, ens.Opener(1), path, func(context.Context, lock.Token) error {
 				ens.Isolate(1)
 				ens.Until("the quorum to be away", func() bool { return ens.Node(1).Status().Shards[0].Leader == 0 })
 				cancel()
@@ -153,7 +153,7 @@ func TestDo_SaysThatTheHoldWasLostWithTheQuorum(t *testing.T) {
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 100 * time.Millisecond }})
 	ens.TransferLeadership(2)
-	err := lock.Do(bounded(t), ens.Node(1), path, func(ctx context.Context, _ lock.Token) error {
+	err := lock.Do(bounded(t), ens.Opener(1), path, func(ctx context.Context, _ lock.Token) error {
 		ens.Isolate(1)
 		ens.Faults(1).Sleep(embed.DefaultSessionTimeout)
 		<-ctx.Done()

@@ -14,7 +14,7 @@ import (
 func TestDoWith_GuardsWithItsHold(t *testing.T) {
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{Root: "/tenant"})
-	from := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
+	from := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
 	must(t, lock.DoWith(bounded(t), from, path, lock.Options{Note: "it is me"}, func(ctx context.Context, h *lock.Hold) error {
 		if timeout := h.Session().Timeout(); timeout != 20*time.Second {
 			t.Errorf("a timeout of %v", timeout)
@@ -45,7 +45,7 @@ func TestDoWith_GuardsWithItsHold(t *testing.T) {
 func TestDoWith_RefusesOptions(t *testing.T) {
 	ens := one(t)
 	for _, o := range []lock.Options{{Keep: time.Second}, {Delay: -1}} {
-		err := lock.DoWith(bounded(t), ens.Node(1), path, o, func(context.Context, *lock.Hold) error { return errors.New("it ran") })
+		err := lock.DoWith(bounded(t), ens.Opener(1), path, o, func(context.Context, *lock.Hold) error { return errors.New("it ran") })
 		if !errors.Is(err, embed.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // guarded sets /data under a guard. It checks the outcome, and that /data agrees with it.
@@ -40,6 +41,7 @@ func guarded(t *testing.T, s *embed.Session, guard embed.Op, data string, want .
 // A guarded write of any session is applied while the Hold lasts, and never after. In CURATOR-607
 // and CURATOR-689 nobody could tie a write to a lock.
 func TestGuard(t *testing.T) {
+	sessionsflag.Member(t, "a client's tenure guards transactions of its own session only")
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	create(t, s, "/locks", "/locks/data")
@@ -87,6 +89,7 @@ func TestGuard(t *testing.T) {
 // znode. The Hold guards nothing any more, because the ensemble decides. A lock by itself protects
 // nothing outside of it, which nobody had said in etcd#11457.
 func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
+	sessionsflag.Member(t, "a client's tenure guards transactions of its own session only")
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -124,6 +127,7 @@ func TestGuard_IsJudgedWhenItIsApplied(t *testing.T) {
 // Every kind of Hold has a znode that guards writes under it. In CURATOR-662 a read-write lock kept
 // the path of its znode to itself, so nothing could be tied to it.
 func TestGuard_OfEveryKindOfHold(t *testing.T) {
+	sessionsflag.Member(t, "a client's tenure guards transactions of its own session only")
 	ens := one(t)
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	create(t, s, "/locks", "/locks/data")

@@ -61,7 +61,7 @@ func TestHeld(t *testing.T) {
 		}
 		ens.Until(name+" to be free", func() bool { return left(t, s) == 0 || name == "kept" })
 	}
-	must(t, lock.Do(bounded(t), ens.Node(1), "/do", func(ctx context.Context, token lock.Token) error {
+	must(t, lock.Do(bounded(t), ens.Opener(1), "/do", func(ctx context.Context, token lock.Token) error {
 		if inner, ok := lock.Held(ctx, "/do"); !ok || inner.Token() != token {
 			t.Errorf("in Do: %v, %v", inner, ok)
 		}

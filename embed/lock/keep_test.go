@@ -10,6 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // kept returns a Mutex that keeps its lock.
@@ -149,6 +150,7 @@ func TestKeep_GuardsEndWithTheHold(t *testing.T) {
 
 // E5.2: a grant without a commit compares the clock, as any other grant.
 func TestKeep_IsLostWithTheDeadline(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	s := ens.Session(1, embed.SessionOptions{})
 	m := kept(s, time.Hour)

@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // An acquirer is a call that acquires a Hold.
@@ -73,6 +74,7 @@ func TestLock_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 // A session is Suspended and Connected again while its callers wait. The Holds of the session have
 // ended. The callers wait on and are served in their order. In kazoo#170 they then waited for ever.
 func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	ens := one(t)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	m, permits := lock.NewRWMutex(s, path), lock.NewSemaphore(s, "/permits", 1)
@@ -113,6 +115,7 @@ func TestLock_AWaiterWhoseSessionIsSuspendedMeanwhile(t *testing.T) {
 // For every kind of lock, a call that does not wait returns an error and leaves nothing if its
 // session cannot safely hold anything now.
 func TestLock_WhoDoesNotWaitIsToldThatItsSessionIsSuspended(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)

@@ -16,14 +16,19 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
+}
 
 const path = "/locks/x"
 
@@ -301,6 +306,7 @@ func TestMutex_CancelledWithoutAQuorum(t *testing.T) {
 // Without a quorum TryLock ends, even with a ctx that never ends, and Lock waits for the quorum's
 // return. In kazoo#315 a call that should not wait did wait.
 func TestMutex_WithoutAQuorumTryLockEndsAndLockWaits(t *testing.T) {
+	sessionsflag.Member(t, "a client's reads without a deadline wait for a connection")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 	ens.TransferLeadership(2)
@@ -390,6 +396,7 @@ func TestMutex_AWaiterWithADeadSessionFailsAtOnce(t *testing.T) {
 
 // The same when the session expires because the waiter's member is cut off; see etcd#11456.
 func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
@@ -411,6 +418,7 @@ func TestMutex_AWaiterWithAnExpiredSessionIsNotServed(t *testing.T) {
 // If the session expires while the create of the contender is in flight, Lock returns that, not an
 // unknown outcome.
 func TestMutex_WhoseSessionExpiresOnTheWayIsToldSo(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // newDeaf starts three members; the first can be made deaf, and member 2 leads. A deaf member does
@@ -94,6 +95,7 @@ func TestHold_ReleaseWhoseAnswerIsLostIsTriedAgainUnderANewHolder(t *testing.T) 
 // exist, ahead of another one. Once the member can hear, the contender goes, although nobody waits
 // for that. In CURATOR-315 and CURATOR-462 what was created for such a caller stayed for ever.
 func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
+	sessionsflag.Member(t, "a client reads nothing while its member hears nobody")
 	t.Parallel()
 	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
 		ctx, cancel := context.WithCancel(bounded(t))
@@ -113,6 +115,7 @@ func TestMutex_CancelledWhileItsCreationIsUnknown(t *testing.T) {
 
 // The same with a bare claim, which many goroutines release at once, and again when it is gone.
 func TestClaim_ReleasedWhileItsCreationIsUnknown(t *testing.T) {
+	sessionsflag.Member(t, "a client reads nothing while its member hears nobody")
 	t.Parallel()
 	var made *claim.Claim
 	leavesTheQueue(t, func(s *embed.Session) (giveUp func()) {
@@ -200,6 +203,7 @@ func TestHold_ReleaseAfterItsSessionExpired(t *testing.T) {
 // The node is closed while many callers release. All of them return, and so do later calls, even
 // when the member runs again and another caller holds the lock.
 func TestHold_ReleaseOnAClosedNode(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	t.Parallel()
 	ens := newDeaf(t, time.Hour)
 	s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})

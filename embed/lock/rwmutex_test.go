@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // acquiring starts a call that waits for a Hold. It returns a channel for the outcome once the
@@ -211,6 +212,7 @@ func TestRWMutex_AReaderWaitsForNoLaterWriter(t *testing.T) {
 // A reader loses its Hold while it upgrades, because its machine slept, and its session comes back.
 // The writer behind it then holds the lock, and nobody may get in front of that writer.
 func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
@@ -240,6 +242,7 @@ func TestRWMutex_UpgradeOfAReadThatIsLostMeanwhile(t *testing.T) {
 
 // The same with only another reader ahead: others may have held the lock since.
 func TestRWMutex_UpgradeWaitsForItsReadHold(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
@@ -310,6 +313,7 @@ func TestRWMutex_UpgradeGivesTheReadLockUpFirst(t *testing.T) {
 // The session of an upgraded reader is Suspended before it could give its read lock up. It holds
 // nothing any more, and the error is the same as a moment before.
 func TestRWMutex_UpgradeThatIsLostAtItsEnd(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 	ens.TransferLeadership(2)

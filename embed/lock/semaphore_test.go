@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // permits starts a call that waits for permits. It returns a channel for the outcome once the
@@ -206,6 +207,7 @@ func TestSemaphore_CancelledWhenItsPermitsCome(t *testing.T) {
 // Somebody deletes a caller's place in the queue while the transaction is in flight that exchanges
 // the place for permits.
 func TestSemaphore_ItsPlaceIsDeletedWhenItsPermitsCome(t *testing.T) {
+	sessionsflag.Member(t, "a client reads nothing while nobody hears its member")
 	t.Parallel()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)

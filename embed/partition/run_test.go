@@ -15,13 +15,18 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/partition"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
+}
 
 const dir = "/work"
 
@@ -542,7 +547,7 @@ func TestRun_CancelledAtAnyStep(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					step := &looker{Context: ctx, n: n, do: cancel}
 					time.AfterFunc(time.Second, cancel)
-					err := partition.Run(step, f.ens.Node(1), dir, []string{"a"}, partition.Options{ID: "a", Kazoo: kazoo},
+					err := partition.Run(step, f.ens.Opener(1), dir, []string{"a"}, partition.Options{ID: "a", Kazoo: kazoo},
 						func(context.Context, string, *lock.Hold) error { return errors.New("before it has settled") })
 					wantErr(t, err, context.Canceled)
 					f.within(time.Minute, func() string {
@@ -639,7 +644,7 @@ func TestRun_WhatIsWrong(t *testing.T) {
 			"a part too long": {dir, []string{strings.Repeat("x", 1<<20)}, partition.Options{}, embed.ErrTooLarge},
 		} {
 			result := make(chan error, 1)
-			go func() { result <- partition.Run(t.Context(), f.ens.Node(1), c.dir, c.parts, c.o, none) }()
+			go func() { result <- partition.Run(t.Context(), f.ens.Opener(1), c.dir, c.parts, c.o, none) }()
 			select {
 			case err := <-result:
 				if !errors.Is(err, c.want) {
@@ -661,7 +666,7 @@ func TestRun_WhatIsWrong(t *testing.T) {
 func TestRun_BelowARoot(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, f *field) {
 		owns := make(chan string, 1)
-		tenant := embed.OpenerWith(f.ens.Node(1), embed.SessionOptions{Root: "/tenant"})
+		tenant := embed.OpenerWith(f.ens.Opener(1), embed.SessionOptions{Root: "/tenant"})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		result := make(chan error, 1)

@@ -30,7 +30,7 @@ func TestWork_AFunctionThatHangs(t *testing.T) {
 				<-goOn
 				return nil
 			}
-			_ = task.Work(ctx, ens.Node(1), path, task.Options{}, hang)
+			_ = task.Work(ctx, ens.Opener(1), path, task.Options{}, hang)
 		})
 		var first *task.Task
 		select {

@@ -442,7 +442,7 @@ func TestClaim_ManyAtOnce(t *testing.T) {
 	const n = 150
 	for i := range 9 {
 		wg.Go(func() {
-			err := task.Work(ctx, ens.Node(embed.MemberID(i%3+1)), path, task.Options{},
+			err := task.Work(ctx, ens.Opener(embed.MemberID(i%3+1)), path, task.Options{},
 				func(ctx context.Context, c *task.Task) error {
 					mu.Lock()
 					if live[c.Name()] {
@@ -601,7 +601,7 @@ func TestQueue_Refused(t *testing.T) {
 			wantErr(t, err, want)
 			_, err = q.Take(ctx)
 			wantErr(t, err, want)
-			wantErr(t, task.Work(ctx, ens.Node(1), path, task.Options{}, nil), want)
+			wantErr(t, task.Work(ctx, ens.Opener(1), path, task.Options{}, nil), want)
 		}
 		for _, o := range []task.Options{{Layout: -1}, {Layout: 6}, {LockPath: "/x"},
 			{Layout: task.Plain, LockPath: path}, {Limit: -1}, {Attempts: -1}} {
@@ -610,7 +610,7 @@ func TestQueue_Refused(t *testing.T) {
 			wantErr(t, err, embed.ErrInvalidArgument)
 			_, err = q.Claim(ctx)
 			wantErr(t, err, embed.ErrInvalidArgument)
-			wantErr(t, task.Work(ctx, ens.Node(1), path, o, nil), embed.ErrInvalidArgument)
+			wantErr(t, task.Work(ctx, ens.Opener(1), path, o, nil), embed.ErrInvalidArgument)
 		}
 		for _, c := range []struct {
 			layout task.Layout

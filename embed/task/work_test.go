@@ -89,7 +89,7 @@ func TestWork_UnderFailures(t *testing.T) {
 						if i%10 == 7 {
 							data = "poison"
 						}
-						s, err := ens.Node(embed.MemberID(i%3+1)).NewSession(ctx, embed.SessionOptions{})
+						s, err := ens.Opener(embed.MemberID(i%3+1)).NewSession(ctx, embed.SessionOptions{})
 						must(t, err)
 						_, err = task.New(s, path, o).Put(ctx, []byte(data), task.PutOptions{Priority: i % 3})
 						must(t, err)
@@ -167,7 +167,7 @@ func TestWork_Retries(t *testing.T) {
 		at := make(chan time.Time, 100)
 		over := make(chan error, 1)
 		go func() {
-			over <- task.Work(ctx, ens.Node(1), path, task.Options{},
+			over <- task.Work(ctx, ens.Opener(1), path, task.Options{},
 				func(ctx context.Context, c *task.Task) error {
 					at <- time.Now()
 					if c.Attempt() < 9 {
@@ -228,7 +228,7 @@ func TestWork_OnSeveralShards(t *testing.T) {
 			}
 			refused++
 			wantErr(t, err, embed.ErrCrossShard)
-			wantErr(t, task.Work(ctx, ens.Node(1), "/tasks/q", o, nil), embed.ErrCrossShard)
+			wantErr(t, task.Work(ctx, ens.Opener(1), "/tasks/q", o, nil), embed.ErrCrossShard)
 			must(t, claim(t, task.New(s, "/tasks/q", task.Options{Layout: task.Plain})).Finish())
 		}
 		if refused == 0 || refused == 20 {

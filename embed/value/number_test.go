@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/value"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 const dir = "/ids/workers"
@@ -310,6 +311,7 @@ func TestNumber_TheClockIsWrong(t *testing.T) {
 // A lost number lingers, and nobody else has it meanwhile. Its own ctx ends before. One that was
 // released does not linger.
 func TestNumber_LingersAfterALoss(t *testing.T) {
+	sessionsflag.Member(t, "a client's tenure guards transactions of its own session only")
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		const skew = time.Minute
 		s := ens.Session(2, embed.SessionOptions{})

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/value"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // ids collects ids of which none may come twice.
@@ -42,7 +43,7 @@ func TestSequence_ManyGoroutines(t *testing.T) {
 	for _, block := range []int64{1, 2, 7, 100} {
 		var wg sync.WaitGroup
 		for id := embed.MemberID(1); id <= 3; id++ {
-			s := value.NewSequence(ens.Node(id), path, block)
+			s := value.NewSequence(ens.Opener(id), path, block)
 			t.Cleanup(func() { _ = s.Close() })
 			for range 4 {
 				wg.Go(func() {
@@ -69,7 +70,7 @@ func TestSequence_FetchesAtHalf(t *testing.T) {
 	ctx := bounded(t)
 	c := value.NewCounter(session, path, embed.Int64)
 	must(t, c.Set(ctx, 1000))
-	s := value.NewSequence(ens.Node(1), path, 10)
+	s := value.NewSequence(ens.Opener(1), path, 10)
 	for i := range 35 {
 		id, err := s.Next(ctx)
 		if id != 1000+int64(i) || err != nil {
@@ -98,7 +99,7 @@ func TestSequence_Refused(t *testing.T) {
 	ctx := bounded(t)
 	next := func(block int64, ctx context.Context, want error) {
 		t.Helper()
-		s := value.NewSequence(ens.Node(1), path, block)
+		s := value.NewSequence(ens.Opener(1), path, block)
 		defer s.Close()
 		for range 2 {
 			_, err := s.Next(ctx)
@@ -115,7 +116,8 @@ func TestSequence_Refused(t *testing.T) {
 	_, err := session.Set(ctx, path, []byte("seven"), embed.AnyVersion)
 	must(t, err)
 	next(3, ctx, embed.ErrNotNumber)
-	s := value.NewSequence(ens.Node(1), path+"2", 3)
+	sessionsflag.Member(t, "a client outlives a member")
+	s := value.NewSequence(ens.Opener(1), path+"2", 3)
 	_, err = s.Next(ctx)
 	must(t, err)
 	ens.Stop(1)
@@ -135,7 +137,7 @@ func TestSequence_OverFailures(t *testing.T) {
 		var got ids
 		var wg sync.WaitGroup
 		start := func(id embed.MemberID) *value.Sequence {
-			s := value.NewSequence(ens.Node(id), path, 20)
+			s := value.NewSequence(ens.Opener(id), path, 20)
 			for range 3 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
@@ -186,7 +188,7 @@ func TestSequence_OpenerWith(t *testing.T) {
 	t.Parallel()
 	ens, session := one(t)
 	ctx := bounded(t)
-	tenant := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Root: "/tenant"})
+	tenant := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Root: "/tenant"})
 	s := value.NewSequence(tenant, path, 3)
 	defer s.Close()
 	_, err := s.Next(ctx)

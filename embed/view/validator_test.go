@@ -12,13 +12,18 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
+}
 
 var (
 	must    = testkit.Must

@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // Whatever is written, the changes of every view lead from one state of the tree to the next. That
@@ -423,6 +424,9 @@ func TestView_Ends(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{"view": view.ErrClosed, "session": embed.ErrSessionClosed, "node": embed.ErrClosed} {
 		t.Run(name, func(t *testing.T) {
+			if name == "node" {
+				sessionsflag.Member(t, "a client outlives a member")
+			}
 			t.Parallel()
 			ctx, ens := bounded(t), one(t, 1)
 			s := ens.Session(1, embed.SessionOptions{})
@@ -591,6 +595,7 @@ func TestAll_IsSorted(t *testing.T) {
 // A view shows what its session may read. A znode that can no longer be read stays as it was, until
 // a repair finds it missing.
 func TestView_OfWhatMayBeRead(t *testing.T) {
+	sessionsflag.Member(t, "a client hears the events of a transaction one after the other, which overflow no buffer")
 	t.Parallel()
 	ctx, ens := bounded(t), one(t, 1)
 	s, admin := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("a:b")}}})

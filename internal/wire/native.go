@@ -25,7 +25,7 @@ const (
 	NativeArm                // watch Path in Mode; the answer has Zxid, Flag (it exists) and Stat, as of that moment
 	NativePage               // up to Count names of the children of Path after After
 	NativeBefore             // the sibling of Path with the next lower number whose name contains one of Names
-	NativeWalk               // Path and what is below it, down to depth Count, 0 for all
+	NativeWalk               // Path and what is below it, down to depth Count, 0 for all; nothing if Path is missing
 	NativeAwait              // wait until Zxid is shown for Path; Flag of the answer says that it is
 	NativeSync               // a barrier for Path; the answer has Zxid
 	NativeMember             // the member that speaks for session Zxid; the answer has it in Zxid

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -27,4 +28,12 @@ func Define(over Over) {
 		Open = over
 		return nil
 	})
+}
+
+// Member skips the rest of a test that only a member's sessions can pass, and says why.
+func Member(t testing.TB, why string) {
+	t.Helper()
+	if Open != nil {
+		t.Skip("with -sessions client: " + why)
+	}
 }
