@@ -123,8 +123,8 @@ func lingers(w *world, s *embed.Session) bool {
 	return ok && stat.EphemeralOwner == 0
 }
 
-// A claim that takes over something lost, and was never held, lingers when its session is closed,
-// also if its outcome is not known yet or it was given up just before.
+// A claim that takes over something lost, and was never held, lingers when its session is closed.
+// It does so too if its outcome is not known yet, or if it was given up just before.
 func TestHeirLingersWhenItsSessionIsClosed(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, c *claim.Claim){
 		"standing": func(t *testing.T, c *claim.Claim) {
