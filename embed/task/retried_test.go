@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/task"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // A step is a ctx that does something in the middle of a call: when a method of the Session asks it
@@ -183,6 +184,7 @@ func claimWithin(t *testing.T, q *task.Queue, d time.Duration) *task.Task {
 // A Claim buries a dead task while there is no quorum. Its outcome says nothing of the Claim, which
 // goes on and claims the next task.
 func TestClaim_WithoutAQuorumWhileItBuries(t *testing.T) {
+	sessionsflag.Member(t, "a claim whose answer a broken connection took counts as an attempt")
 	for _, method := range []string{"Exists", "CreateWith", "Submit"} {
 		for n, over := int32(1), false; !over; n++ {
 			t.Run(fmt.Sprint(method, " ", n), func(t *testing.T) {
