@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // get returns the data of a znode as a text, or why there is none.
@@ -219,6 +220,7 @@ func TestAnnounce_WhatWasInTheWayHasGoneUnseen(t *testing.T) {
 // member. That is no reason for ErrTaken. On the same member nobody waits for the session's
 // timeout.
 func TestAnnounce_InTheStepsOfADeadProcess(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			bubble(t, 3, shards, func(t *testing.T, ens *embedtest.Ensemble) {

@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/job"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // An answer is what a call of Once returned.
@@ -93,6 +94,7 @@ func TestOnce_NobodyWaitsForTheLockInVain(t *testing.T) {
 
 // The member that runs it is killed, or cut off, or its function fails: another one runs it.
 func TestOnce_AnotherRunsIt(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	for name, lose := range map[string]func(ens *embedtest.Ensemble){
 		"killed":  func(ens *embedtest.Ensemble) { ens.Kill(1) },
 		"cut off": func(ens *embedtest.Ensemble) { ens.Isolate(1) },
