@@ -290,9 +290,13 @@ func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked t
 	if given >= asked {
 		return given, nil
 	}
+	// Without a barrier this member may not know of the session yet.
+	if err := e.barrier(ctx, e.home().Shard); err != nil {
+		return 0, err
+	}
 	r, err := e.usable(ctx, id)
 	switch {
-	case errors.Is(err, ErrNoSession): // it has ended, or this member does not know of it yet
+	case errors.Is(err, ErrNoSession): // it has ended
 		return given, nil
 	case err != nil:
 		return 0, err
