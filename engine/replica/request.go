@@ -121,9 +121,12 @@ func (r *Replica) setIdentities(from session.MemberID, q *command.Request) error
 // if the znode is gone or has another owner. So it cannot touch another znode and is safe to repeat
 // at any time.
 func (r *Replica) release(from session.MemberID, wall int64, q *command.Request) error {
-	if err := r.usable(q.Session, from); err != nil {
+	switch err := r.usable(q.Session, from); {
+	case errors.Is(err, session.ErrMoved):
+		return err // the znode belongs to another attachment, whose client has to ask again
+	case err != nil:
 		// The session's end has taken the znode, or will do so before anything else of the session
-		// is applied. Or the session has another attachment, and the znode belongs to that.
+		// is applied.
 		return nil
 	}
 	stat, ok := r.tree.Load().Exists(q.Path)
