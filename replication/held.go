@@ -69,7 +69,7 @@ func (s *logStore) entryAt(shard, replica, index uint64) (term, sum uint64) {
 	if index <= s.shard(shard).replaced() {
 		return 0, 0
 	}
-	_ = s.serially(func() error {
+	_ = s.unlessFailed(func() error {
 		found, _, err := s.ILogDB.IterateEntries(nil, 0, shard, replica, index, index+1, 0)
 		if err == nil && len(found) > 0 {
 			term, sum = found[0].Term, entrySum(&found[0])

@@ -231,8 +231,7 @@ func (s *logStore) newestCommitted(shard, replica uint64) (index uint64, err err
 }
 
 // GetSnapshot reads a shard's newest snapshot record. If the read fails, it returns the record that
-// it remembers. That is enough to remove older snapshots, and it does not delay Close. When the node
-// has failed, a newer record may not have been saved. dragonboat expects it all the same.
+// it remembers. That is enough to remove older snapshots, and it does not delay Close.
 func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 	l := s.shard(shard)
 	var ss raftpb.Snapshot
@@ -241,9 +240,6 @@ func (s *logStore) GetSnapshot(shard, replica uint64) (raftpb.Snapshot, error) {
 		return err
 	})
 	if err == nil {
-		if known := l.snapshot(); known.Index > ss.Index && isClosed(s.disk.Failed()) {
-			return known, nil
-		}
 		l.noteSnapshot(ss)
 		return ss, nil
 	}
@@ -408,7 +404,7 @@ func (s *logStore) RemoveEntriesTo(shard, replica, index uint64) error {
 // RemoveNodeData removes a stopped replica. dragonboat calls it under the NodeHost's lock. Close
 // needs that lock, so RemoveNodeData does not park.
 func (s *logStore) RemoveNodeData(shard, replica uint64) error {
-	return s.serially(func() error {
+	return s.unlessFailed(func() error {
 		defer s.forget(shard)
 		return s.ILogDB.RemoveNodeData(shard, replica)
 	})
@@ -437,13 +433,9 @@ func (s *logStore) forget(shard uint64) {
 
 var errNoTurn = errors.New("the node has failed while the raft log was read or written")
 
-// inTurn calls tan while nothing else does. When the node fails, the goroutine that has the turn may
-// stay in tan until the shards are stopped: see fileSystem.afterRead. Nobody waits for it then,
-// because Close stops the shards only when nobody calls the Host any more.
+// inTurn calls tan while nothing else does.
 func (s *logStore) inTurn(call func() error) error {
-	if !s.turn.Lock(s.disk.Failed()) {
-		return errNoTurn
-	}
+	s.turn.Lock(nil)
 	defer s.turn.Unlock()
 	return call()
 }
@@ -451,4 +443,15 @@ func (s *logStore) inTurn(call func() error) error {
 // serially is inTurn for a call whose panic is an error.
 func (s *logStore) serially(call func() error) error {
 	return s.inTurn(func() error { return guard(call) })
+}
+
+// unlessFailed is serially for calls that Close waits for before it stops the shards. When the node
+// fails, the goroutine that has the turn may stay in tan until then: see fileSystem.afterRead. So
+// unlessFailed does not wait for it.
+func (s *logStore) unlessFailed(call func() error) error {
+	if !s.turn.Lock(s.disk.Failed()) {
+		return errNoTurn
+	}
+	defer s.turn.Unlock()
+	return guard(call)
 }
