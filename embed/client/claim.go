@@ -367,6 +367,7 @@ func (s *session) resumeClaimsLocked() {
 	// What the last connection still has on its way comes before these, if it comes at all.
 	for _, c := range s.mu.unknown {
 		settle := nativeCall(wire.Native{Kind: wire.NativeSubmit, Ops: native.AppendOps(nil, []tree.Op{{Kind: tree.KindCheck, Path: c.asked[0].Path, Version: tree.AnyVersion}})})
+		settle.owed = true
 		s.queueLocked(settle)
 	}
 	list := pathCall(wire.OpGetEphemerals, "")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -305,6 +306,17 @@ func (s *session) breakLocked() {
 		s.finishCallLocked(c, err)
 	}
 	s.mu.sent = kept
+	if s.mu.end == engine.ErrSessionClosed { // Close sends what the session owes before its end
+		var owed []*call
+		s.mu.sent = slices.DeleteFunc(s.mu.sent, func(c *call) bool {
+			if c.owed {
+				c.stage = callQueued
+				owed = append(owed, c)
+			}
+			return c.owed
+		})
+		s.mu.queue = append(owed, s.mu.queue...)
+	}
 	if s.mu.end != nil {
 		s.dropSentLocked(s.mu.end)
 	}

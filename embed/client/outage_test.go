@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -222,4 +223,23 @@ func TestReleaseDuringAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hold ends when its znode is deleted, although its session may not read the znode.
+func TestHoldOfAHiddenZnode(t *testing.T) {
+	virtually(t, func(w *world) {
+		t, s := w.t, w.session(embed.SessionOptions{})
+		blind := []embed.ACL{{Perms: embed.PermAdmin, Scheme: "world", ID: "anyone"}}
+		c, err := claim.New(t.Context(), s, embed.OpCreateWith("/a", nil, embed.CreateOptions{Mode: embed.Ephemeral, ACL: blind}))
+		must(t, err)
+		_, err = c.Created(t.Context())
+		must(t, err)
+		hold, err := c.Hold(false)
+		must(t, err)
+		must(t, w.ens.Session(1, embed.SessionOptions{}).Delete(t.Context(), "/a", embed.AnyVersion))
+		<-hold.Done()
+		if err := hold.Err(); !errors.Is(err, embed.ErrDeleted) {
+			t.Errorf("the hold ended with %v", err)
+		}
+	})
 }

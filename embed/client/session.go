@@ -205,6 +205,10 @@ func (s *session) Close() error {
 	s.mu.Unlock()
 	s.settle(entering)
 	s.mu.Lock()
+	if s.alive.Err() != nil { // it has expired meanwhile
+		s.mu.Unlock()
+		return nil
+	}
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
@@ -229,13 +233,20 @@ func (s *session) endsLocked() (ends []*call) {
 			c.endLocked(engine.ErrSessionClosed, false)
 		}
 	}
-	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
+	take := func(c *call) bool {
 		end := c.request.Native.Kind == wire.NativeRelease
 		if end {
 			ends = append(ends, c)
 		}
 		return end
-	})
+	}
+	if s.mu.link == nil { // what was sent waits for the next connection
+		s.mu.sent = slices.DeleteFunc(s.mu.sent, take)
+		for _, c := range ends {
+			c.stage = callQueued
+		}
+	}
+	s.mu.queue = slices.DeleteFunc(s.mu.queue, take)
 	return ends
 }
 

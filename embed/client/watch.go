@@ -239,8 +239,12 @@ func (s *session) eventLocked(r *wire.Reply) {
 	}
 }
 
-// hiddenLocked ends the watches of one event on a znode whose event may not be read.
+// hiddenLocked ends the watches of one event on a znode whose event may not be read. A claim has to
+// learn whether the event was the end of its znode, which the answer to an arm tells.
 func (s *session) hiddenLocked(path string) {
+	if c := s.mu.claims[path]; c != nil {
+		s.armAgainLocked(place{path, watch.Persistent}, c.armed(path))
+	}
 	for _, w := range slices.Clone(s.mu.watches.streams[place{path, watch.Persistent}]) {
 		if w.once {
 			w.endLocked(tree.ErrNoAuth)
