@@ -207,13 +207,11 @@ func (c *call) watches() error {
 	}
 	left := n
 	for _, g := range c.h.options.Gateways {
-		for _, conn := range g.Report().Connections {
-			paths := conn.Watched[:min(left, len(conn.Watched))]
-			left -= len(paths)
-			a.More = a.More || len(paths) < len(conn.Watched)
-			if len(paths) > 0 {
-				a.Clients = append(a.Clients, clientWatches{sessionID(conn.Session), conn.Client, paths})
-			}
+		watched, more := g.Watched(left)
+		a.More = a.More || more
+		for _, w := range watched {
+			left -= len(w.Paths)
+			a.Clients = append(a.Clients, clientWatches{sessionID(w.Session), w.Client, w.Paths})
 		}
 	}
 	return c.answer(http.StatusOK, a)

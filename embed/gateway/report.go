@@ -43,6 +43,37 @@ func (g *Gateway) Report() Report {
 	return r
 }
 
+// A Watching is what the client of one connection watches.
+type Watching struct {
+	Client  string // host:port
+	Session embed.SessionID
+	Paths   []string // whose data is watched
+}
+
+// Watched returns up to n paths that clients watch, by connection, the oldest first. It reports
+// whether there are more. It waits for nothing.
+func (g *Gateway) Watched(n int) (list []Watching, more bool) {
+	for _, c := range g.connections() {
+		c.mu.Lock()
+		s := c.session
+		c.mu.Unlock()
+		if s == nil || c.watches.Len() == 0 {
+			continue
+		}
+		if n == 0 {
+			return list, true
+		}
+		paths := c.watches.Paths()
+		shown := paths[:min(n, len(paths))]
+		n -= len(shown)
+		more = more || len(shown) < len(paths)
+		if len(shown) > 0 {
+			list = append(list, Watching{c.raw.RemoteAddr().String(), s.ID(), shown})
+		}
+	}
+	return list, more
+}
+
 func (c *conn) report() Connection {
 	c.mu.Lock()
 	s, last, queued := c.session, c.last, len(c.queue)-c.head
