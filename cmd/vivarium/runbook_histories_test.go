@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,6 +21,13 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n.writes(1, "/before")
 	for _, p := range runs {
 		p.Says("level=3 behind=[]") // below that level nobody is admitted
+	}
+	for id := range 3 {
+		// Members that do not know it may be given another one.
+		until(t, "the directories to have the lineage", func() bool {
+			identity, err := os.ReadFile(filepath.Join(n.data(id+1), "identity"))
+			return err == nil && strings.Contains(string(identity), `"lineage"`)
+		})
 	}
 	end(t, runs[2])
 	end(t, runs[1])
