@@ -96,8 +96,8 @@ type shardAnswer struct {
 	OverSoftQuota uint64         `json:"overSoftQuota"`
 }
 
-// countPatience is how long a status waits for the numbers of sessions, while a shard stands still, and
-// for a disk to say what space it has.
+// countPatience is how long a status waits for the numbers of sessions, while a shard stands still,
+// and for a disk to say what space it has.
 const countPatience = 100 * time.Millisecond
 
 func (c *call) status() error {

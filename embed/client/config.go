@@ -31,8 +31,8 @@ type Config struct {
 	// SessionTimeout is the timeout of sessions that ask for none. Zero means
 	// DefaultSessionTimeout. The member bounds it: see embed.SessionOptions.
 	SessionTimeout time.Duration
-	// RequestTimeout bounds calls whose ctx has no deadline, but reads and Watch, which then wait as
-	// long as the session lasts. Zero means DefaultRequestTimeout.
+	// RequestTimeout bounds calls whose ctx has no deadline. Reads and Watch are not bounded by it:
+	// without a deadline they wait as long as the session lasts. Zero means DefaultRequestTimeout.
 	RequestTimeout time.Duration
 	// Logger gets a line when a session's connection is lost and found again. Nil means
 	// slog.Default.
