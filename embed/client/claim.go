@@ -391,7 +391,13 @@ func (s *session) resumeClaimsLocked() {
 func (s *session) findLocked(path string, c *claim) {
 	look := pathCall(wire.OpExists, path)
 	look.owed = true
+	if c.heir {
+		s.mu.looks++
+	}
 	look.then = func(look *call) {
+		if c.heir {
+			s.mu.looks--
+		}
 		czxid := tree.Zxid(look.reply.Stat.Czxid)
 		if look.err != nil || look.reply.Err != wire.OK || s.mu.end != nil || s.mu.made.has(path, czxid) {
 			return

@@ -1,9 +1,12 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +149,71 @@ func TestHeirLingersWhenItsSessionIsClosed(t *testing.T) {
 				before(t, inherits(w, at, s))
 				must(t, s.Close())
 				if !lingers(w, w.ens.Session(at, embed.SessionOptions{})) {
+					t.Error("the place is not kept")
+				}
+			})
+		})
+	}
+}
+
+// A claim that takes over something lost lingers although its connection breaks while its session is
+// closed. Its outcome may be unknown then, or its release may be under way.
+func TestHeirLingersBehindABrokenConnection(t *testing.T) {
+	created := func(t *testing.T, c *claim.Claim) {
+		_, err := c.Created(t.Context())
+		must(t, err)
+	}
+	var left atomic.Int32 // messages to lose
+	for name, test := range map[string]struct {
+		before  func(t *testing.T, c *claim.Claim) // with a slow network
+		closing bool                               // the connection breaks after Close was called
+	}{
+		"entering":               {before: func(*testing.T, *claim.Claim) {}},
+		"entering, then closing": {func(*testing.T, *claim.Claim) {}, true},
+		"released":               {before: func(t *testing.T, c *claim.Claim) { created(t, c); must(t, c.Release()) }},
+		"released, then closing": {func(t *testing.T, c *claim.Claim) { created(t, c); must(t, c.Release()) }, true},
+		"released, and lost":     {before: func(t *testing.T, c *claim.Claim) { created(t, c); left.Store(1); must(t, c.Release()) }},
+		"standing":               {before: created},
+		"standing, then closing": {created, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
+				ctx, leader := t.Context(), w.ens.Leader()
+				at := leader%3 + 1
+				w.open(at)
+				var o outage
+				k := w.client(func(c *client.Config) {
+					c.Servers = []string{fmt.Sprint("member:", at)}
+					c.Dial = o.over(func(ctx context.Context, address string) (net.Conn, error) {
+						conn, err := w.dial(ctx, address)
+						return lossy{conn, []byte("/lost"), &left}, err
+					})
+				})
+				defer k.Close()
+				s, err := k.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
+				must(t, err)
+				c := inherits(w, at, s)
+				w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 50 * time.Millisecond})
+				test.before(t, c)
+				synctest.Wait() // what was sent has come to the member, and waits for the leader
+				closed := make(chan error, 1)
+				if !test.closing {
+					o.begin()
+					synctest.Wait()
+				}
+				go func() { closed <- s.Close() }()
+				<-s.Done()
+				synctest.Wait()
+				if test.closing {
+					o.begin()
+					synctest.Wait()
+				}
+				o.end()
+				t.Log("closed:", <-closed)
+				w.ens.HealAll()
+				<-time.After(time.Minute)
+				if !lingers(w, w.ens.Session(leader, embed.SessionOptions{})) {
 					t.Error("the place is not kept")
 				}
 			})

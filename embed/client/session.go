@@ -77,6 +77,7 @@ type session struct {
 
 		claims  map[string]*claim // standing, held or leaving, by each of their paths
 		unknown []*claim          // whose outcome a broken connection took along
+		looks   int               // for what heirs among them may have created
 		made    made
 		pruneAt int // the number of made at which it is pruned
 		watches watches
@@ -192,6 +193,7 @@ func (s *session) Close() error {
 	closing := &closing{done: make(chan struct{})}
 	s.mu.closing = closing
 	defer close(closing.done)
+	unsure := s.mu.looks > 0 || slices.ContainsFunc(s.mu.unknown, (*claim).lingersLocked)
 	ends := s.endsLocked()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	if s.mu.life == nil { // nobody knows of it
@@ -209,6 +211,15 @@ func (s *session) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
+	for _, c := range entering {
+		unsure = unsure || c.stage != callDone || errors.Is(c.err, engine.ErrUnknownOutcome)
+	}
+	if unsure {
+		s.mu.Unlock()
+		s.halt()
+		closing.err = errHeir
+		return closing.err
+	}
 	s.queueLocked(c)
 	s.mu.Unlock()
 	err := s.wait(context.Background(), c)
@@ -218,6 +229,10 @@ func (s *session) Close() error {
 	}
 	return closing.err
 }
+
+// errHeir says that a session is left to expire. What an heir may have created would go at once with
+// a session that is closed, but lingers after one that expires.
+var errHeir = fmt.Errorf("%w: the outcome of a claim that inherits is not known, so the session ends at its timeout", engine.ErrUnknownOutcome)
 
 // A closing is the first call of Close. Read err after done.
 type closing struct {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -115,5 +116,39 @@ func TestEndIsToldBeforeTheExpiry(t *testing.T) {
 	ended, expired := fmt.Sprintf("ended %d: %v", id, session.ErrExpired), fmt.Sprint("expired ", id)
 	if n := len(told); n < 2 || told[n-1] != expired || slices.ContainsFunc(told[:n-1], func(s string) bool { return s != ended }) {
 		t.Errorf("told %q, want %q at last, and only %q before", told, expired, ended)
+	}
+}
+
+// Who releases a znode of a session that has moved to another member learns so, and the znode stays.
+// So a client that has come back asks the member to which its session is attached now.
+func TestReleaseOfASessionThatHasMoved(t *testing.T) {
+	r := newRig(t)
+	seq := map[session.MemberID]uint64{}
+	batch := func(from session.MemberID, q command.Request) {
+		seq[from]++
+		r.apply(command.EncodeBatch(from, 1, seq[from], 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
+	}
+	for _, member := range []session.MemberID{2, 3} {
+		o := session.Origin{Member: member, Start: 1, Directory: [16]byte{byte(member)}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
+		r.apply(command.EncodeRegister(o, 1, command.Rules{}))
+	}
+	batch(2, command.Request{Kind: command.RequestOpen, Timeout: 10 * time.Second, Remote: true})
+	id := r.mu.table.Sessions(2)[0].ID
+	batch(2, command.Request{Kind: command.RequestTxn, Session: id, Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/a", Mode: tree.Ephemeral}}})
+	batch(3, command.Request{Kind: command.RequestReattach, Session: id, Timeout: 10 * time.Second})
+	if n := len(r.mu.table.Sessions(3)); n != 1 {
+		t.Fatalf("%d sessions have moved", n)
+	}
+	stat, ok := r.tree.Load().Exists("/a")
+	release := command.Request{Kind: command.RequestRelease, Session: id, Path: "/a", Czxid: stat.Czxid}
+	for _, c := range []struct {
+		from session.MemberID
+		err  error
+		left bool
+	}{{2, session.ErrMoved, true}, {3, nil, false}} {
+		err := r.release(c.from, 1, &release)
+		if _, left := r.tree.Load().Exists("/a"); !ok || !errors.Is(err, c.err) || left != c.left {
+			t.Errorf("released by member %d: %v, and the znode is left: %v", c.from, err, left)
+		}
 	}
 }
