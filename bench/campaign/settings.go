@@ -39,8 +39,8 @@ type Settings struct {
 	// Virtual says that time passes only while all goroutines wait. One that never waits stops it.
 	// The checks come after each round: none of their limits of time ends in it.
 	Virtual bool
-	// Scale is how many times slower than its members' clock the campaign's is: all it does and all
-	// that members are configured with takes so many times longer, and Ground.Now is divided by it.
+	// Scale is how many times slower than its members' clock the campaign's is. All it does and all
+	// that members are configured with takes so many times longer. Ground.Now is divided by it.
 	// Length and all that is reported are on the campaign's clock.
 	Scale int
 	// Upgrade makes the members change builds. The Ground's hosts are Upgraders. Nil means that all

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// "Two histories": the second member is started with an older copy of its directory, while the first
-// is down, which knows better. With the third, which was down before, it elects a leader that lacks
-// acknowledged writes. When the first comes back, it fails and says why. The others carry on, and it
-// is replaced as a member that cannot come back.
+// "Two histories": the second member is started with an older copy of its directory, while the
+// first is down, which knows better. With the third, which was down before, it elects a leader that
+// lacks acknowledged writes. When the first comes back, it fails and says why. The others carry on,
+// and it is replaced as a member that cannot come back.
 func TestRunbook_TwoHistories(t *testing.T) {
 	t.Parallel()
 	n := newNight(t, 3)

@@ -1,5 +1,5 @@
-// Package admin shows a node over HTTP, and lets people with the right to do so change things: look
-// at members, sessions and locks, read and write znodes, end a session, take a backup.
+// Package admin shows a node over HTTP: its members, sessions, locks and znodes. People with the right
+// to do so can write znodes, end a session and take a backup.
 //
 //	authorize, err := admin.Tokens("/etc/shop/admin-tokens")
 //	...

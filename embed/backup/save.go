@@ -13,9 +13,10 @@ import (
 
 // Save has write write a backup, and gives it a name. At no moment does the name belong to less
 // than a whole backup on the disk. Save writes a file beside it, syncs it, reads it again with
-// Verify, and only then renames it. If it fails before that, an older file of the name stays as it was, and
-// nothing else is left. An error of what makes the new name durable leaves the new file. If the process dies, a file stays whose name begins with this one and
-// ".tmp-". Only its owner may read the file.
+// Verify, and only then renames it. If it fails before that, an older file of the name stays as it
+// was, and nothing else is left. If it fails to make the new name durable, the new file stays. If
+// the process dies, a file stays whose name begins with this one and ".tmp-". Only its owner may
+// read the file.
 //
 //	info, err := backup.Save("orders.backup", func(w io.Writer) error {
 //		_, err := node.Backup(ctx, w)

@@ -116,8 +116,9 @@ func (k *Client) forget(s *session) {
 	delete(k.mu.sessions, s)
 }
 
-// Close ends all sessions of the client as their Close does, and refuses further ones. It waits until
-// their goroutines have ended, and is idempotent. The error says which sessions could not be closed; those end at their timeouts.
+// Close ends all sessions of the client as their Close does, and refuses further ones. It waits
+// until their goroutines have ended, and is idempotent. The error is that of one session that could
+// not be closed. Such sessions end at their timeouts.
 func (k *Client) Close() error {
 	k.mu.Lock()
 	if !k.mu.closed {

@@ -22,8 +22,8 @@ const (
 // Config says where the ensemble is. Only Servers is needed.
 type Config struct {
 	// Servers are the addresses of gateways, as host:port. One that answers is enough to begin
-	// with: if the gateways have a Config.Advertise, the client learns the others from the
-	// ensemble's list of members, and follows that list from then on.
+	// with. If the gateways have a Config.Advertise, the client learns the others from the
+	// ensemble's list of members. It follows that list from then on.
 	Servers []string
 	// TLS encrypts the connections. Nil means plain text. An empty ServerName stands for the host
 	// of each address. The client clones the Config.

@@ -1,5 +1,5 @@
-// Package job runs functions on one member at a time: at each time of a schedule (Run), once in the
-// ensemble's life (Once), or for as long as a name is reserved (Reserve). It is not a workflow
+// Package job runs functions on one member at a time. Run does so at each time of a schedule, Once
+// does it once in the ensemble's life, and Reserve reserves a name for a time. It is not a workflow
 // engine, and nothing here runs exactly once: a member may die after the work and before it is
 // recorded. What is exactly once is what Tick.Commit writes to the tree.
 //
