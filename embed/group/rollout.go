@@ -22,10 +22,11 @@ const membersName = "members"
 // joins when there is a value, and opens one session after the other. Each id has one member:
 // Follow ends with ErrTaken as Announce does.
 //
-// The ctx of apply ends with ctx or with this membership, whichever is first. It lasts when apply
-// has returned, until the next membership begins. The user of the value must stop when that ctx
-// ends: from then on AwaitApplied no longer waits for this member. The next membership calls apply
-// again, also with the same value.
+// The ctx of apply has the values of ctx. It ends with ctx or with this membership, whichever is
+// first. It lasts when apply has returned, until the next membership begins. Its Err and Done compare
+// the clock when they are called; a derived context ends with it, but does not compare the clock. The
+// user of the value must stop when that ctx ends: from then on AwaitApplied no longer waits for this
+// member. The next membership calls apply again, also with the same value.
 //
 // A member reads the value after it has joined. So it never applies one that is older than a value
 // for which AwaitApplied has returned.
@@ -133,7 +134,7 @@ func (f *follower[T]) follow(
 	if err != nil {
 		return err
 	}
-	life, cancel := queue.Both(ctx, tenure.Context())
+	life, cancel := queue.Both(ctx, queue.Context(tenure, ctx))
 	defer cancel()
 	for now, err := range v.Changes(life) {
 		switch {

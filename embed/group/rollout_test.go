@@ -431,3 +431,34 @@ func TestFollow_Ends(t *testing.T) {
 		}
 	})
 }
+
+// A member whose machine has slept learns at its next question that its membership may be over. The
+// ctx of apply has the values of Follow's.
+func TestFollow_ComparesTheClock(t *testing.T) {
+	bubble(t, 3, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		_, err := value.New(ens.Session(2, embed.SessionOptions{}), config, texts).Set(t.Context(), "1")
+		must(t, err)
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "mine"))
+		defer cancel()
+		got := make(chan context.Context, 10)
+		over := make(chan error, 1)
+		go func() {
+			over <- group.Follow(ctx, ens.Node(1), config, "a", texts,
+				func(ctx context.Context, _ value.Versioned[string]) error {
+					got <- ctx
+					return nil
+				})
+		}()
+		using := <-got
+		must(t, using.Err())
+		if using.Value(key{}) != "mine" {
+			t.Error("the ctx of apply has not the values of Follow's")
+		}
+		ens.Faults(1).Sleep(2 * embed.DefaultSessionTimeout) // no timer notices that
+		wantErr(t, using.Err(), context.Canceled)
+		wantErr(t, context.Cause(using), embed.ErrSuspended)
+		cancel()
+		wantErr(t, <-over, context.Canceled)
+	})
+}
