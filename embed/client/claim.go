@@ -378,8 +378,14 @@ func (s *session) resumeClaimsLocked() {
 		unknown := s.mu.unknown
 		s.mu.unknown = nil
 		for _, path := range list.reply.Names {
-			if i := slices.IndexFunc(unknown, func(c *claim) bool { return c.mayHave(path) }); i >= 0 {
-				s.findLocked(path, unknown[i])
+			var by *claim // an heir if there is one: its znode must not go at once
+			for _, c := range unknown {
+				if c.mayHave(path) && (by == nil || c.heir) {
+					by = c
+				}
+			}
+			if by != nil {
+				s.findLocked(path, by)
 			}
 		}
 	}
