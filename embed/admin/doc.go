@@ -1,5 +1,5 @@
-// Package admin shows a node over HTTP: its members, sessions, locks and znodes. People with the right
-// to do so can write znodes, end a session and take a backup.
+// Package admin shows a node over HTTP: its members, sessions, locks and znodes. People with the
+// right to do so can write znodes, end a session and take a backup.
 //
 //	authorize, err := admin.Tokens("/etc/shop/admin-tokens")
 //	...

@@ -86,8 +86,8 @@ func TestEnter_AllWaitForAll(t *testing.T) {
 	}
 }
 
-// A member that is slow to look passes although the fast ones have left and come again: rounds on one
-// path. They do not wait for one another in circles. (In Curator a slow member counts again
+// A member that is slow to look passes although the fast ones have left and come again: rounds on
+// one path. They do not wait for one another in circles. (In Curator a slow member counts again
 // after the fast ones have left, and sees too few. Then all wait for each other.)
 func TestEnter_RoundsOnOnePath(t *testing.T) {
 	ctx, ens := bounded(t), ensemble(t, 1)

@@ -41,8 +41,8 @@ type Config struct {
 	// Nil means TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
-	// Inside replaces parts of the machine that the client stands on. It is for tests of this module,
-	// which alone can name its type.
+	// Inside replaces parts of the machine that the client stands on. It is for tests of this
+	// module, which alone can name its type.
 	Inside *inside.ClientSeams
 }
 

@@ -95,6 +95,35 @@ func TestWatchOfWhatMayNotBeRead(t *testing.T) {
 	})
 }
 
+// withOutage runs a test with a session of a client of a follower, over connections that can break.
+// over wraps each of them, and may be nil.
+func withOutage(
+	t *testing.T, over func(net.Conn) net.Conn,
+	test func(w *world, at embed.MemberID, s *embed.Session, o *outage),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
+		at := w.ens.Leader()%3 + 1
+		w.open(at)
+		var o outage
+		k := w.client(func(c *client.Config) {
+			c.Servers = []string{fmt.Sprint("member:", at)}
+			c.Dial = o.over(func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := w.dial(ctx, address)
+				if err == nil && over != nil {
+					conn = over(conn)
+				}
+				return conn, err
+			})
+		})
+		defer k.Close()
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{Timeout: 10 * time.Second})
+		must(t, err)
+		test(w, at, s, &o)
+	})
+}
+
 // heir are the options of what lingers.
 var heir = embed.CreateOptions{Mode: embed.Ephemeral, TTL: time.Hour}
 
@@ -164,8 +193,8 @@ func TestHeirLingersWhenItsSessionIsClosed(t *testing.T) {
 	}
 }
 
-// A claim that takes over something lost lingers although its connection breaks while its session is
-// closed. Its outcome may be unknown then, or its release may be under way.
+// A claim that takes over something lost lingers although its connection breaks while its session
+// is closed. Its outcome may be unknown then, or its release may be under way.
 func TestHeirLingersBehindABrokenConnection(t *testing.T) {
 	created := func(t *testing.T, c *claim.Claim) {
 		_, err := c.Created(t.Context())
@@ -186,22 +215,9 @@ func TestHeirLingersBehindABrokenConnection(t *testing.T) {
 		"standing, then closing": {created, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
-				ctx, leader := t.Context(), w.ens.Leader()
-				at := leader%3 + 1
-				w.open(at)
-				var o outage
-				k := w.client(func(c *client.Config) {
-					c.Servers = []string{fmt.Sprint("member:", at)}
-					c.Dial = o.over(func(ctx context.Context, address string) (net.Conn, error) {
-						conn, err := w.dial(ctx, address)
-						return lossy{conn, []byte("/lost"), &left}, err
-					})
-				})
-				defer k.Close()
-				s, err := k.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
-				must(t, err)
+			over := func(conn net.Conn) net.Conn { return lossy{conn, []byte("/lost"), &left} }
+			withOutage(t, over, func(w *world, at embed.MemberID, s *embed.Session, o *outage) {
+				t, leader := w.t, w.ens.Leader()
 				c := inherits(w, at, s)
 				w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 50 * time.Millisecond})
 				test.before(t, c)
@@ -219,6 +235,9 @@ func TestHeirLingersBehindABrokenConnection(t *testing.T) {
 					synctest.Wait()
 				}
 				o.end()
+				if n := left.Load(); n > 0 {
+					t.Errorf("%d messages were left to lose", n)
+				}
 				if err := <-closed; errors.Is(err, embed.ErrUnknownOutcome) != test.unsure || !test.unsure && err != nil {
 					t.Errorf("closed: %v", err)
 				}
@@ -236,19 +255,10 @@ func TestHeirLingersBehindABrokenConnection(t *testing.T) {
 // with that of another, which may have created the same znodes. When the session knows of both, it
 // closes at once.
 func TestHeirLingersBesideAnotherClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
-		ctx, leader := t.Context(), w.ens.Leader()
-		at := leader%3 + 1
-		w.open(at)
-		var o outage
-		k := w.client(func(c *client.Config) {
-			c.Servers, c.Dial = []string{fmt.Sprint("member:", at)}, o.over(w.dial)
-		})
-		defer k.Close()
-		s, err := k.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
-		must(t, err)
-		_, err = s.Create(ctx, "/queue", nil, embed.Persistent)
+	withOutage(t, nil, func(w *world, at embed.MemberID, s *embed.Session, o *outage) {
+		t, leader := w.t, w.ens.Leader()
+		ctx := t.Context()
+		_, err := s.Create(ctx, "/queue", nil, embed.Persistent)
 		must(t, err)
 		lose(w, at, s)
 		w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 50 * time.Millisecond})
@@ -275,19 +285,10 @@ func TestHeirLingersBesideAnotherClaim(t *testing.T) {
 // Flush waits for a write that a broken connection took along and that is still on its way from the
 // member. So none of a former tenure is applied in the next one.
 func TestFlushAfterABrokenConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
-		ctx, leader := t.Context(), w.ens.Leader()
-		at := leader%3 + 1
-		w.open(at)
-		var o outage
-		k := w.client(func(c *client.Config) {
-			c.Servers, c.Dial = []string{fmt.Sprint("member:", at)}, o.over(w.dial)
-		})
-		defer k.Close()
-		s, err := k.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
-		must(t, err)
-		_, err = s.Create(ctx, "/data", nil, embed.Persistent)
+	withOutage(t, nil, func(w *world, at embed.MemberID, s *embed.Session, o *outage) {
+		t, leader := w.t, w.ens.Leader()
+		ctx := t.Context()
+		_, err := s.Create(ctx, "/data", nil, embed.Persistent)
 		must(t, err)
 		c, err := claim.New(ctx, s, embed.OpCreate("/a", nil, embed.Ephemeral))
 		must(t, err)

@@ -23,10 +23,10 @@ const membersName = "members"
 // Follow ends with ErrTaken as Announce does.
 //
 // The ctx of apply has the values of ctx. It ends with ctx or with this membership, whichever is
-// first. It lasts when apply has returned, until the next membership begins. Its Err and Done compare
-// the clock when they are called; a derived context ends with it, but does not compare the clock. The
-// user of the value must stop when that ctx ends: from then on AwaitApplied no longer waits for this
-// member. The next membership calls apply again, also with the same value.
+// first. It lasts when apply has returned, until the next membership begins. Its Err and Done
+// compare the clock when they are called; a derived context ends with it, but does not compare the
+// clock. The user of the value must stop when that ctx ends: from then on AwaitApplied no longer
+// waits for this member. The next membership calls apply again, also with the same value.
 //
 // A member reads the value after it has joined. So it never applies one that is older than a value
 // for which AwaitApplied has returned.

@@ -119,8 +119,8 @@ func TestEndIsToldBeforeTheExpiry(t *testing.T) {
 	}
 }
 
-// Who releases a znode of a session that has moved to another member learns so, and the znode stays.
-// So a client that has come back asks the member to which its session is attached now.
+// Who releases a znode of a session that has moved to another member learns so, and the znode
+// stays. So a client that has come back asks the member to which its session is attached now.
 func TestReleaseOfASessionThatHasMoved(t *testing.T) {
 	r := newRig(t)
 	seq := map[session.MemberID]uint64{}
