@@ -91,8 +91,9 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"}, // session for the life of one
-	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                   // for tests
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                              // session for the life of one
+	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                // for tests
+	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
 	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
 	"internal/wire/wiretest":    {}, // for tests
@@ -324,7 +325,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client with what uses it, which
 // run in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 )
@@ -67,7 +68,7 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 			t.Errorf("%v is accepted at a tick of %v: %v", c.MinSessionTimeout, tick, err)
 		}
 	}
-	n := alone(t, t.TempDir(), inside.Seams{})
+	n := embedkit.Alone(t, t.TempDir(), inside.Seams{})
 	s, err := n.NewSession(bounded(t), embed.SessionOptions{Timeout: time.Millisecond})
 	must(t, err)
 	if least := 3 * engine.LongestElection(10*time.Millisecond); s.Timeout() != least {
@@ -122,7 +123,7 @@ func TestValidate_MembersNeedAnID(t *testing.T) {
 			t.Errorf("%d of %v: got %v, want %s", c.id, c.members, err, c.want)
 		}
 	}
-	if n := alone(t, t.TempDir(), inside.Seams{}); n.Status().Member != 1 {
+	if n := embedkit.Alone(t, t.TempDir(), inside.Seams{}); n.Status().Member != 1 {
 		t.Errorf("a node alone is member %d, want 1", n.Status().Member)
 	}
 }
@@ -171,7 +172,7 @@ func TestValidate_TLSThatLetsStrangersIn(t *testing.T) {
 
 // Start reports what every other member would refuse. Otherwise only their logs would say so.
 func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
-	ours := newAuthority(t, "ours")
+	ours := embedkit.NewAuthority(t, "ours")
 	for _, c := range []struct {
 		change func(*x509.Certificate)
 		host   string
@@ -188,7 +189,7 @@ func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 		{func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }, "127.0.0.1", nil},
 		{func(c *x509.Certificate) { c.ExtKeyUsage = nil }, "127.0.0.1", nil},
 	} {
-		cfg := embed.Config{Dir: "x", ID: 2, TLS: ours.files(t, ours, c.change), Members: map[embed.MemberID]string{
+		cfg := embed.Config{Dir: "x", ID: 2, TLS: ours.Files(t, ours, c.change), Members: map[embed.MemberID]string{
 			1: "127.0.0.9:7400", 2: net.JoinHostPort(c.host, "7400"),
 		}}
 		err := cfg.Validate()
@@ -206,13 +207,13 @@ func TestValidate_CertificateThatNobodyAccepts(t *testing.T) {
 // A program may run with a setting of Go under which package tls does not parse its certificate.
 func TestValidate_CertificateNotParsed(t *testing.T) {
 	t.Setenv("GODEBUG", "x509keypairleaf=0")
-	ours := newAuthority(t, "ours")
+	ours := embedkit.NewAuthority(t, "ours")
 	cfg := embed.Config{Dir: "x", ID: 1, Members: map[embed.MemberID]string{1: "127.0.0.1:7400"}}
-	cfg.TLS = ours.files(t, ours, func(*x509.Certificate) {})
+	cfg.TLS = ours.Files(t, ours, func(*x509.Certificate) {})
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}
-	cfg.TLS = ours.files(t, ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	cfg.TLS = ours.Files(t, ours, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "expired at") {
 		t.Errorf("an expired certificate: %v", err)
 	}

@@ -2,8 +2,6 @@ package embed_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -16,18 +14,12 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // bob is somebody with a password.
 var bob = []embed.Auth{{Scheme: "digest", Credential: []byte("bob:pw")}}
-
-func wants(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
 
 // What bob keeps to himself, nobody else can use on any member. Only super can.
 func TestACL_OfASessionsIdentities(t *testing.T) {
@@ -54,22 +46,22 @@ func TestACL_OfASessionsIdentities(t *testing.T) {
 		_, err := other.Sync(ctx, "/")
 		must(t, err)
 		_, _, err = other.Get(ctx, "/own")
-		wants(t, name+" gets", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" gets", err, embed.ErrNoAuth)
 		_, _, err = other.Children(ctx, "/own")
-		wants(t, name+" lists", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" lists", err, embed.ErrNoAuth)
 		_, _, err = other.Exists(ctx, "/own")
-		wants(t, name+" looks", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" looks", err, embed.ErrNoAuth)
 		_, _, err = other.ACL(ctx, "/own")
-		wants(t, name+" asks for the ACL", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" asks for the ACL", err, embed.ErrNoAuth)
 		_, err = other.CountDescendants(ctx, "/own")
-		wants(t, name+" counts", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" counts", err, embed.ErrNoAuth)
 		_, err = other.Set(ctx, "/own", nil, embed.AnyVersion)
-		wants(t, name+" sets", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" sets", err, embed.ErrNoAuth)
 		_, err = other.Create(ctx, "/own/x", nil, embed.Persistent)
-		wants(t, name+" creates", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" creates", err, embed.ErrNoAuth)
 		_, err = other.SetACL(ctx, "/own", embed.OpenACL(), embed.AnyVersion)
-		wants(t, name+" sets the ACL", err, embed.ErrNoAuth)
-		wants(t, name+" deletes", other.Delete(ctx, "/own/none", embed.AnyVersion), embed.ErrNoAuth)
+		embedkit.Wants(t, name+" sets the ACL", err, embed.ErrNoAuth)
+		embedkit.Wants(t, name+" deletes", other.Delete(ctx, "/own/none", embed.AnyVersion), embed.ErrNoAuth)
 	}
 	again := ens.Session(3, embed.SessionOptions{Auth: bob})
 	_, err = again.Create(ctx, "/own/x", nil, embed.Persistent)
@@ -78,7 +70,7 @@ func TestACL_OfASessionsIdentities(t *testing.T) {
 	_, err = super.SetACL(ctx, "/own", embed.ReadACL(), 0)
 	must(t, err)
 	_, err = super.SetACL(ctx, "/own", embed.ReadACL(), 0)
-	wants(t, "an old aversion", err, embed.ErrBadVersion)
+	embedkit.Wants(t, "an old aversion", err, embed.ErrBadVersion)
 	_, err = again.Sync(ctx, "/")
 	must(t, err)
 	if _, stat, err := again.Get(ctx, "/own"); err != nil || stat.Aversion != 1 || stat.Version != 0 {
@@ -133,7 +125,7 @@ func TestACL_WatchesAreToldOnlyWhatMayBeRead(t *testing.T) {
 	if e, ok := <-once.Events(); ok {
 		t.Errorf("told of %v", e)
 	}
-	wants(t, "the watch", once.Err(), embed.ErrNoAuth)
+	embedkit.Wants(t, "the watch", once.Err(), embed.ErrNoAuth)
 	// The ACL of the changed znode counts, not that of the watched znode or of one in between.
 	if e := <-all.Events(); e.Path != "/own/open" || e.Type != embed.NodeCreated {
 		t.Errorf("told of %v", e)
@@ -169,23 +161,9 @@ func TestACL_OfAContenderInFront(t *testing.T) {
 	must(t, <-granted)
 }
 
-// tokens is a scheme of a service's own.
-type tokens struct{}
-
-func (tokens) Identify(credential []byte) (string, error) {
-	if len(credential) == 0 {
-		return "", errors.New("an empty token")
-	}
-	sum := sha256.Sum256(credential)
-	return hex.EncodeToString(sum[:4]), nil
-}
-func (tokens) Valid(id string) bool             { return len(id) == 8 || id == "*" }
-func (tokens) Matches(identity, id string) bool { return id == "*" || id == identity }
-func (tokens) Expands() bool                    { return true }
-
 func TestAuth_ASchemeOfTheService(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"token": tokens{}} }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"token": embedkit.Tokens{}} }})
 	ctx := bounded(t)
 	token := func(s string) embed.SessionOptions {
 		return embed.SessionOptions{Auth: []embed.Auth{{Scheme: "token", Credential: []byte(s)}}}
@@ -196,9 +174,9 @@ func TestAuth_ASchemeOfTheService(t *testing.T) {
 	_, _, err = a.CreateWith(ctx, "/any", nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "*"}}})
 	must(t, err)
 	_, _, err = a.CreateWith(ctx, "/bad", nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "?"}}})
-	wants(t, "an id that is none", err, embed.ErrInvalidACL)
+	embedkit.Wants(t, "an id that is none", err, embed.ErrInvalidACL)
 	_, err = b.Set(ctx, "/a", nil, embed.AnyVersion)
-	wants(t, "b sets a's", err, embed.ErrNoAuth)
+	embedkit.Wants(t, "b sets a's", err, embed.ErrNoAuth)
 	_, err = b.Set(ctx, "/any", nil, embed.AnyVersion)
 	must(t, err)
 	for name, auth := range map[string]embed.Auth{
@@ -212,7 +190,7 @@ func TestAuth_ASchemeOfTheService(t *testing.T) {
 		"super":          {Scheme: "super", Credential: []byte("x")},
 	} {
 		_, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{Auth: []embed.Auth{auth}})
-		wants(t, name, err, embed.ErrAuthFailed)
+		embedkit.Wants(t, name, err, embed.ErrAuthFailed)
 	}
 }
 
@@ -223,7 +201,7 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 	var without atomic.Bool
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		if c.ID != 3 || !without.Load() {
-			c.Schemes = map[string]embed.Scheme{"token": tokens{}}
+			c.Schemes = map[string]embed.Scheme{"token": embedkit.Tokens{}}
 		}
 	}})
 	ctx := bounded(t)
@@ -258,7 +236,7 @@ func TestAuth_AMemberWithoutASchemeGoesNoFurther(t *testing.T) {
 }
 
 // brittle is a scheme that panics at unexpected ids.
-type brittle struct{ tokens }
+type brittle struct{ embedkit.Tokens }
 
 func (brittle) Valid(id string) bool            { return id[3] != 'x' }
 func (brittle) Matches(identity, _ string) bool { return identity[100] != 'x' }
@@ -267,11 +245,11 @@ func (brittle) Matches(identity, _ string) bool { return identity[100] != 'x' }
 // entry in its log.
 func TestAuth_ASchemeThatPanics(t *testing.T) {
 	t.Parallel()
-	log := new(journal)
+	log := new(embedkit.Journal)
 	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		c.Schemes = map[string]embed.Scheme{"brittle": brittle{}}
 		if c.ID == 1 {
-			c.Logger = log.logger()
+			c.Logger = log.Logger()
 		}
 	}})
 	ctx := bounded(t)
@@ -280,10 +258,10 @@ func TestAuth_ASchemeThatPanics(t *testing.T) {
 		_, _, err := s.CreateWith(ctx, path, nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "brittle", ID: id}}})
 		return err
 	}
-	wants(t, "Valid panics", create("/a", "?"), embed.ErrInvalidACL)
+	embedkit.Wants(t, "Valid panics", create("/a", "?"), embed.ErrInvalidACL)
 	must(t, create("/b", "somebody"))
-	wants(t, "Matches panics", create("/b/c", "somebody"), embed.ErrNoAuth)
-	ens.Until("the log to tell", func() bool { return log.says("scheme=brittle") && log.says("brittle.Valid") })
+	embedkit.Wants(t, "Matches panics", create("/b/c", "somebody"), embed.ErrNoAuth)
+	ens.Until("the log to tell", func() bool { return log.Says("scheme=brittle") && log.Says("brittle.Valid") })
 	for id := range embed.MemberID(3) {
 		ens.Kill(id + 1)
 		ens.Restart(id + 1)
@@ -291,13 +269,13 @@ func TestAuth_ASchemeThatPanics(t *testing.T) {
 		_, err := s.Create(ctx, fmt.Sprint("/after-", id), nil, embed.Persistent)
 		must(t, err)
 		_, _, err = s.Get(ctx, "/b")
-		wants(t, "a read", err, embed.ErrNoAuth)
+		embedkit.Wants(t, "a read", err, embed.ErrNoAuth)
 	}
 }
 
 func TestConfig_BadSchemes(t *testing.T) {
 	err := embed.Config{Dir: "x", SuperDigest: "root:a:b", Schemes: map[string]embed.Scheme{
-		"": tokens{}, "world": tokens{}, "auth": tokens{}, "digest": tokens{}, "ip": tokens{}, "super": tokens{}, "mine": nil, "token": tokens{},
+		"": embedkit.Tokens{}, "world": embedkit.Tokens{}, "auth": embedkit.Tokens{}, "digest": embedkit.Tokens{}, "ip": embedkit.Tokens{}, "super": embedkit.Tokens{}, "mine": nil, "token": embedkit.Tokens{},
 	}}.Validate()
 	for _, want := range []string{`SuperDigest is not a digest`, `Schemes[""]`, `Schemes["world"]`, `Schemes["auth"]`, `Schemes["digest"]`,
 		`Schemes["ip"]`, `Schemes["super"]`, `Schemes["mine"] is nil`} {
@@ -316,7 +294,7 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	ctx := bounded(t)
 	whole, app := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{Root: "/apps/one"})
 	_, err := app.Create(ctx, "/x", nil, embed.Persistent)
-	wants(t, "before the root exists", err, embed.ErrNoNode)
+	embedkit.Wants(t, "before the root exists", err, embed.ErrNoNode)
 	for _, path := range []string{"/apps", "/apps/one", "/apps/oneself"} {
 		_, err := whole.Create(ctx, path, nil, embed.Persistent)
 		must(t, err)
@@ -370,7 +348,7 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	if names, _, err := whole.Children(ctx, "/apps"); err != nil || !slices.Equal(names, []string{"one", "oneself"}) {
 		t.Errorf("beside the root are %q, %v", names, err)
 	}
-	wants(t, "deleting the root", app.Delete(ctx, "/", embed.AnyVersion), embed.ErrInvalidPath)
+	embedkit.Wants(t, "deleting the root", app.Delete(ctx, "/", embed.AnyVersion), embed.ErrInvalidPath)
 	if paths, err := app.Ephemerals(ctx, "/apps/one/e"); err != nil || !slices.Equal(paths, []string{"/apps/one/e-0000000000"}) {
 		t.Errorf("ephemerals %q, %v", paths, err)
 	}
@@ -387,7 +365,7 @@ func TestRoot_IsWhatTheSessionKnows(t *testing.T) {
 	}
 	must(t, hold.Release())
 	_, err = ens.Node(1).NewSession(ctx, embed.SessionOptions{Root: "apps"})
-	wants(t, "a root that is no path", err, embed.ErrInvalidPath)
+	embedkit.Wants(t, "a root that is no path", err, embed.ErrInvalidPath)
 }
 
 // The znodes made for a lock go when nobody wants the lock any longer. Locking at the same time
@@ -435,11 +413,11 @@ func TestQuota_OfASubtree(t *testing.T) {
 	_, err = s.Create(ctx, "/a/y", []byte("12345"), embed.Persistent)
 	must(t, err)
 	_, err = s.Create(ctx, "/a/z", []byte("1"), embed.Persistent)
-	wants(t, "an eleventh byte", err, embed.ErrQuotaExceeded)
+	embedkit.Wants(t, "an eleventh byte", err, embed.ErrQuotaExceeded)
 	_, err = s.Set(ctx, "/a/x", []byte("123456"), 77)
-	wants(t, "and by Set, before its version", err, embed.ErrQuotaExceeded)
+	embedkit.Wants(t, "and by Set, before its version", err, embed.ErrQuotaExceeded)
 	_, err = s.Multi(ctx, embed.OpDelete("/a/y", 0), embed.OpCreate("/a/z", []byte("1"), embed.Persistent))
-	wants(t, "in the transaction that makes room", err, embed.ErrQuotaExceeded)
+	embedkit.Wants(t, "in the transaction that makes room", err, embed.ErrQuotaExceeded)
 	for id := range embed.MemberID(3) {
 		o := ens.Session(id+1, embed.SessionOptions{})
 		_, err := o.Sync(ctx, "/")
@@ -461,7 +439,7 @@ func TestQuota_OfTheWholeTree(t *testing.T) {
 	t.Parallel()
 	var most atomic.Int64
 	most.Store(1 << 20)
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.MaxTreeSize = len(onShard), most.Load() }})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards, c.MaxTreeSize = len(embedkit.OnShard), most.Load() }})
 	ctx := bounded(t)
 	s := ens.Session(1, embed.SessionOptions{})
 	fill := func(s *embed.Session, at, path string) (created int) {
@@ -476,7 +454,7 @@ func TestQuota_OfTheWholeTree(t *testing.T) {
 			}
 		}
 	}
-	for shard, at := range onShard {
+	for shard, at := range embedkit.OnShard {
 		_, err := s.Create(ctx, at, nil, embed.Persistent)
 		must(t, err)
 		if n := fill(s, at, "/a"); n != 10 {
@@ -495,7 +473,7 @@ func TestQuota_OfTheWholeTree(t *testing.T) {
 		ens.Kill(id + 1)
 		ens.Restart(id + 1)
 		s := ens.Session(id+1, embed.SessionOptions{})
-		for shard, at := range onShard {
+		for shard, at := range embedkit.OnShard {
 			if n := fill(s, at, "/c"); n != 0 {
 				t.Errorf("member %d, shard %d: %d znodes more after a restart", id+1, shard+1, n)
 			}
@@ -504,7 +482,7 @@ func TestQuota_OfTheWholeTree(t *testing.T) {
 	most.Store(2 << 20)
 	ens.Stop(1)
 	ens.Restart(1)
-	if n := fill(ens.Session(2, embed.SessionOptions{}), onShard[0], "/d"); n != 10 {
+	if n := fill(ens.Session(2, embed.SessionOptions{}), embedkit.OnShard[0], "/d"); n != 10 {
 		t.Errorf("%d znodes more with twice the room", n)
 	}
 }
@@ -541,14 +519,14 @@ func TestCreateWith_BadOptions(t *testing.T) {
 		"the greatest TTL of all": {embed.CreateOptions{Mode: embed.TTL, TTL: (1<<40 - 1) * time.Millisecond}, nil},
 	} {
 		_, _, err := s.CreateWith(ctx, "/x", nil, c.o)
-		wants(t, name, err, c.want)
+		embedkit.Wants(t, name, err, c.want)
 		if err == nil {
 			must(t, s.Delete(ctx, "/x", embed.AnyVersion))
 		}
 	}
 	// The other operations of the Multi were not sent either.
 	_, err := s.Multi(ctx, embed.OpCreate("/y", nil, embed.Persistent), embed.OpCreateWith("/y/x", nil, embed.CreateOptions{TTL: 1}))
-	wants(t, "in a Multi", err, embed.ErrInvalidTTL)
+	embedkit.Wants(t, "in a Multi", err, embed.ErrInvalidTTL)
 	if _, ok, _ := s.Exists(context.Background(), "/y"); ok {
 		t.Error("half of a Multi is there")
 	}
@@ -589,9 +567,9 @@ func TestOpCheckChildren_IsRoom(t *testing.T) {
 		t.Errorf("%d got in, %v are there, %v", in, names, err)
 	}
 	_, err = s.Multi(ctx, embed.OpCheckChildren("/missing", 1))
-	wants(t, "of what is not there", err, embed.ErrNoNode)
+	embedkit.Wants(t, "of what is not there", err, embed.ErrNoNode)
 	_, err = s.Multi(ctx, embed.OpCheckChildren("/leases", math.MaxInt32), embed.OpCheckChildren("/", 1))
-	wants(t, "the most there can be", err, nil)
+	embedkit.Wants(t, "the most there can be", err, nil)
 	for _, most := range []int{-1, math.MinInt, math.MaxInt32 + 1} {
 		_, err := s.Multi(ctx, embed.OpCreate("/x", nil, embed.Persistent), embed.OpCheckChildren("/leases", most))
 		var at *embed.MultiError
@@ -600,5 +578,5 @@ func TestOpCheckChildren_IsRoom(t *testing.T) {
 		}
 	}
 	_, err = s.Multi(ctx, embed.OpCheckChildren("leases", 1))
-	wants(t, "a path that is none", err, embed.ErrInvalidPath)
+	embedkit.Wants(t, "a path that is none", err, embed.ErrInvalidPath)
 }

@@ -1,8 +1,6 @@
 package embed_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/engine"
 )
 
@@ -278,47 +276,18 @@ func lastName(e ast.Expr) string {
 	return ""
 }
 
-// A record is a log that tests read line by line.
-type record struct {
-	mu    sync.Mutex
-	lines []map[string]any
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	var l map[string]any
-	if err := json.NewDecoder(bytes.NewReader(b)).Decode(&l); err != nil {
-		return 0, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lines = append(r.lines, l)
-	return len(b), nil
-}
-
-// of returns the lines of a member with one of the messages.
-func (r *record) of(member embed.MemberID, messages ...string) (found []map[string]any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.lines {
-		if message, _ := l["msg"].(string); slices.Contains(messages, message) && l["member"] == float64(member) {
-			found = append(found, l)
-		}
-	}
-	return found
-}
-
 // A member's log tells the member's life. Each event is told once.
 func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	t.Parallel()
-	var log record
+	var log embedkit.Record
 	ens := embedtest.New(t, 3, embedtest.Options{
 		Logger: slog.New(slog.NewJSONHandler(&log, nil)),
 		Config: func(c *embed.Config) { c.Shards, c.Ensemble = 1, "orders" },
 	})
 	once := func(member embed.MemberID, message string) map[string]any {
 		t.Helper()
-		until(t, fmt.Sprintf("member %d to say %q", member, message), func() bool { return len(log.of(member, message)) > 0 })
-		lines := log.of(member, message)
+		until(t, fmt.Sprintf("member %d to say %q", member, message), func() bool { return len(log.Of(member, message)) > 0 })
+		lines := log.Of(member, message)
 		if len(lines) != 1 {
 			t.Errorf("member %d says %q %d times: %v", member, message, len(lines), lines)
 		}
@@ -338,10 +307,10 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	}
 	ens.TransferLeadership(1)
 	until(t, "the change of leader", func() bool {
-		lines := log.of(2, "leader changed")
+		lines := log.Of(2, "leader changed")
 		return len(lines) > 0 && lines[len(lines)-1]["to"] == 1.0
 	})
-	for i, l := range log.of(2, "leader changed") {
+	for i, l := range log.Of(2, "leader changed") {
 		if first := i == 0; l["shard"] != 1.0 || l["term"] == 0.0 || (l["from"] == 0.0) != first {
 			t.Errorf("change %d: %v", i, l)
 		}
@@ -358,7 +327,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	_, err = s.Watch(bounded(t), "/claim", embed.WatchOnce)
 	must(t, err)
 	ens.Isolate(2)
-	quorumLines := func() []map[string]any { return log.of(2, "no quorum", "the quorum is back") }
+	quorumLines := func() []map[string]any { return log.Of(2, "no quorum", "the quorum is back") }
 	until(t, "member 2 to log that it has no quorum", func() bool { return len(quorumLines())%2 == 1 })
 	if l := once(2, "session expired"); l["session"] != float64(s.ID()) || l["claims"] != 1.0 || l["watches"] != 1.0 || l["timeout"] != float64(timeout) {
 		t.Errorf("%v", l)
@@ -387,7 +356,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	ens.Restart(3)
 	ens.Stop(2)
 	once(2, "closing")
-	if lines := log.of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.of(3, "founded")) != 1 {
+	if lines := log.Of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.Of(3, "founded")) != 1 {
 		t.Errorf("%v", lines)
 	}
 }
@@ -395,7 +364,7 @@ func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 // The leader says once that nobody reaches a new member at its Advertise, and what to do. Once the
 // address is right, the member joins.
 func TestLogs_TellOfAnAddressThatNobodyReaches(t *testing.T) {
-	var log record
+	var log embedkit.Record
 	synctest.Test(t, func(t *testing.T) {
 		var wrong atomic.Bool
 		ens := embedtest.New(t, 1, embedtest.Options{
@@ -406,11 +375,11 @@ func TestLogs_TellOfAnAddressThatNobodyReaches(t *testing.T) {
 				}
 			},
 		})
-		founded(ens)
+		embedkit.Founded(ens)
 		told := func() []map[string]any {
-			return log.of(1, "a new member is not reached where it says that it is: check its Config.Advertise")
+			return log.Of(1, "a new member is not reached where it says that it is: check its Config.Advertise")
 		}
-		joined(ens, 1)
+		embedkit.Joined(ens, 1)
 		<-time.After(time.Minute)
 		if lines := told(); len(lines) != 0 {
 			t.Errorf("of a member that is reached: %v", lines)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -58,9 +59,9 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 	if next := <-granted; next.Token().Compare(hold.Token()) <= 0 {
 		t.Errorf("token %v after %v", next.Token(), hold.Token())
 	}
-	write(t, ens.Node(3), "/after")
+	embedkit.Write(t, ens.Node(3), "/after")
 	ens.Restart(1)
-	has(t, ens.Node(1), "/after")
+	embedkit.Has(t, ens.Node(1), "/after")
 }
 
 // A leader that shuts down transfers its leadership first. The ticks are so long that nobody holds
@@ -81,7 +82,7 @@ func TestShutdown_TransfersTheLeadership(t *testing.T) {
 		if took > 9*time.Second {
 			t.Error("nobody leads before there could be an election")
 		}
-		write(t, ens.Node(next), "/after")
+		embedkit.Write(t, ens.Node(next), "/after")
 	})
 }
 
@@ -147,7 +148,7 @@ func TestReady_WaitsForAQuorum(t *testing.T) {
 		t.Errorf("NewSession without a quorum: %v", err)
 	}
 	ens.Start(2)
-	ready(t, n, ens.Node(2))
+	embedkit.Ready(t, n, ens.Node(2))
 }
 
 func TestTransferLeadership(t *testing.T) {
@@ -171,7 +172,7 @@ func TestTransferLeadership(t *testing.T) {
 			t.Errorf("the leadership went to member %d", nobody)
 		}
 	}
-	write(t, ens.Node(2), "/after")
+	embedkit.Write(t, ens.Node(2), "/after")
 }
 
 // Observers hear of terms in order. They hear of every session that expired, on whichever member it
@@ -246,7 +247,7 @@ func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 	}})
 	for _, to := range []embed.MemberID{1, 2, 3} {
 		ens.TransferLeadership(to)
-		write(t, ens.Node(1), "/after-"+string(rune('0'+to)))
+		embedkit.Write(t, ens.Node(1), "/after-"+string(rune('0'+to)))
 	}
 	self.Store(ens.Node(2))
 	ens.TransferLeadership(1)
@@ -261,12 +262,12 @@ func TestEvents_ASlowObserverHoldsUpNobody(t *testing.T) {
 func TestStart_SeveralEnsemblesInOneProcess(t *testing.T) {
 	t.Parallel()
 	one, other := embedtest.New(t, 3, embedtest.Options{}), embedtest.New(t, 1, embedtest.Options{})
-	write(t, one.Node(1), "/a")
-	write(t, other.Node(1), "/b")
+	embedkit.Write(t, one.Node(1), "/a")
+	embedkit.Write(t, other.Node(1), "/b")
 	for _, id := range one.Members() {
 		one.Kill(id)
 	}
-	write(t, other.Node(1), "/c")
+	embedkit.Write(t, other.Node(1), "/c")
 	s := other.Session(1, embed.SessionOptions{})
 	if _, ok, err := s.Exists(bounded(t), "/a"); ok || err != nil {
 		t.Errorf("/a of the other ensemble is here: %v, %v", ok, err)

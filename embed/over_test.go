@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -78,7 +79,7 @@ func newOver(t *testing.T) *over {
 	})
 	o.ens.TransferLeadership(1)
 	o.node = o.ens.Node(1)
-	o.engine = engineOf(o.node)
+	o.engine = embedkit.EngineOf(o.node)
 	o.session = o.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	var err error
 	_, err = o.session.Create(ctx, "/a", []byte("data"), embed.Persistent)
@@ -227,7 +228,7 @@ func (o *over) checkSession(t *testing.T, want error) {
 	await := s.Await(ctx, "/a", 1<<60)
 	_, page := s.Page(ctx, "/", "", 1)
 	_, put := s.Put(ctx, "/a", nil)
-	_, walked := walk(ctx, s, "/a")
+	_, walked := embedkit.Walk(ctx, s, "/a")
 	var walkedWith error
 	for _, walkedWith = range s.WalkWith(ctx, "/a", embed.WalkOptions{Depth: 1}) {
 	}

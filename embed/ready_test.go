@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
 
 // waitsFor calls Ready until it ends with all of these words, and returns that error. Every error
@@ -85,7 +86,7 @@ func TestReady_NamesShards(t *testing.T) {
 // One name does not resolve, and on one port nobody listens.
 func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 	t.Parallel()
-	nodes := startTCP(t, "127.0.0.1", 1, func(c *embed.Config) {
+	nodes := embedkit.StartTCP(t, "127.0.0.1", 1, func(c *embed.Config) {
 		c.Dir = filepath.Join(t.TempDir(), "node")
 		c.Members = map[embed.MemberID]string{1: c.Members[1], 2: "nowhere.invalid:7400", 3: "127.0.0.1:1"}
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -214,32 +215,32 @@ func TestClaim_ThatNeverWas(t *testing.T) {
 // take. Lock waits.
 func TestLock_OutwaitsASlowDiskAlsoWhereItsPathIsNew(t *testing.T) {
 	t.Parallel()
-	g := newGate()
+	g := embedkit.NewGate()
 	ens := embedtest.New(t, 1, embedtest.Options{
 		Config: func(c *embed.Config) {
-			c.RequestTimeout, c.Inside = 100*time.Millisecond, &inside.Seams{Fault: g.ask}
+			c.RequestTimeout, c.Inside = 100*time.Millisecond, &inside.Seams{Fault: g.Ask}
 		},
 	})
-	defer g.set(false) // or Close would wait for the sync
+	defer g.Set(false) // or Close would wait for the sync
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	// From here on the shard knows the session.
 	if err := s.Delete(bounded(t), "/new", embed.AnyVersion); !errors.Is(err, embed.ErrNoNode) {
 		t.Error(err)
 	}
-	g.set(true)
+	g.Set(true)
 	granted := make(chan error)
 	go func() {
 		_, err := lock.NewMutex(s, "/new/lock").Lock(context.Background())
 		granted <- err
 	}()
-	g.await()
-	g.pass() // the contender's znode is refused, because it has no parent
+	g.Await()
+	g.Pass() // the contender's znode is refused, because it has no parent
 	for range 5 {
 		if _, err := s.Set(context.Background(), "/new", nil, embed.AnyVersion); !errors.Is(err, embed.ErrUnknownOutcome) && !errors.Is(err, embed.ErrUnavailable) {
 			t.Errorf("Set: %v", err)
 		}
 	}
-	g.set(false)
+	g.Set(false)
 	must(t, <-granted)
 }
 

@@ -13,12 +13,13 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
 
 // steps returns three members that are ready for the steps of the newest level.
 func steps(t *testing.T) *embedtest.Ensemble {
 	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level == newest })
+	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
 	return ens
 }
 
@@ -206,16 +207,6 @@ func TestPage_HasAllNames(t *testing.T) {
 	}
 }
 
-// walk collects a Walk.
-func walk(ctx context.Context, s *embed.Session, path string) (all []embed.Znode, last error) {
-	for z, err := range s.Walk(ctx, path) {
-		if last = err; err == nil {
-			all = append(all, z)
-		}
-	}
-	return all, last
-}
-
 // A Walk shows a subtree at one zxid, whatever is written meanwhile.
 func TestWalk_OneZxid(t *testing.T) {
 	t.Parallel()
@@ -290,22 +281,22 @@ func TestWalk_Refused(t *testing.T) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 4 }})
 	s := ens.Session(1, embed.SessionOptions{})
 	for path, want := range map[string]error{"/": embed.ErrCrossShard, "/none": embed.ErrNoNode, "none": embed.ErrInvalidPath} {
-		if all, err := walk(ctx, s, path); !errors.Is(err, want) || len(all) > 0 {
+		if all, err := embedkit.Walk(ctx, s, path); !errors.Is(err, want) || len(all) > 0 {
 			t.Errorf("%s: %v, %v", path, all, err)
 		}
 	}
 	_, _, err := s.CreateWith(ctx, "/secret", nil, embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "digest", ID: "a:b"}}})
 	must(t, err)
-	if _, err := walk(ctx, s, "/secret"); !errors.Is(err, embed.ErrNoAuth) {
+	if _, err := embedkit.Walk(ctx, s, "/secret"); !errors.Is(err, embed.ErrNoAuth) {
 		t.Errorf("%v", err)
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := walk(over, s, "/zookeeper/config"); !errors.Is(err, context.Canceled) {
+	if _, err := embedkit.Walk(over, s, "/zookeeper/config"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	must(t, s.Close())
-	if _, err := walk(ctx, s, "/zookeeper/config"); !errors.Is(err, embed.ErrSessionClosed) {
+	if _, err := embedkit.Walk(ctx, s, "/zookeeper/config"); !errors.Is(err, embed.ErrSessionClosed) {
 		t.Errorf("%v", err)
 	}
 }
@@ -374,7 +365,7 @@ func TestWatch_Values(t *testing.T) {
 					t.Fatalf("%s: change %d is %v with %q and %v", name, i, e, e.Data(), stat)
 				}
 			}
-			told, _ := drain(w)
+			told, _ := embedkit.Drain(w)
 			for _, e := range told {
 				if _, ok := e.Stat(); ok != (e.Type == embed.NodeCreated) || len(e.Data()) > 0 {
 					t.Errorf("%s: %v, %q", name, e, e.Data())

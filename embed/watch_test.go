@@ -7,10 +7,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
-
-// watchBuffer is how many events a watch holds for a slow consumer, as documented by Session.Watch.
-const watchBuffer = 64
 
 // D3: a consumer that reads nothing finds every event that fitted, in order, and then the end with
 // its reason. It delays neither the writer nor another watch, and its session lives. A full buffer
@@ -28,8 +26,8 @@ func TestWatch_AConsumerThatReadsNothingIsToldSo(t *testing.T) {
 	}
 	wantOverflow := func(w *embed.Watch, first embed.Zxid) {
 		t.Helper()
-		told, over := drain(w)
-		if len(told) != watchBuffer || !over || !errors.Is(w.Err(), embed.ErrWatchOverflow) {
+		told, over := embedkit.Drain(w)
+		if len(told) != embedkit.WatchBuffer || !over || !errors.Is(w.Err(), embed.ErrWatchOverflow) {
 			t.Errorf("told of %d changes, ended %v: %v", len(told), over, w.Err())
 		}
 		for i, e := range told {
@@ -42,7 +40,7 @@ func TestWatch_AConsumerThatReadsNothingIsToldSo(t *testing.T) {
 	must(t, err)
 	idle, deep, once, read := watch("/w", embed.WatchPersistent), watch("/", embed.WatchRecursive), watch("/w", embed.WatchOnce), watch("/w", embed.WatchPersistent)
 	first := idle.Zxid() + 1
-	for i := range watchBuffer + 1 {
+	for i := range embedkit.WatchBuffer + 1 {
 		if err := errors.Join(idle.Err(), deep.Err()); err != nil {
 			t.Fatalf("after %d changes: %v", i, err)
 		}
@@ -54,20 +52,20 @@ func TestWatch_AConsumerThatReadsNothingIsToldSo(t *testing.T) {
 	}
 	wantOverflow(idle, first)
 	wantOverflow(deep, first)
-	if told, over := drain(once); len(told) != 1 || !over || once.Err() != nil {
+	if told, over := embedkit.Drain(once); len(told) != 1 || !over || once.Err() != nil {
 		t.Errorf("once: %v, %v: %v", told, over, once.Err())
 	}
 
 	// A single transaction can have more events than fit.
 	burst := watch("/", embed.WatchRecursive)
 	var ops []embed.Op
-	for range watchBuffer + 1 {
+	for range embedkit.WatchBuffer + 1 {
 		ops = append(ops, embed.OpSet("/w", nil, embed.AnyVersion))
 	}
 	results, err := s.Multi(ctx, ops...)
 	must(t, err)
-	told, over := drain(burst)
-	if len(told) != watchBuffer || !over || !errors.Is(burst.Err(), embed.ErrWatchOverflow) || told[0].Zxid != results[0].Stat.Mzxid {
+	told, over := embedkit.Drain(burst)
+	if len(told) != embedkit.WatchBuffer || !over || !errors.Is(burst.Err(), embed.ErrWatchOverflow) || told[0].Zxid != results[0].Stat.Mzxid {
 		t.Errorf("of one transaction told of %d changes, ended %v: %v", len(told), over, burst.Err())
 	}
 	must(t, s.Err())

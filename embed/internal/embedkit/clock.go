@@ -1,0 +1,123 @@
+package embedkit
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/storage/disk"
+)
+
+// A Watchmaker sets the clocks of a node.
+type Watchmaker struct {
+	mu         sync.Mutex
+	boot, wall time.Duration // ahead of the system's
+}
+
+// Clock returns the clock that it sets.
+func (w *Watchmaker) Clock() clock.Clock {
+	system := clock.System()
+	return clock.Clock{
+		Boot: func() time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return system.Boot() + w.boot
+		},
+		Wall: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return system.Wall().Add(w.wall)
+		},
+	}
+}
+
+// Jump moves the clock as a hypervisor's pause does, or somebody with the date command.
+func (w *Watchmaker) Jump(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wall += by
+}
+
+// Sleep moves the clocks as suspend to RAM does.
+func (w *Watchmaker) Sleep(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boot += d
+	w.wall += d
+}
+
+// A Gate stands before the fsyncs of the log. While it is shut, each fsync waits until it may pass.
+type Gate struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	shut    bool
+	waiting int
+	passes  int
+}
+
+// NewGate returns a gate that is open.
+func NewGate() *Gate {
+	g := &Gate{}
+	g.changed.L = &g.mu
+	return g
+}
+
+// Ask is the fault of a node's disk, see inside.Seams.
+func (g *Gate) Ask(op disk.Op, name string) error {
+	if op != disk.OpSync || !strings.Contains(name, "/raft/") {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting++
+	g.changed.Broadcast()
+	for g.shut && g.passes == 0 {
+		g.changed.Wait()
+	}
+	g.waiting--
+	g.passes = max(g.passes-1, 0)
+	return nil
+}
+
+// Set shuts or opens the gate.
+func (g *Gate) Set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut, g.passes = shut, 0
+	g.changed.Broadcast()
+}
+
+// PassUntil waits for a sync at the gate, calls before, and then lets syncs pass until done is
+// closed. There are several, because a node that has just started also syncs its log for a
+// snapshot.
+func (g *Gate) PassUntil(done <-chan struct{}, before func()) {
+	for {
+		g.Await()
+		before()
+		before = func() {}
+		select {
+		case <-done:
+			return
+		case <-time.After(10 * time.Millisecond): // the sync that passed last may close done
+		}
+		g.Pass()
+	}
+}
+
+// Await waits until a sync is at the gate.
+func (g *Gate) Await() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.waiting == 0 {
+		g.changed.Wait()
+	}
+}
+
+// Pass lets one sync through.
+func (g *Gate) Pass() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passes++
+	g.changed.Broadcast()
+}

@@ -1,0 +1,9 @@
+package embedkit
+
+import "github.com/vivarium-go/vivarium/internal/testkit"
+
+var (
+	must    = testkit.Must
+	bounded = testkit.Context
+	until   = testkit.Until
+)
