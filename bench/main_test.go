@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -27,8 +28,11 @@ func TestMain(m *testing.M) {
 
 // Suites of each kind measure something of both systems, and the JSON file contains it.
 func TestRun(t *testing.T) {
-	s := settings{suites: []string{"read", "create", "failover"}, systems: []string{"vivarium", "etcd"},
+	s := settings{suites: []string{"read", "create"}, systems: []string{"vivarium", "etcd"},
 		window: 50 * time.Millisecond, rounds: 2, dir: t.TempDir()}
+	if testkit.Night() {
+		s.suites = append(s.suites, "failover") // forty elections
+	}
 	s.json = filepath.Join(t.TempDir(), "figures")
 	var out bytes.Buffer
 	if err := s.run(t.Context(), &out); err != nil {
@@ -91,6 +95,7 @@ func TestRun(t *testing.T) {
 // Clients over connections measure members in processes of their own. A system without a gateway is
 // left out of suite gateway.
 func TestClients(t *testing.T) {
+	testkit.ByNight(t, "it measures for a while, and by day TestRun does so with less")
 	s := settings{systems: []string{"vivarium", "etcd"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
 	rep := &report{settings: s, began: time.Now(), out: &bytes.Buffer{}}
 	for _, one := range suites {
@@ -126,6 +131,7 @@ func TestClients(t *testing.T) {
 
 // Every kind of lock is measured, and compared with the mutex.
 func TestLocks(t *testing.T) {
+	testkit.ByNight(t, "it measures for a while, and by day TestRun does so with less")
 	var out bytes.Buffer
 	s := settings{suites: []string{"lock", "handoff"}, systems: []string{"vivarium"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
 	rep := &report{settings: s, began: time.Now(), out: &out}
@@ -161,6 +167,7 @@ func TestLocks(t *testing.T) {
 // No suite's write is acknowledged before it is fsynced. On disks with a slow fsync every write
 // takes that long.
 func TestDurabilityIsNotTraded(t *testing.T) {
+	testkit.ByNight(t, "it waits for hundreds of slow fsyncs")
 	const slow = 50 * time.Millisecond
 	plain := startNode
 	defer func() { startNode = plain }()

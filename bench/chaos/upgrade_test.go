@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/bench/campaign"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 // after the rise. Fixed members stay so, or they have Config.Join in this build: then the ensemble
 // grows, and loses a founder.
 func TestUpgrade(t *testing.T) {
+	testkit.ByNight(t, "it compiles another build, and plays campaigns in real time")
 	old, level, err := buildOld("previous", t.TempDir())
 	if errors.Is(err, errNoHistory) {
 		t.Skip(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -20,6 +22,7 @@ func TestMain(m *testing.M) {
 
 // A small crowd and small learners are measured, and the report has their figures.
 func TestRun(t *testing.T) {
+	testkit.ByNight(t, "it measures whole ensembles for a while")
 	s := settings{members: []int{2, 4}, rate: 100, systems: systems, znodes: 2000, rounds: 1, window: time.Second, dir: t.TempDir()}
 	var out bytes.Buffer
 	if err := s.run(&out); err != nil {

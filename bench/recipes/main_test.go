@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 // A small run measures every line in all systems that are installed. The report has a figure of
 // each, or says what is missing.
 func TestRun(t *testing.T) {
+	testkit.ByNight(t, "it measures whole ensembles for a while")
 	s := settings{suites: suites, systems: systems, members: 200, parts: 30, tasks: 100, rounds: 1, window: 100 * time.Millisecond, dir: t.TempDir()}
 	var out bytes.Buffer
 	if err := s.run(&out); err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -20,6 +22,7 @@ func TestMain(m *testing.M) {
 
 // Every system measures something with several shards, and the report contains it.
 func TestRun(t *testing.T) {
+	testkit.ByNight(t, "it measures whole ensembles for a while")
 	s := settings{systems: systemNames(), shards: []int{1, 2}, writers: []int{1, 8}, rounds: 1, window: 500 * time.Millisecond, dir: t.TempDir()}
 	for _, name := range s.systems {
 		b := block{System: name, Shards: 2, Writers: s.writers, Window: s.window}
