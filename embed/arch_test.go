@@ -56,7 +56,7 @@ var imports = map[string][]string{
 
 	// What only tests link, embedtest's users included.
 	"internal/testkit":              {},
-	"internal/testkit/child":        {},
+	"internal/testkit/child":        {"internal/testkit"},
 	"internal/testkit/golden":       {"internal/testkit"},
 	"internal/testkit/membersflag":  {},
 	"internal/testkit/shardsflag":   {},

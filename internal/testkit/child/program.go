@@ -13,10 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patience is far longer than a Program takes for anything that a test waits for.
-const patience = time.Minute
+	"github.com/vivarium-go/vivarium/internal/testkit"
+)
 
 // A Program is one run of a program whose log, on standard error, a test reads.
 type Program struct {
@@ -101,7 +100,7 @@ func (p *Program) Says(text string) string {
 	p.t.Helper()
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
-	limit := time.After(patience)
+	limit := time.After(testkit.Patience)
 	for {
 		if line := p.Line(text); line != "" {
 			return line
@@ -114,7 +113,7 @@ func (p *Program) Says(text string) string {
 			}
 			p.t.Fatalf("it ended (%v) without %q", p.cmd.ProcessState, text)
 		case <-limit:
-			p.t.Fatalf("no line with %q in %v", text, patience)
+			p.t.Fatalf("no line with %q in %v", text, testkit.Patience)
 		}
 	}
 }
@@ -125,8 +124,8 @@ func (p *Program) ExitCode() int {
 	select {
 	case <-p.dead:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
-		p.t.Fatalf("it still runs after %v", patience)
+	case <-time.After(testkit.Patience):
+		p.t.Fatalf("it still runs after %v", testkit.Patience)
 		return 0
 	}
 }
