@@ -33,28 +33,18 @@ func TestSuperfluous_OverAYear(t *testing.T) {
 		if n < 60*48 {
 			continue
 		}
-		has := func(age, span time.Duration) bool {
+		for _, want := range []struct {
+			n    int
+			span time.Duration
+		}{{keep.Hourly, time.Hour}, {keep.Daily, 24 * time.Hour}, {keep.Weekly, 7 * 24 * time.Hour}} {
+			has := make(map[time.Time]bool)
 			for _, at := range times {
-				if at.Truncate(span).Equal(now.Add(-age).Truncate(span)) {
-					return true
+				has[at.Truncate(want.span)] = true
+			}
+			for i := range want.n {
+				if age := time.Duration(i) * want.span; !has[now.Add(-age).Truncate(want.span)] {
+					t.Fatalf("%v: nothing of %v ago", now, age)
 				}
-			}
-			return false
-		}
-		const day = 24 * time.Hour
-		for i := range 24 {
-			if !has(time.Duration(i)*time.Hour, time.Hour) {
-				t.Fatalf("%v: nothing of %d hours ago", now, i)
-			}
-		}
-		for i := range 7 {
-			if !has(time.Duration(i)*day, day) {
-				t.Fatalf("%v: nothing of %d days ago", now, i)
-			}
-		}
-		for i := range 4 {
-			if !has(time.Duration(i)*7*day, 7*day) {
-				t.Fatalf("%v: nothing of %d weeks ago", now, i)
 			}
 		}
 		if len(times) > 24+7+4 {

@@ -43,10 +43,19 @@ type crew struct {
 // every is short, because an hour of three members takes long even in virtual time.
 const every = 2 * time.Minute
 
+// slow lets members beat every half second instead of every 10 ms, so that virtual time costs less.
+// The least session timeout is then 36 s.
+const slow = time.Second / 2
+
+// beats returns options with a tick.
+func beats(tick time.Duration) embedtest.Options {
+	return embedtest.Options{Config: func(c *embed.Config) { c.Tick = tick }}
+}
+
 // newCrew starts schedules. prepare may change each before it runs.
-func newCrew(t *testing.T, shared bool, prepare func(id embed.MemberID, s *schedule.Schedule)) *crew {
+func newCrew(t *testing.T, tick time.Duration, shared bool, prepare func(id embed.MemberID, s *schedule.Schedule)) *crew {
 	t.Helper()
-	c := &crew{Ensemble: embedtest.New(t, 3, embedtest.Options{}), t: t, dirs: make(map[embed.MemberID]string), all: make(map[embed.MemberID]*schedule.Schedule)}
+	c := &crew{Ensemble: embedtest.New(t, 3, beats(tick)), t: t, dirs: make(map[embed.MemberID]string), all: make(map[embed.MemberID]*schedule.Schedule)}
 	ctx, stop := context.WithCancel(t.Context())
 	c.stop = func() { stop(); c.ends.Wait() }
 	<-time.After(time.Minute) // until it has a lineage
@@ -109,7 +118,7 @@ func value(t *testing.T, s metrics.Source, name string) float64 {
 // One member makes each backup, and none that leads. All of them know of it.
 func TestSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, true, nil)
+		c := newCrew(t, slow, true, nil)
 		defer c.stop()
 		leader := c.Node(1).Status().Shards[0].Leader
 		<-time.After(5 * every)
@@ -142,7 +151,7 @@ func TestSchedule(t *testing.T) {
 // A member that leads makes the backup if nobody else does.
 func TestSchedule_TheLeaderAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
+		ens := embedtest.New(t, 1, beats(slow))
 		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: t.TempDir(), Every: time.Minute})
 		must(t, err)
 		ended := make(chan error, 1)
@@ -182,7 +191,7 @@ func TestSchedule_Fails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				broken := false
-				c := newCrew(t, true, func(id embed.MemberID, s *schedule.Schedule) {
+				c := newCrew(t, slow, true, func(id embed.MemberID, s *schedule.Schedule) {
 					s.Before(func(_ context.Context, w io.Writer) io.Writer {
 						return spoiler{w, func(b []byte) ([]byte, error) {
 							mu.Lock()
@@ -224,7 +233,7 @@ func TestSchedule_Fails(t *testing.T) {
 // A directory that is not there is a failure like others. It is not created.
 func TestSchedule_WithoutADirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
+		ens := embedtest.New(t, 1, beats(slow))
 		dir := filepath.Join(t.TempDir(), "mount")
 		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir})
 		must(t, err)
@@ -245,7 +254,7 @@ func TestSchedule_WithoutADirectory(t *testing.T) {
 // and Run ends with the error: the next record would be refused too.
 func TestSchedule_MayNotRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
+		ens := embedtest.New(t, 1, beats(slow))
 		dir := t.TempDir()
 		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir, Every: every})
 		must(t, err)
@@ -284,7 +293,8 @@ func TestSchedule_ItsMemberIsLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				writes := make(chan embed.MemberID, 1)
 				var once sync.Once
-				c := newCrew(t, false, func(id embed.MemberID, s *schedule.Schedule) {
+				// The session of the lost member must end before the leader's turn comes, after 30 s.
+				c := newCrew(t, slow/5, false, func(id embed.MemberID, s *schedule.Schedule) {
 					s.Before(func(ctx context.Context, w io.Writer) io.Writer {
 						once.Do(func() {
 							writes <- id
@@ -320,7 +330,7 @@ func TestSchedule_WithAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{365 * 24 * time.Hour, -365 * 24 * time.Hour, 3 * time.Minute, -3 * time.Minute} {
 		t.Run(off.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t, true, func(id embed.MemberID, s *schedule.Schedule) {
+				c := newCrew(t, slow, true, func(id embed.MemberID, s *schedule.Schedule) {
 					if id == 2 {
 						s.SetClock(func() time.Time { return time.Now().Add(off) })
 					}
@@ -351,7 +361,7 @@ func TestSchedule_WithAWrongClock(t *testing.T) {
 func TestSchedule_AmongForeignFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		other := embedtest.New(t, 1, embedtest.Options{})
+		other := embedtest.New(t, 1, beats(slow))
 		<-time.After(time.Minute)
 		var file bytes.Buffer
 		_, err := other.Node(1).Backup(t.Context(), &file)
@@ -376,7 +386,7 @@ func TestSchedule_AmongForeignFiles(t *testing.T) {
 		must(t, err)
 		must(t, os.Chtimes(filepath.Join(dir, waste), time.Time{}, now.ModTime().Add(-25*time.Hour)))
 
-		ens := embedtest.New(t, 1, embedtest.Options{})
+		ens := embedtest.New(t, 1, beats(slow))
 		<-time.After(time.Minute)
 		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir, Every: time.Minute, Keep: schedule.Keep{Hourly: 1}})
 		must(t, err)
