@@ -29,9 +29,7 @@ var record = flag.Bool("record-zookeeper", false, "record the directories of tes
 // A server of ZooKeeper is killed while clients change its tree. What its directory is converted to
 // is what a client lists of the same server after a restart.
 func TestConvert_AKilledServer(t *testing.T) {
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			dir := t.TempDir()

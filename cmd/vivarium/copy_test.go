@@ -16,9 +16,7 @@ import (
 // An operator moves a subtree of a living ZooKeeper: the command follows until a signal, and says
 // that both sides are equal, or what differs.
 func TestCopy(t *testing.T) {
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	source := zookeeper.Start(t, 1, "tickTime=2000\n")[0]
 	_, target, _ := served(t)
 	for _, path := range []string{"/app", "/app/a", "/app/a/b"} {

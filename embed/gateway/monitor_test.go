@@ -68,9 +68,7 @@ func TestMonitor_Counts(t *testing.T) {
 
 // Monitors look for ZooKeeper's names: a key that a server of ZooKeeper does not have is a mistake.
 func TestMonitor_NamesOfZooKeeper(t *testing.T) {
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	theirs := monitored(zookeeper.Ask(zookeeper.Start(t, 1, "tickTime=200\n")[0], "mntr"))
 	g := start(t, Config{Words: []string{"mntr"}})
 	c := connect(t, g)

@@ -205,9 +205,7 @@ type shellClient struct {
 
 func startShell(t *testing.T) asker {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	java := zookeeper.Java(nil, "org.apache.zookeeper.ZooKeeperMain", "-server", "127.0.0.1:1") // it connects elsewhere later
 	// The shell complains on stderr, in order with what it prints.
 	return &shellClient{pipe: open(t, exec.Command("sh", append([]string{"-c", `exec "$@" 2>&1`}, slices.Insert(java.Args, 0, "sh")...)...))}

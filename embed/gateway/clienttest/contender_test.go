@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
@@ -373,6 +374,7 @@ func (e *ensemble) curator(run func(args ...string) *exec.Cmd, timeout time.Dura
 func curator(t *testing.T, file string, more ...string) func(args ...string) *exec.Cmd {
 	t.Helper()
 	jars := append([]string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar", "guava.jar"}, more...)
+	testkit.ByNight(t, "it needs Java")
 	// java needs javac's classes to run a source file
 	if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed(jars...) {
 		t.Skip("there is no Curator: the Debian packages are zookeeper, libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless")

@@ -24,8 +24,9 @@ func TestReadOnly(t *testing.T) {
 			return exec.Command(python(t), "testdata/readonly_kazoo.py", s.addrs())
 		},
 		"java": func(t *testing.T, s *system) *exec.Cmd {
-			if _, err := exec.LookPath("javac"); err != nil || !zookeeper.Installed() {
-				t.Skip("there is no Java client: the Debian packages are zookeeper and default-jdk-headless")
+			zookeeper.Need(t)
+			if _, err := exec.LookPath("javac"); err != nil { // java needs its classes to run a source file
+				t.Skip("there is no Java client: the Debian package is default-jdk-headless")
 			}
 			return zookeeper.Java(nil, "testdata/ReadOnly.java", s.addrs())
 		},
@@ -52,9 +53,7 @@ func TestReadOnly(t *testing.T) {
 // ZooKeeper's shell with -r prints the same with Vivarium as with ZooKeeper.
 func TestReadOnly_ZKCLI(t *testing.T) {
 	t.Parallel()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	const file = "testdata/readonly_zkcli.golden"
 	run := func(t *testing.T, s *system) string {
 		var text strings.Builder
@@ -125,9 +124,7 @@ func startReadOnlyVivarium(t *testing.T) *system {
 // local sessions.
 func startReadOnlyZooKeeper(t *testing.T) *system {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	addrs, servers := zookeeper.StartStoppable(t, 3, zooKeeperTimes+"localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true\n", "-Dreadonlymode.enabled=true")
 	s := &system{name: "ZooKeeper", stop: func(which int) { servers[which].Stop() }, start: func(which int) { servers[which].Start() }}
 	for _, addr := range addrs {

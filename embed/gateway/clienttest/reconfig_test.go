@@ -52,9 +52,7 @@ func startCouncil(t *testing.T) *council {
 // startZooKeeperCouncil starts ZooKeeper's servers.
 func startZooKeeperCouncil(t *testing.T) *council {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	// The digest is that of super:test. ZooKeeper makes system properties of keys that it does not
 	// know. Like Vivarium, it lets a voter stay alone.
 	addrs := zookeeper.StartAnnounced(t, 4, 1, zooKeeperTimes+"reconfigEnabled=true\nstandaloneEnabled=false\n"+

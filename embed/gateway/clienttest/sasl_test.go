@@ -55,9 +55,7 @@ func saslVivarium(t *testing.T, required bool) (addr string) {
 // saslZooKeeper is saslVivarium with ZooKeeper's own server.
 func saslZooKeeper(t *testing.T, required bool) (addr string) {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	dir := t.TempDir()
 	jaas := fmt.Sprintf("Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required user_alice=%q user_bob=%q user_super=%q;\n};\n", alicesPassword, bobsPassword, supersPassword)
 	must(t, os.WriteFile(filepath.Join(dir, "jaas.conf"), []byte(jaas), 0o600))
@@ -116,9 +114,7 @@ func kazooSASL(t *testing.T, addr string) {
 }
 
 func javaSASL(t *testing.T, addr string) {
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	// The shell prints an event whenever it comes.
 	const authenticated = `WatchedEvent state:SaslAuthenticated`
 	for user, want := range map[[2]string][]string{

@@ -147,9 +147,7 @@ func startVivarium(t *testing.T) *system {
 // the test if ZooKeeper is not installed.
 func startZooKeeper(t *testing.T, members int) *system {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	s := &system{name: "ZooKeeper"}
 	for _, addr := range zookeeper.Start(t, members, zooKeeperTimes) {
 		s.doors = append(s.doors, newDoor(t, addr))

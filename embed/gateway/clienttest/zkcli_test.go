@@ -18,9 +18,7 @@ import (
 // ZooKeeper's own shell prints the same with Vivarium as with ZooKeeper.
 func TestZKCLI(t *testing.T) {
 	t.Parallel()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	script, err := os.ReadFile("testdata/zkcli.txt")
 	must(t, err)
 	compare(t, "zkcli", func(t *testing.T, s *system) string {

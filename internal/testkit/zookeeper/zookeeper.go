@@ -44,6 +44,16 @@ func Installed(more ...string) bool {
 	return err == nil
 }
 
+// Need skips a test that needs Java, ZooKeeper or further jars, by day or where one of them is not
+// installed.
+func Need(t testing.TB, more ...string) {
+	t.Helper()
+	testkit.ByNight(t, "it needs Java")
+	if !Installed(more...) {
+		t.Skip(Missing)
+	}
+}
+
 // ClassPath returns Java's class path with ZooKeeper's classes and the further jars.
 func ClassPath(more ...string) string {
 	var files []string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
@@ -204,8 +205,8 @@ const zkCliPath = "/usr/share/zookeeper/bin/zkCli.sh"
 
 func needZooKeeper(t *testing.T) {
 	t.Helper()
-	if testing.Short() && !*update {
-		t.Skip("ten starts of Java")
+	if !*update {
+		testkit.ByNight(t, "it needs Java")
 	}
 	if _, err := os.Stat(zkCliPath); err != nil || !zookeeper.Installed() {
 		t.Skip(zookeeper.Missing)

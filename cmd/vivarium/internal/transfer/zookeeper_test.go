@@ -20,9 +20,7 @@ import (
 // startZooKeeper starts servers that know the superuser of these tests.
 func startZooKeeper(t *testing.T, n int) []string {
 	t.Helper()
-	if !zookeeper.Installed() {
-		t.Skip(zookeeper.Missing)
-	}
+	zookeeper.Need(t)
 	return zookeeper.Start(t, n, "tickTime=500\ninitLimit=100\nsyncLimit=100\n"+
 		"DigestAuthenticationProvider.superDigest="+embed.Digest("super:pw")+"\n")
 }
