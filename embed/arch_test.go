@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
@@ -91,9 +92,9 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                              // session for the life of one
-	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                // for tests
-	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                                                       // session for the life of one
+	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
+	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
 	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
 	"internal/wire/wiretest":    {}, // for tests
@@ -118,12 +119,22 @@ type source struct {
 
 func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
 
-// sources parses the module without examples and other modules.
+// sources returns the files of the module without examples and other modules. Nobody may change
+// what it returns: all tests share it.
 func sources(t *testing.T) (*token.FileSet, []source) {
 	t.Helper()
-	fset := token.NewFileSet()
-	var list []source
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	list, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fileSet, list
+}
+
+var fileSet = token.NewFileSet()
+
+// parsed parses the files of sources, once.
+var parsed = sync.OnceValues(func() (list []source, err error) {
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -138,15 +149,12 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		file, err := parser.ParseFile(fileSet, path, nil, parser.ParseComments)
 		list = append(list, source{dir: dir, name: filepath.Base(path), file: file})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fset, list
-}
+	return list, err
+})
 
 func TestImportsFollowTheTable(t *testing.T) {
 	_, list := sources(t)
@@ -170,7 +178,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 		allowed, ok := imports[dir]
 		if !ok {
 			if hasCode(list, dir) {
-				t.Errorf("package %s is not in the import table", dir)
+				t.Errorf("embed/arch_test.go: the table imports lacks the package %s: add the line %q: {%s},",
+					dir, dir, `"`+strings.Join(slices.Sorted(maps.Keys(paths)), `", "`)+`"`)
 			}
 			continue
 		}
@@ -178,14 +187,14 @@ func TestImportsFollowTheTable(t *testing.T) {
 			if !slices.ContainsFunc(allowed, func(a string) bool {
 				return path == a || strings.Contains(a, ".") && strings.HasPrefix(path, a+"/")
 			}) {
-				t.Errorf("%s imports %s, which its line in the table does not allow", dir, path)
+				t.Errorf("%s imports %s, which its line in the table imports of embed/arch_test.go does not allow: do without it, or add it there with a reason", dir, path)
 			}
 		}
 	}
 	for dir, allowed := range imports {
 		for _, a := range allowed {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(seen[dir])), func(p string) bool { return p == a || strings.HasPrefix(p, a+"/") }) {
-				t.Errorf("the table lets %s import %s, which it does not: take the line out", dir, a)
+				t.Errorf("embed/arch_test.go: the table imports lets %s import %s, which it does not: take %[2]s out of the line of %[1]s", dir, a)
 			}
 		}
 	}
@@ -214,16 +223,16 @@ func TestPureRoomsHaveNoClockAndNoGoroutine(t *testing.T) {
 		}
 		for _, imp := range s.file.Imports {
 			if names, ok := banned[strings.Trim(imp.Path.Value, `"`)]; ok && names == nil {
-				t.Errorf("%s: %s has no use for %s", fset.Position(imp.Pos()), s.dir, imp.Path.Value)
+				t.Errorf("%s: take the import of %s out: %s is one of the rooms without side effects (pure in embed/arch_test.go)", fset.Position(imp.Pos()), imp.Path.Value, s.dir)
 			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: %s starts a goroutine", fset.Position(n.Pos()), s.dir)
+				t.Errorf("%s: let the caller start the goroutine: %s is one of the rooms without side effects (pure in embed/arch_test.go)", fset.Position(n.Pos()), s.dir)
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(banned["time"], n.Sel.Name) {
-					t.Errorf("%s: %s reads a clock", fset.Position(n.Pos()), s.dir)
+					t.Errorf("%s: take the time as an argument instead of time.%s: %s is one of the rooms without side effects (pure in embed/arch_test.go)", fset.Position(n.Pos()), n.Sel.Name, s.dir)
 				}
 			}
 			return true
@@ -246,7 +255,7 @@ func TestEveryPackageHasOneDocFile(t *testing.T) {
 	for dir, names := range docs {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
 		if len(names) != 1 || names[0] != "doc.go" {
-			t.Errorf("%s: package comment in %v, want it in doc.go alone", dir, names)
+			t.Errorf("%s: the files with a package comment are %v: move it to %[1]s/doc.go, and leave it nowhere else", dir, names)
 		}
 	}
 }
@@ -261,12 +270,12 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if d.Name.IsExported() && d.Doc == nil && exportedReceiver(d) {
-					t.Errorf("%s: %s has no comment", fset.Position(d.Pos()), d.Name.Name)
+					t.Errorf("%s: %s has no comment: write one, or do not export it", fset.Position(d.Pos()), d.Name.Name)
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
 					for _, name := range undocumented(d, spec) {
-						t.Errorf("%s: %s has no comment", fset.Position(spec.Pos()), name)
+						t.Errorf("%s: %s has no comment: write one, or do not export it", fset.Position(spec.Pos()), name)
 					}
 				}
 			}
@@ -314,7 +323,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
-					t.Errorf("%s: wait for a condition with a deadline instead", fset.Position(n.Pos()))
+					t.Errorf("%s: a test sleeps: wait for a condition with testkit.Until, or in a bubble for <-time.After", fset.Position(n.Pos()))
 				}
 			}
 			return true
@@ -344,14 +353,14 @@ func TestLocksKnowTheirPlace(t *testing.T) {
 			case x.Name == "rank":
 				used[sel.Sel.Name] = true
 			case x.Name == "sync" && (sel.Sel.Name == "Mutex" || sel.Sel.Name == "RWMutex"):
-				t.Errorf("%s: a lock without a place: use rank.%s, and give it a line in engine/doc.go", fset.Position(n.Pos()), sel.Sel.Name)
+				t.Errorf("%s: a lock without a place: use rank.%s, give it a place in internal/rank/order.go and a line in engine/doc.go", fset.Position(n.Pos()), sel.Sel.Name)
 			}
 			return true
 		})
 	}
 	for _, p := range rank.Order() {
 		if !used[p.Type.Name()] {
-			t.Errorf("no lock is at the place %s: take it out of the order", p.Name)
+			t.Errorf("no lock is at the place %s: take %s out of internal/rank/order.go, and its line out of engine/doc.go", p.Name, p.Type.Name())
 		}
 	}
 }
@@ -375,18 +384,18 @@ func TestEveryPromiseHasItsTest(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")
 	if len(rows) < 12 {
-		t.Errorf("the table of promises has %d rows", len(rows))
+		t.Errorf("README.md: the table of promises has %d rows, want 12 or more. Its head must be | name | promise |", len(rows))
 	}
 	for _, row := range rows {
 		name := strings.TrimSpace(strings.Split(row+"||", "|")[1])
 		if !tests["TestGuarantee_"+name] {
-			t.Errorf("there is no TestGuarantee_%s", name)
+			t.Errorf("README.md promises %s: write TestGuarantee_%[1]s in embed/promisetest, or change the name in the table", name)
 		}
 	}
 }
 
-// TestExportedAPI holds the names that users can write down. Run it with -update after a change,
-// and read the diff.
+// TestExportedAPI compares testdata/api.txt with the names that users can write down. After a change,
+// run it with -update and read the diff.
 func TestExportedAPI(t *testing.T) {
 	fset, list := sources(t)
 	var lines []string

@@ -33,10 +33,10 @@ func TestEverySchedule_IsShown(t *testing.T) {
 					comment, ok = scriptHead(t, name), true
 				}
 				if !ok {
-					t.Errorf("%s: %s: there is no %q", index, letter, name)
+					t.Errorf("embed/%s: the row %s names %q, which does not exist: write folder.TestName of the test that shows it, or %q and a reason", index, letter, name, noTest)
 				}
 				if ok && !citing(letter).MatchString(comment) {
-					t.Errorf("%s: %s: the comment of %s does not name it", index, letter, name)
+					t.Errorf("the comment of %s does not name %s: add it there, or correct that row of embed/%s", name, item.ReplaceAllString(letter, ""), index)
 				}
 			}
 		}
@@ -70,15 +70,15 @@ func indexRows(t *testing.T, file string) map[string]string {
 			continue
 		}
 		if len(cells) != 3 {
-			t.Fatalf("%s: row of %d cells: %s", file, len(cells), line)
+			t.Fatalf("embed/%s: a row has %d cells, want 3: %s", file, len(cells), line)
 		}
 		if _, twice := rows[cells[0]]; twice {
-			t.Errorf("%s: %s is there twice", file, cells[0])
+			t.Errorf("embed/%s: two rows begin with %s: make one of them", file, cells[0])
 		}
 		rows[cells[0]] = cells[2]
 	}
 	if len(rows) == 0 {
-		t.Errorf("%s has no rows", file)
+		t.Errorf("embed/%s has no rows: each begins with | and ends with the tests that show it", file)
 	}
 	return rows
 }
@@ -102,7 +102,7 @@ func testComments(t *testing.T) map[string]string {
 func scriptHead(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 	if err != nil {
-		t.Error(err)
+		t.Errorf("an index in embed/testdata names a script: %v", err)
 	}
 	head, _, _ := strings.Cut(string(text), "\n\n")
 	return head

@@ -3,9 +3,7 @@ package embed_test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -34,14 +32,14 @@ func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 		l := logged[message]
 		switch s, ok := said[message]; {
 		case !ok:
-			t.Errorf("%s logs %q, and docs/logs.md does not have it: | %s | `%s` | %s | … |", l.at, message, l.level, message, l.keyList())
+			t.Errorf("docs/logs.md lacks %q, which %s logs: add the row | %s | `%[1]s` | %[4]s | … |", message, l.at, l.level, l.keyList())
 		case s.level != l.level || !slices.Equal(s.keys, l.keys):
-			t.Errorf("%s logs %q at %s with %v, docs/logs.md says %s with %v", l.at, message, l.level, l.keys, s.level, s.keys)
+			t.Errorf("docs/logs.md says %q is logged at %s with %v, but %s logs it at %s with %v: correct its row to | %[5]s | `%[1]s` | %[7]s | … |", message, s.level, s.keys, l.at, l.level, l.keys, l.keyList())
 		}
 		delete(said, message)
 	}
 	for message := range said {
-		t.Errorf("docs/logs.md has %q, which nothing logs", message)
+		t.Errorf("docs/logs.md has %q, which nothing logs: take its row out", message)
 	}
 	// The keys in every line of a library, a node or a gateway.
 	used := []string{"library", "member", "gateway"}
@@ -50,8 +48,13 @@ func TestLogs_AreThoseOfTheDoc(t *testing.T) {
 	}
 	slices.Sort(used)
 	if used = slices.Compact(used); !slices.Equal(used, keys) {
-		t.Errorf("the keys are %v, docs/logs.md explains %v", used, keys)
+		t.Errorf("docs/logs.md: the table of keys lacks the rows %v, and has %v too much", without(used, keys), without(keys, used))
 	}
+}
+
+// without returns what a list has and others have not.
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
 }
 
 // A logLine is how a message is logged.
@@ -98,28 +101,18 @@ func logsOfDoc(t *testing.T) (lines map[string]logLine, keys []string) {
 func logsOfSource(t *testing.T) map[string]logLine {
 	t.Helper()
 	lines := make(map[string]logLine)
-	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch name := d.Name(); {
-		case err != nil:
-			return err
-		case d.IsDir() && (name == "bench" || name == "examples" || strings.HasPrefix(name, ".") && name != ".."):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
+	fset, list := sources(t)
+	for _, src := range list {
+		if src.test() {
+			continue
 		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, decl := range file.Decls {
+		for _, decl := range src.file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
-				s := reader{t: t, files: files, lines: lines}
+				s := reader{t: t, files: fset, lines: lines}
 				s.read(fn)
 			}
 		}
-		return nil
-	}))
+	}
 	return lines
 }
 
@@ -220,7 +213,7 @@ func (s *reader) line(call *ast.CallExpr, level string, message ast.Expr, args [
 	text := literal(message)
 	if text == "" {
 		if at := s.files.Position(call.Pos()).Filename; !slices.ContainsFunc(passers, func(p string) bool { return filepath.ToSlash(at) == "../"+p }) {
-			s.t.Errorf("%s: the message is no constant", s.files.Position(call.Pos()))
+			s.t.Errorf("%s: the message of the log is no constant: make it one, and log what varies under a key", s.files.Position(call.Pos()))
 		}
 		return
 	}
@@ -232,7 +225,7 @@ func (s *reader) keys(args []ast.Expr) (keys []string) {
 	for i := 0; i < len(args); i += 2 {
 		key := literal(args[i])
 		if key == "" {
-			s.t.Errorf("%s: a key is no constant", s.files.Position(args[i].Pos()))
+			s.t.Errorf("%s: a key of the log is no constant: make it one", s.files.Position(args[i].Pos()))
 		}
 		keys = append(keys, key)
 	}
@@ -249,7 +242,7 @@ func (s *reader) add(call *ast.CallExpr, level, message string, keys []string) {
 		l.level = "Warn"
 	}
 	if other, ok := s.lines[message]; ok && (other.level != l.level || !slices.Equal(other.keys, l.keys)) {
-		s.t.Errorf("%q is logged at %s and at %s, with other keys or at another level", message, other.at, l.at)
+		s.t.Errorf("%q is logged at %s and at %s, with other keys or at another level: make them alike, or give one another message", message, other.at, l.at)
 	}
 	s.lines[message] = l
 }

@@ -27,12 +27,12 @@ func TestRunbook_NamesLinesOfTheLog(t *testing.T) {
 			continue // a command
 		}
 		if _, ok := lines[m[1]]; !ok {
-			t.Errorf("nothing logs %q", m[1])
+			t.Errorf("docs/runbook.md quotes `%s`, which nothing logs: quote a line of docs/logs.md", m[1])
 		}
 		named++
 	}
 	if named == 0 {
-		t.Error("the runbook names no line of the log")
+		t.Error("docs/runbook.md names no line of the log: has it another form than `two words`?")
 	}
 }
 
@@ -59,13 +59,13 @@ func TestRunbook_HasWhatErrorsName(t *testing.T) {
 			must(t, err)
 			for _, section := range runbook.FindAllStringSubmatch(words, -1) {
 				if named[section[1]] = true; !headings[strings.ToLower(section[1])] {
-					t.Errorf("%s: the runbook has no section %q", fset.Position(lit.Pos()), section[1])
+					t.Errorf("%s: docs/runbook.md has no section %q: add it, or name another one in the error", fset.Position(lit.Pos()), section[1])
 				}
 			}
 			return true
 		})
 	}
 	if len(named) == 0 {
-		t.Error("no error names a section")
+		t.Error("no error names a section of docs/runbook.md: has the form of the reference changed? See the pattern runbook in embed/runbook_test.go")
 	}
 }

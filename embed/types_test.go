@@ -37,11 +37,11 @@ func TestAliases_ShowTheirFields(t *testing.T) {
 			}
 			value, ok := aliased[spec.Name.Name]
 			if !ok {
-				t.Errorf("%s: %s = %s is not in this test", fset.Position(spec.Pos()), spec.Name.Name, types.ExprString(spec.Type))
+				t.Errorf("%s: add a value of %s = %s to aliased in embed/types_test.go, which compares its fields with its comment", fset.Position(spec.Pos()), spec.Name.Name, types.ExprString(spec.Type))
 				return true
 			}
 			if got, want := listed(spec.Doc.Text()), fields(reflect.TypeOf(value), names); got != want {
-				t.Errorf("%s: the comment of %s lists\n%s\nbut it has\n%s", fset.Position(spec.Pos()), spec.Name.Name, got, want)
+				t.Errorf("%s: the comment of %s lists the fields\n%s\nbut it has\n%s\nwrite each into the comment, indented, with // and its meaning", fset.Position(spec.Pos()), spec.Name.Name, got, want)
 			}
 			return true
 		})
