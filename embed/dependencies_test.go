@@ -1,9 +1,9 @@
 package embed_test
 
 import (
-	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,13 +12,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// buildKeeper builds testdata/keeper as a user of this module would, with or without cgo.
-func buildKeeper(t *testing.T, cgo bool) string {
+// goCommand runs the go command as a user of this module would, with or without cgo.
+func goCommand(t *testing.T, cgo bool, args ...string) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it builds a program")
+		t.Skip("it runs the go command")
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip(err)
@@ -26,16 +28,28 @@ func buildKeeper(t *testing.T, cgo bool) string {
 	env := "CGO_ENABLED=0"
 	if cgo {
 		env = "CGO_ENABLED=1"
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), env, "GOFLAGS=")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %q: %v\n%s", args, err, &stderr)
+	}
+	return string(out)
+}
+
+// buildKeeper builds testdata/keeper.
+func buildKeeper(t *testing.T, cgo bool) string {
+	t.Helper()
+	if cgo {
 		if _, err := exec.LookPath("gcc"); err != nil {
 			t.Skip(err)
 		}
 	}
 	name := filepath.Join(t.TempDir(), "keeper")
-	cmd := exec.Command("go", "build", "-o", name, "./testdata/keeper")
-	cmd.Env = append(os.Environ(), env, "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	goCommand(t, cgo, "build", "-o", name, "./testdata/keeper")
 	return name
 }
 
@@ -43,6 +57,7 @@ func buildKeeper(t *testing.T, cgo bool) string {
 // none. Each reads the image and the log that the other wrote.
 func TestBuilds_WithAndWithoutCgoReadOneAnother(t *testing.T) {
 	t.Parallel()
+	testkit.ByNight(t, "it compiles the C code and links two programs")
 	with, without := buildKeeper(t, true), buildKeeper(t, false)
 	dir := t.TempDir()
 	for run, program := range []string{without, with, without, with} {
@@ -53,7 +68,7 @@ func TestBuilds_WithAndWithoutCgoReadOneAnother(t *testing.T) {
 }
 
 // docs/dependencies.md names every module in a binary, and no other, with the license in the
-// module's own file.
+// module's own file. The go command tells the modules without building the binary.
 func TestDependencies_AreThoseOnThePage(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -67,30 +82,28 @@ func TestDependencies_AreThoseOnThePage(t *testing.T) {
 		listed[module], licenses[module] = build, license
 	}
 	for build, cgo := range map[string]bool{"with cgo": true, "without cgo": false} {
-		info, err := buildinfo.ReadFile(buildKeeper(t, cgo))
-		must(t, err)
-		var got, want []string
-		for _, m := range info.Deps {
-			got = append(got, m.Path)
-		}
+		var want []string
+		got := strings.Fields(goCommand(t, cgo, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "./testdata/keeper"))
 		for module, when := range listed {
 			if when == "" || when == build {
 				want = append(want, module)
 			}
 		}
 		slices.Sort(got)
+		got = slices.Compact(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s a binary has\n%s\nthe page has\n%s", build, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s the table of docs/dependencies.md lacks rows of %v, and has %v, which are not in a binary", build, without(got, want), without(want, got))
 		}
 		if n := fmt.Sprintf("%d modules", len(got)); !strings.Contains(string(page), n) {
-			t.Errorf("%s it is %s, which the page does not say", build, n)
+			t.Errorf("%s a binary has %s: write that number into docs/dependencies.md", build, n)
 		}
 	}
-	// The builds have downloaded all modules. On a fresh machine some are missing before.
-	for module, license := range licenses {
-		if err := licensed(module, license); err != nil {
-			t.Errorf("%s: %v", module, err)
+	modules := slices.Sorted(maps.Keys(licenses))
+	dirs := strings.Split(goCommand(t, false, append([]string{"list", "-m", "-f", "{{.Dir}}"}, modules...)...), "\n")
+	for i, module := range modules {
+		if err := licensed(dirs[i], licenses[module]); err != nil {
+			t.Errorf("docs/dependencies.md says that %s has the license %s: %v", module, licenses[module], err)
 		}
 	}
 }
@@ -101,15 +114,11 @@ var licenseWords = map[string]string{
 	"BSD-3-Clause": "either the name of", "BSD-2-Clause": "Redistribution and use in source and binary forms",
 }
 
-// licensed compares the licenses that the page gives a module with the module's files.
-func licensed(module, licenses string) error {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "[Ll][Ii][Cc][Ee][Nn][SsCc][Ee]*"))
+// licensed compares the licenses that the page gives a module with the files in the module's folder.
+func licensed(dir, licenses string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "[Ll][Ii][Cc][Ee][Nn][SsCc][Ee]*"))
 	if err != nil || len(files) == 0 {
-		return errors.Join(err, errors.New("it has no license"))
+		return errors.Join(err, fmt.Errorf("there is no license in %q", dir))
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {
@@ -118,7 +127,7 @@ func licensed(module, licenses string) error {
 	plain := strings.Join(strings.Fields(string(text)), " ")
 	for license := range strings.SplitSeq(licenses, ", ") {
 		if words := licenseWords[license]; words == "" || !strings.Contains(plain, words) {
-			return fmt.Errorf("its license does not look like %s", license)
+			return fmt.Errorf("%s does not look like %s: correct the page, or add the words of the license to licenseWords in embed/dependencies_test.go", files[0], license)
 		}
 	}
 	return nil
