@@ -83,58 +83,56 @@ func TestShards_TheQuotasParentIsFixed(t *testing.T) {
 // sessions of its node go on, and work on other shards.
 func TestShards_OneStandsStillWhileItTells(t *testing.T) {
 	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		slow := embedkit.NewStall(bounded(t))
-		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-			c.Shards, c.Schemes = len(embedkit.OnShard), map[string]embed.Scheme{"stall": &embedkit.Stall{}}
-			if c.ID == 1 {
-				c.Schemes["stall"] = slow
-			}
-		}})
-		t.Cleanup(slow.End)
-		ctx := bounded(t)
-		writer := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-		watcher := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
-		known := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-		for _, path := range embedkit.OnShard {
-			_, err := known.Create(ctx, path, nil, embed.Persistent)
-			must(t, err)
+	slow := embedkit.NewStall(bounded(t))
+	ens := embedtest.New(t, 3, embedkit.InMemory(embedtest.Options{Config: func(c *embed.Config) {
+		c.Shards, c.Schemes = len(embedkit.OnShard), map[string]embed.Scheme{"stall": &embedkit.Stall{}}
+		if c.ID == 1 {
+			c.Schemes["stall"] = slow
 		}
-		secret := embedkit.OnShard[3] + "/secret"
-		acl := []embed.ACL{{Perms: embed.PermWrite, Scheme: "world", ID: "anyone"}, {Perms: embed.PermRead, Scheme: "stall", ID: "anybody"}}
-		_, _, err := writer.CreateWith(ctx, secret, nil, embed.CreateOptions{ACL: acl})
+	}}))
+	t.Cleanup(slow.End)
+	ctx := bounded(t)
+	writer := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+	watcher := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
+	known := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+	for _, path := range embedkit.OnShard {
+		_, err := known.Create(ctx, path, nil, embed.Persistent)
 		must(t, err)
-		_, err = watcher.Sync(ctx, secret)
-		must(t, err)
-		_, err = watcher.Watch(ctx, secret, embed.WatchPersistent)
-		must(t, err)
+	}
+	secret := embedkit.OnShard[3] + "/secret"
+	acl := []embed.ACL{{Perms: embed.PermWrite, Scheme: "world", ID: "anyone"}, {Perms: embed.PermRead, Scheme: "stall", ID: "anybody"}}
+	_, _, err := writer.CreateWith(ctx, secret, nil, embed.CreateOptions{ACL: acl})
+	must(t, err)
+	_, err = watcher.Sync(ctx, secret)
+	must(t, err)
+	_, err = watcher.Watch(ctx, secret, embed.WatchPersistent)
+	must(t, err)
 
-		slow.Begin()
-		_, err = writer.Set(ctx, secret, []byte("x"), 0)
-		must(t, err)
-		ens.Until("the machine to stand still", func() bool { return slow.Stands() > 0 })
-		watching, worked := make(chan struct{}), make(chan struct{})
-		go func() {
-			close(watching)
-			_, _ = watcher.Watch(ctx, secret, embed.WatchOnce) // may wait for the shard
-		}()
-		<-watching
-		go func() {
-			defer close(worked)
-			for range 50 {
-				embedkit.Works(t, ctx, known, embedkit.OnShard[1])
-			}
-		}()
-		select {
-		case <-worked:
-		case <-time.After(time.Minute):
-			slow.End()
-			t.Fatal("another session of the node does not get on, on another shard")
+	slow.Begin()
+	_, err = writer.Set(ctx, secret, []byte("x"), 0)
+	must(t, err)
+	ens.Until("the machine to stand still", func() bool { return slow.Stands() > 0 })
+	watching, worked := make(chan struct{}), make(chan struct{})
+	go func() {
+		close(watching)
+		_, _ = watcher.Watch(ctx, secret, embed.WatchOnce) // may wait for the shard
+	}()
+	<-watching
+	go func() {
+		defer close(worked)
+		for range 50 {
+			embedkit.Works(t, ctx, known, embedkit.OnShard[1])
 		}
-		if now, _ := known.State(); now != embed.Connected {
-			t.Errorf("it is %v", now)
-		}
+	}()
+	select {
+	case <-worked:
+	case <-ctx.Done():
 		slow.End()
-		<-worked
-	})
+		t.Fatal("another session of the node does not get on, on another shard")
+	}
+	if now, _ := known.State(); now != embed.Connected {
+		t.Errorf("it is %v", now)
+	}
+	slow.End()
+	<-worked
 }

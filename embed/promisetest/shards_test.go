@@ -690,60 +690,58 @@ func gapOnOne(t *testing.T, ctx context.Context, ens *embedtest.Ensemble, writer
 // one shard is slow.
 func TestShards_SyncOfTheRoot(t *testing.T) {
 	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		slow := embedkit.NewStall(bounded(t))
-		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-			c.Shards, c.Schemes = len(embedkit.OnShard), map[string]embed.Scheme{"stall": &embedkit.Stall{}}
-			if c.ID == 3 {
-				c.Schemes["stall"] = slow
-			}
-		}})
-		t.Cleanup(slow.End)
-		ctx := bounded(t)
-		writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
-		reader := ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
-		acl := append(embed.ReadACL(), embed.ACL{Perms: embed.PermWrite, Scheme: "stall", ID: "anybody"})
-		_, _, err := writer.CreateWith(ctx, embedkit.OnShard[3], nil, embed.CreateOptions{ACL: acl})
+	slow := embedkit.NewStall(bounded(t))
+	ens := embedtest.New(t, 3, embedkit.InMemory(embedtest.Options{Config: func(c *embed.Config) {
+		c.Shards, c.Schemes = len(embedkit.OnShard), map[string]embed.Scheme{"stall": &embedkit.Stall{}}
+		if c.ID == 3 {
+			c.Schemes["stall"] = slow
+		}
+	}}))
+	t.Cleanup(slow.End)
+	ctx := bounded(t)
+	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
+	reader := ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+	acl := append(embed.ReadACL(), embed.ACL{Perms: embed.PermWrite, Scheme: "stall", ID: "anybody"})
+	_, _, err := writer.CreateWith(ctx, embedkit.OnShard[3], nil, embed.CreateOptions{ACL: acl})
+	must(t, err)
+	slow.Begin()
+	_, err = writer.Set(ctx, embedkit.OnShard[3], []byte("x"), 0)
+	must(t, err)
+	for _, path := range embedkit.OnShard[:3] {
+		_, err := writer.Create(ctx, path, nil, embed.Persistent)
 		must(t, err)
-		slow.Begin()
-		_, err = writer.Set(ctx, embedkit.OnShard[3], []byte("x"), 0)
+		stat, _, err := writer.Exists(ctx, path)
 		must(t, err)
-		for _, path := range embedkit.OnShard[:3] {
-			_, err := writer.Create(ctx, path, nil, embed.Persistent)
-			must(t, err)
-			stat, _, err := writer.Exists(ctx, path)
-			must(t, err)
-			if z, err := reader.Sync(ctx, path); err != nil || z < stat.Czxid {
-				t.Errorf("Sync of %s: %d after %d, %v", path, z, stat.Czxid, err)
-			}
+		if z, err := reader.Sync(ctx, path); err != nil || z < stat.Czxid {
+			t.Errorf("Sync of %s: %d after %d, %v", path, z, stat.Czxid, err)
 		}
-		synced := make(chan error, 1)
-		go func() {
-			z, err := reader.Sync(ctx, "/")
-			if z != 0 {
-				err = fmt.Errorf("a zxid of several shards: %d", z)
-			}
-			synced <- err
-		}()
-		ens.Until("the machine to stand still", func() bool { return slow.Stands() > 0 })
-		for range 20 {
-			_, err := reader.Sync(ctx, embedkit.OnShard[0])
-			must(t, err)
+	}
+	synced := make(chan error, 1)
+	go func() {
+		z, err := reader.Sync(ctx, "/")
+		if z != 0 {
+			err = fmt.Errorf("a zxid of several shards: %d", z)
 		}
-		select {
-		case err := <-synced:
-			t.Fatalf("Sync did not wait for the slow shard: %v", err)
-		default:
-		}
-		slow.End()
-		must(t, <-synced)
-		names, _, err := reader.Children(ctx, "/")
+		synced <- err
+	}()
+	ens.Until("the machine to stand still", func() bool { return slow.Stands() > 0 })
+	for range 20 {
+		_, err := reader.Sync(ctx, embedkit.OnShard[0])
 		must(t, err)
-		if len(names) != len(embedkit.OnShard)+1 {
-			t.Errorf("children %v", names)
-		}
-		if data, _, err := reader.Get(ctx, embedkit.OnShard[3]); err != nil || string(data) != "x" {
-			t.Errorf("%q, %v", data, err)
-		}
-	})
+	}
+	select {
+	case err := <-synced:
+		t.Fatalf("Sync did not wait for the slow shard: %v", err)
+	default:
+	}
+	slow.End()
+	must(t, <-synced)
+	names, _, err := reader.Children(ctx, "/")
+	must(t, err)
+	if len(names) != len(embedkit.OnShard)+1 {
+		t.Errorf("children %v", names)
+	}
+	if data, _, err := reader.Get(ctx, embedkit.OnShard[3]); err != nil || string(data) != "x" {
+		t.Errorf("%q, %v", data, err)
+	}
 }

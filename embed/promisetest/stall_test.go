@@ -10,6 +10,14 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
 
+// briefly is the timeout of a session that must expire. The test does not depend on when.
+const briefly = 800 * time.Millisecond
+
+func connected(s *embed.Session) bool {
+	now, _ := s.State()
+	return now == embed.Connected
+}
+
 // The machine of a shard stands still on every member. Only callers that write there wait. Others
 // write, read, watch and lock. Sessions are opened, stay alive and end, even sessions of a dead
 // member that have something on that shard.
@@ -20,17 +28,24 @@ func TestShards_OneStandsStill(t *testing.T) {
 	ctx := bounded(t)
 	slow := embedkit.OnShard[shard-1]
 	others := []string{embedkit.OnShard[0], embedkit.OnShard[1], embedkit.OnShard[3]}
-	short := embed.SessionOptions{Timeout: 5 * time.Second}
-	known, gone := ens.Session(2, short), ens.Session(3, short)
+	long := embed.SessionOptions{Timeout: time.Minute}
+	known := ens.Session(2, long)
 	for _, path := range embedkit.OnShard {
 		_, err := known.Set(ctx, path, nil, embed.AnyVersion)
 		must(t, err)
-		_, err = gone.Create(ctx, path+"/gone", nil, embed.Ephemeral)
-		must(t, err)
 	}
+	ens.Until("the member that will be gone to own something", func() bool { // its session may expire meanwhile
+		gone := ens.Session(3, embed.SessionOptions{Timeout: briefly})
+		for _, path := range embedkit.OnShard {
+			if _, err := gone.Create(ctx, path+"/gone", nil, embed.Ephemeral); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	sent := begin()
 	ens.Isolate(3)
-	fresh := ens.Session(1, short)
+	fresh := ens.Session(1, long)
 	first := make(chan error, 1)
 	go func() {
 		_, err := fresh.Set(ctx, slow, nil, embed.AnyVersion)
@@ -44,17 +59,22 @@ func TestShards_OneStandsStill(t *testing.T) {
 		}
 		return true
 	}
-	ens.Until("the sessions of the member that is gone to end", func() bool {
-		passing := ens.Session(2, short)
+	var brief *embed.Session
+	var opened time.Time
+	ens.Until("the sessions of the member that is gone to end, and a short one to outlive its timeout", func() bool {
+		if brief == nil || !connected(brief) { // a busy machine may have let it expire
+			brief, opened = ens.Session(1, embed.SessionOptions{Timeout: briefly}), time.Now()
+		}
+		passing := ens.Session(2, long)
 		for _, path := range others {
 			for _, s := range []*embed.Session{known, fresh, passing} {
 				embedkit.Works(t, ctx, s, path)
 			}
 		}
 		must(t, passing.Close())
-		return ended()
+		<-time.After(50 * time.Millisecond)
+		return ended() && connected(brief) && time.Since(opened) > 2*briefly
 	})
-
 	if data, _, err := known.Get(ctx, slow+"/slow"); err != nil || string(data) != "before" {
 		t.Errorf("there: %q, %v", data, err)
 	}
@@ -68,8 +88,8 @@ func TestShards_OneStandsStill(t *testing.T) {
 		t.Errorf("ephemerals: %v, %v", paths, err)
 	}
 	for _, s := range []*embed.Session{known, fresh} {
-		if now, _ := s.State(); now != embed.Connected {
-			t.Errorf("session %d is %v", s.ID(), now)
+		if !connected(s) {
+			t.Errorf("session %d is not connected", s.ID())
 		}
 	}
 	for what, wait := range map[string]func(context.Context) error{
@@ -77,13 +97,13 @@ func TestShards_OneStandsStill(t *testing.T) {
 		"Sync of the root": func(ctx context.Context) error { _, err := known.Sync(ctx, "/"); return err },
 		"Ready":            func(ctx context.Context) error { return ens.Node(1).Ready(ctx) },
 	} {
-		impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		if err := wait(impatient); err == nil {
 			t.Errorf("%s did not wait for the shard that stands still", what)
 		}
 		cancel()
 	}
-	closing := ens.Session(1, short)
+	closing := ens.Session(1, long)
 	refused := make(chan error, 1)
 	go func() {
 		_, err := closing.Set(ctx, slow, nil, embed.AnyVersion)
@@ -117,7 +137,7 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 	ens, still, begin := embedkit.Stalling(t, 1)
 	ctx := bounded(t)
 	known := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-	brief := ens.Session(2, embed.SessionOptions{Timeout: 3 * time.Second})
+	brief := ens.Session(2, embed.SessionOptions{Timeout: briefly})
 	for _, path := range embedkit.OnShard {
 		_, err := known.Set(ctx, path, nil, embed.AnyVersion)
 		must(t, err)
@@ -155,6 +175,7 @@ func TestShards_TheFirstStandsStill(t *testing.T) {
 
 // Ephemerals waits for a machine that is busy with an entry, but no longer than it may.
 func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
+	t.Parallel()
 	ens, still, begin := embedkit.Stalling(t, 3)
 	ctx := bounded(t)
 	known := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -164,8 +185,8 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		for unavailable := false; !unavailable; {
-			impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		for unavailable := false; !unavailable && ctx.Err() == nil; {
+			impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			_, err := known.Ephemerals(impatient, "/")
 			cancel()
 			// The ctx's error alone means that the ctx had ended before the call looked at it.
@@ -180,7 +201,7 @@ func TestShards_EphemeralsOfOneThatStandsStill(t *testing.T) {
 	}()
 	select {
 	case <-told:
-	case <-time.After(30 * time.Second):
+	case <-ctx.Done():
 		t.Error("Ephemerals waits longer than its ctx")
 	}
 	still.End()

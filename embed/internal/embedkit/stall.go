@@ -14,6 +14,9 @@ import (
 
 // A Stall is a slow scheme of a service. While it is on, a machine that has to judge an ACL of the
 // scheme stands still.
+//
+// A machine stands still with its mutex locked, so tests with a Stall need real time: in a bubble,
+// a goroutine that waits for the mutex would stop the clock.
 type Stall struct {
 	ctx context.Context // the test's: nobody waits longer
 
@@ -80,9 +83,9 @@ func (s *Stall) Stands() int {
 func Stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *Stall, begin func() []*embed.Pending) {
 	ctx := bounded(t)
 	s = NewStall(ctx)
-	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+	ens = embedtest.New(t, 3, InMemory(embedtest.Options{Config: func(c *embed.Config) {
 		c.Shards, c.Schemes = len(OnShard), map[string]embed.Scheme{"stall": s}
-	}})
+	}}))
 	t.Cleanup(s.End) // runs before the ensemble is closed
 	writer := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "stall"}}})
 	for _, path := range OnShard {
