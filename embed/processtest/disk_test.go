@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // TestFailedDisk lets the disk of a member fail that holds a lock. Its node and its hold fail and
@@ -22,14 +23,18 @@ func TestFailedDisk(t *testing.T) {
 		errno syscall.Errno
 		calls embedtest.DiskCalls
 		leads bool
+		byDay bool
 	}{
-		{"full, of the leader", syscall.ENOSPC, embedtest.Growth, true},
-		{"full, of a follower", syscall.ENOSPC, embedtest.Growth, false},
-		{"an fsync fails, of the leader", syscall.EIO, embedtest.Syncs, true},
-		{"an fsync fails, of a follower", syscall.EIO, embedtest.Syncs, false},
+		{"full, of the leader", syscall.ENOSPC, embedtest.Growth, true, true},
+		{"full, of a follower", syscall.ENOSPC, embedtest.Growth, false, false},
+		{"an fsync fails, of the leader", syscall.EIO, embedtest.Syncs, true, false},
+		{"an fsync fails, of a follower", syscall.EIO, embedtest.Syncs, false, true},
 	} {
+		if !c.byDay && !testkit.Night() {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			timeout := patient(1500 * time.Millisecond)
+			t.Parallel()
 			e := newEnsemble(t, quickTick)
 			e.faults = true
 			e.startAll()
@@ -37,7 +42,7 @@ func TestFailedDisk(t *testing.T) {
 			if !c.leads {
 				holder = e.others(holder)[0]
 			}
-			m := contend(t, e, holder, e.others(holder)[0], timeout)
+			m := contend(t, e, holder, e.others(holder)[0], patient(1500*time.Millisecond))
 			p := m.holder
 			p.mayFail = true
 			p.must(t, request{Call: callDisk, Errno: c.errno, Mode: int(c.calls)})
@@ -54,7 +59,9 @@ func TestFailedDisk(t *testing.T) {
 			if r := p.must(t, request{Call: callHold, Hold: "held"}); r.Lost == "" || r.LostCtx == "" {
 				t.Errorf("the hold of a node that failed says %q, its context %q", r.Lost, r.LostCtx)
 			}
-			if r, _ := p.callWithin(request{Call: callState, Session: "holder"}); !strings.Contains(r.Error, embed.ErrFailed.Error()) {
+			// On a busy machine the session may have ended before its node did.
+			r, _ = p.callWithin(request{Call: callState, Session: "holder"})
+			if !strings.Contains(r.Error, embed.ErrFailed.Error()) && !strings.Contains(r.Error, embed.ErrSessionExpired.Error()) {
 				t.Errorf("the session of a node that failed is %s and says %q", r.Data, r.Error)
 			}
 			ticks := p.must(t, request{Call: callStatus}).Ticks
@@ -64,7 +71,7 @@ func TestFailedDisk(t *testing.T) {
 
 			m.next(t)
 			for _, other := range e.others(holder) {
-				s := e.session(other, "other", time.Minute)
+				s := e.session(other, "other", outlasting)
 				s.must(t, request{Call: callCreate, Session: "other", Path: "/meanwhile-", Mode: int(embed.Sequential)})
 			}
 
@@ -74,7 +81,7 @@ func TestFailedDisk(t *testing.T) {
 			p.must(t, request{Call: callDisk})
 			p.must(t, request{Call: callStart, Config: e.config(holder)})
 			p.must(t, request{Call: callReady, Within: patience})
-			p.must(t, request{Call: callOpen, Session: "again", Timeout: timeout})
+			p.must(t, request{Call: callOpen, Session: "again", Timeout: outlasting})
 			m.waiter.must(t, request{Call: callRelease, Hold: "next"})
 			p.must(t, request{Call: callLock, Session: "again", Hold: "again", Path: lockPath})
 			p.must(t, request{Call: callRelease, Hold: "again"})

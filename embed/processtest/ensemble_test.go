@@ -21,6 +21,10 @@ import (
 
 const patience = testkit.Patience
 
+// outlasting is the timeout of sessions that outlast whatever keeps a busy machine from sending
+// their signs of life.
+const outlasting = 4 * patience
+
 // quickTick makes elections take 0.2 to 0.48 s. The least session timeout is then 1.44 s.
 const quickTick = 20 * time.Millisecond
 
@@ -207,7 +211,7 @@ func (e *ensemble) stacks() {
 		if r := e.run(id); r != nil {
 			select {
 			case <-r.send(request{Call: callStacks}):
-			case <-time.After(time.Second):
+			case <-time.After(time.Second): // it is stopped, or dead
 			}
 		}
 	}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // TestGuarantee_Durable kills all members at once under load, again and again. Everything
 // acknowledged must be there.
 func TestGuarantee_Durable(t *testing.T) {
-	killUnderLoad(t, rounds(10), func(*rand.Rand, *ensemble) []embed.MemberID { return []embed.MemberID{1, 2, 3} })
+	t.Parallel()
+	killUnderLoad(t, rounds(3, 10), func(*rand.Rand, *ensemble) []embed.MemberID { return []embed.MemberID{1, 2, 3} })
 }
 
 // TestGuarantee_ExactlyOnce kills one member or all of them at random moments under load, sometimes
@@ -24,8 +26,9 @@ func TestGuarantee_Durable(t *testing.T) {
 // twice. Nothing is applied that was reported as not applied. No two hold a lock, and all members
 // agree.
 func TestGuarantee_ExactlyOnce(t *testing.T) {
+	t.Parallel()
 	var hand []string // a new one every five rounds, so that each kind occurs
-	killUnderLoad(t, rounds(20), func(rng *rand.Rand, e *ensemble) []embed.MemberID {
+	killUnderLoad(t, rounds(5, 20), func(rng *rand.Rand, e *ensemble) []embed.MemberID {
 		if len(hand) == 0 {
 			hand = []string{"all", "leader", "leader", "any", "any"}
 			rng.Shuffle(len(hand), func(i, j int) { hand[i], hand[j] = hand[j], hand[i] })
@@ -122,11 +125,15 @@ func pass(rng *rand.Rand, limit time.Duration) {
 	<-time.After(time.Duration(rng.Int64N(int64(limit))))
 }
 
-// TestPausedFollower stops a follower while the others apply some thousands of writes, and lets it
-// go on. The others never wait for it, and it catches up. It logs how long the slowest write took,
+// TestPausedFollower stops a follower while the others apply some hundreds of writes, by night some
+// thousands, and lets it go on. The others never wait for it, and it catches up. It logs how long the slowest write took,
 // and whether the leader stayed: a follower that comes back costs the leader work.
 func TestPausedFollower(t *testing.T) {
-	const writes = 3000
+	t.Parallel()
+	writes := 500
+	if testkit.Night() {
+		writes = 3000
+	}
 	e := newEnsemble(t, quickTick)
 	e.startAll()
 	leader := e.leader()

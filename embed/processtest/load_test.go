@@ -45,9 +45,9 @@ const ephemeralsPath = "/ephemerals"
 
 const (
 	// loadTimeout is the timeout of the writers' sessions. No test waits for one of them to expire.
-	loadTimeout = 30 * time.Second
+	loadTimeout = outlasting
 	// lockerTimeout is the timeout of the lockers' sessions. It is almost the minimum, so that a
-	// longer pause costs them their locks.
+	// longer pause costs them their locks. A locker whose session got no lock at all doubles it.
 	lockerTimeout = 1500 * time.Millisecond
 )
 
@@ -74,7 +74,7 @@ func startLoad(t *testing.T, e *ensemble) *load {
 	t.Helper()
 	l := &load{e: e}
 	l.ctx, l.end = context.WithCancel(context.Background())
-	setup := e.session(e.ids[0], "setup", 0)
+	setup := e.session(e.ids[0], "setup", outlasting)
 	create := func(path, data string) {
 		setup.must(t, request{Call: callCreate, Session: "setup", Path: path, Data: data})
 	}
@@ -132,6 +132,7 @@ func (l *load) drive(d *driver) {
 		if d.writer.begin(l.e.t, r, session) != nil {
 			continue
 		}
+		before := d.acked()
 		for l.permit(d, r) {
 			issued := time.Now()
 			o := d.writer.step(l.e.t, r, session)
@@ -146,6 +147,11 @@ func (l *load) drive(d *driver) {
 			} else if o != refused {
 				break
 			}
+		}
+		if d.acked() == before { // a busy machine may be slower than a locker's session lasts
+			d.timeout = min(2*d.timeout, loadTimeout)
+		} else if _, ok := d.writer.(*locker); ok {
+			d.timeout = lockerTimeout
 		}
 	}
 }
@@ -256,7 +262,7 @@ func (e *ensemble) sameTrees() []entry {
 	e.t.Helper()
 	var first []entry
 	for _, id := range e.ids {
-		r := e.session(id, "walk", 0)
+		r := e.session(id, "walk", outlasting)
 		tree := r.must(e.t, request{Call: callWalk, Session: "walk"}).Tree
 		e.t.Logf("member %d: %d znodes, digest %.16s", id, len(tree), digest(tree))
 		if first == nil {

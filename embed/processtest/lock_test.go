@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 const (
@@ -17,6 +18,7 @@ const (
 
 // A contest is a lock that one process holds and another waits for.
 type contest struct {
+	timeout        time.Duration // of the holder's session
 	holder, waiter *run
 	held           reply
 	granted        <-chan reply
@@ -25,11 +27,11 @@ type contest struct {
 // contend makes one member hold a lock, with a session of the given timeout, and another wait for
 // it. The waiter's session outlives anything that keeps the machine busy, because nothing in these
 // tests depends on it. If the machine did not let the holder prove itself alive, the lock is lost
-// by then. contend tries again, but not for ever.
-func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout time.Duration) contest {
+// by then. contend tries again with a longer timeout, but not for ever.
+func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout time.Duration) (m contest) {
 	t.Helper()
-	for range 5 {
-		m := contest{holder: e.session(holder, "holder", timeout), waiter: e.session(waiter, "waiter", time.Minute)}
+	attempts(t, timeout, func(timeout time.Duration) bool {
+		m = contest{timeout: timeout, holder: e.session(holder, "holder", timeout), waiter: e.session(waiter, "waiter", outlasting)}
 		r, err := m.holder.callWithin(request{Call: callLock, Session: "holder", Hold: "held", Path: lockPath})
 		if m.held = r; err == nil {
 			m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath, Within: patience})
@@ -39,7 +41,7 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 				return len(r.Names) == 2 || len(m.granted) > 0
 			})
 			if r := m.holder.must(t, request{Call: callHold, Hold: "held"}); r.Lost == "" && r.LostCtx == "" {
-				return m
+				return true
 			}
 			m.next(t)
 			m.waiter.must(t, request{Call: callRelease, Hold: "next"})
@@ -48,9 +50,9 @@ func contend(t *testing.T, e *ensemble, holder, waiter embed.MemberID, timeout t
 		// The session may have ended.
 		_, _ = m.holder.callWithin(request{Call: callClose, Session: "holder"})
 		m.waiter.must(t, request{Call: callClose, Session: "waiter"})
-	}
-	t.Fatal("no hold lasts until somebody waits")
-	panic("not reached")
+		return false
+	})
+	return m
 }
 
 // armed waits until the holder's process asks its hold, or waits to be stopped. It also returns if
@@ -84,27 +86,32 @@ func (m contest) next(t *testing.T) reply {
 // beyond that is added to the bound.
 //
 // Each step of the count costs a commit. The second is for these commits and for the election's
-// votes. On a busy machine a commit may take any time, which says nothing about the count. So the
-// test repeats a missed bound: a wrong bound is missed every time.
+// votes. On a busy machine a commit may take any time, which says nothing about the count. So only
+// the night holds processes to the bound, and repeats a bound that was missed: a wrong one is missed
+// every time. By day embed/promisetest checks the bound in virtual time.
 func TestGuarantee_ExpiryBounded(t *testing.T) {
-	const attempts = 3
+	night := testkit.Night()
+	if !night {
+		t.Parallel()
+	}
 	for _, c := range []killedHolder{
-		{"follower held, waiter leads", quickTick, 1500 * time.Millisecond, "waiter"},
-		{"follower held, another leads", quickTick, 2 * time.Second, "neither"},
-		{"leader held", quickTick, 1500 * time.Millisecond, "holder"},
-		{"leader held, default tick", embed.DefaultTick, 4 * time.Second, "holder"},
+		{"follower held, waiter leads", quickTick, 1500 * time.Millisecond, "waiter", false},
+		{"follower held, another leads", quickTick, 2 * time.Second, "neither", true},
+		{"leader held", quickTick, 1500 * time.Millisecond, "holder", true},
+		{"leader held, default tick", embed.DefaultTick, 4 * time.Second, "holder", false},
 	} {
+		if !c.byDay && !night {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			for n := range attempts {
-				took, bound := c.kill(t)
-				t.Logf("granted %v after the kill; the timeout is %v, the bound %v", took.Round(time.Millisecond), c.timeout, bound)
-				switch {
-				case took <= bound || t.Failed():
-					return
-				case n == attempts-1:
-					t.Errorf("granted %v after the kill, want %v at most; and so %d times", took, bound, attempts)
-				}
+			if !night {
+				t.Parallel()
 			}
+			attempts(t, c.timeout, func(timeout time.Duration) bool {
+				took, bound, ok := c.kill(t, timeout)
+				t.Logf("granted %v after the kill; the timeout is %v, the bound %v", took.Round(time.Millisecond), timeout, bound)
+				return ok && (took <= bound || !night)
+			})
 		})
 	}
 }
@@ -115,11 +122,12 @@ type killedHolder struct {
 	tick    time.Duration
 	timeout time.Duration
 	leads   string // who leads the shard: "holder", "waiter" or "neither"
+	byDay   bool
 }
 
 // kill kills the holder of a lock. It returns how long the next contender waited for the lock, and
-// the bound.
-func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
+// the bound. ok is false if a busy machine ended the holder's session before.
+func (c killedHolder) kill(t *testing.T, timeout time.Duration) (took, bound time.Duration, ok bool) {
 	e := newEnsemble(t, c.tick)
 	e.startAll()
 	defer e.kill(e.ids...)
@@ -131,12 +139,18 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 	case "waiter":
 		waiter = leader
 	}
-	m := contend(t, e, holder, waiter, c.timeout)
+	m := contend(t, e, holder, waiter, timeout)
+	timeout = m.timeout
 	// The silence of the holder's process counts from its newest request on the first shard, and
 	// not from before this moment.
 	alive := now()
-	m.holder.must(t, request{Call: callSync, Session: "holder", Path: "/"})
-	m.holder.must(t, request{Call: callCreate, Session: "holder", Path: "/zookeeper/alive"})
+	for _, q := range []request{{Call: callSync, Path: "/"}, {Call: callCreate, Path: "/zookeeper/alive"}} {
+		q.Session, q.Within = "holder", patience
+		if _, err := m.holder.callWithin(q); err != nil {
+			t.Logf("%v", err)
+			return 0, 0, false
+		}
+	}
 	if l := e.leader(); l != leader {
 		t.Logf("member %d leads now, not member %d", l, leader)
 		leader = l
@@ -144,31 +158,36 @@ func (c killedHolder) kill(t *testing.T) (took, bound time.Duration) {
 	killed := now()
 	e.kill(holder)
 	r := m.next(t)
-	if r.At-alive < c.timeout {
-		t.Errorf("granted %v after a request of the holder, before its timeout of %v", r.At-alive, c.timeout)
+	if r.At-alive < timeout {
+		t.Errorf("granted %v after a request of the holder, before its timeout of %v", r.At-alive, timeout)
 	}
-	bound = c.timeout + time.Second
+	bound = timeout + time.Second
 	if leader == holder {
-		bound += max(0, e.longestElection()-c.timeout/4)
+		bound += max(0, e.longestElection()-timeout/4)
 	}
-	return r.At - killed, bound
+	return r.At - killed, bound, true
 }
 
 // A3.1: TestGuarantee_ToldFirst stops processes that hold a lock past their sessions' timeout,
 // until another process has been granted the lock.
 func TestGuarantee_ToldFirst(t *testing.T) {
+	t.Parallel()
 	t.Run("first question", testFirstQuestion)
 	t.Run("every question", testEveryQuestion)
 }
 
 // testFirstQuestion stops a process between the answer "still held" and its next step. When the
 // process goes on, its first question is answered "lost", whichever question it is, before any
-// timer can have run.
+// timer can have run. By day, a holder that leads and one that follows ask one question each.
 func testFirstQuestion(t *testing.T) {
-	timeout := patient(1500 * time.Millisecond)
-	for _, leads := range []bool{false, true} {
+	t.Parallel()
+	for n, leads := range []bool{false, true} {
 		name := map[bool]string{false: "follower", true: "leader"}[leads]
-		for _, question := range questions {
+		ask := questions
+		if !testkit.Night() {
+			ask = []string{"Err", "Context.Done"}[n : n+1]
+		}
+		for _, question := range ask {
 			t.Run(name+"/"+question, func(t *testing.T) {
 				t.Parallel()
 				e := newEnsemble(t, quickTick)
@@ -177,31 +196,29 @@ func testFirstQuestion(t *testing.T) {
 				if !leads {
 					holder = e.others(holder)[0]
 				}
-				for range 5 {
-					if asksFirst(t, e, contend(t, e, holder, e.others(holder)[0], timeout), question, timeout/2) {
-						return
-					}
-				}
-				t.Fatal("something else stops the process each time")
+				attempts(t, patient(1500*time.Millisecond), func(timeout time.Duration) bool {
+					return asksFirst(t, e, contend(t, e, holder, e.others(holder)[0], timeout), question)
+				})
 			})
 		}
 	}
 }
 
 // asksFirst returns false if something else stopped the holder's process for so long that it looked
-// like the pause. Then the process asked while nobody else could have the lock.
-func asksFirst(t *testing.T, e *ensemble, m contest, question string, least time.Duration) bool {
-	paused := m.holder.send(request{Call: callPaused, Session: "holder", Hold: "held", Path: lockPath, Data: question, Timeout: least})
+// like the pause, or that its hold was lost. Then the process asked while nobody else could have the
+// lock, or not at all.
+func asksFirst(t *testing.T, e *ensemble, m contest, question string) bool {
+	paused := m.holder.send(request{Call: callPaused, Session: "holder", Hold: "held", Path: lockPath, Data: question, Timeout: m.timeout / 2})
 	m.armed(t, e, paused)
 	m.holder.stop()
 	next := m.next(t)
 	m.holder.resume()
 	r, err := receive(paused, callPaused)
-	if err != nil {
+	if err == errDied {
 		t.Fatal(err)
 	}
 	t.Logf("stopped for %v; the first answer is %q, then the hold says %q, its context %q", r.Pause.Round(time.Millisecond), r.Data, r.Lost, r.LostCtx)
-	afterwards := r.At >= next.At
+	afterwards := err == nil && r.At >= next.At
 	if afterwards && (r.Data == "" || r.Lost == "" || r.LostCtx == "") {
 		t.Errorf("after a pause of %v the first answer is %q, then the hold says %q, its context %q, while the lock is granted with the token %v",
 			r.Pause, r.Data, r.Lost, r.LostCtx, next.Token)
@@ -213,10 +230,11 @@ func asksFirst(t *testing.T, e *ensemble, m contest, question string, least time
 // testEveryQuestion asks a hold without pause while its process is stopped and continued. After the
 // next holder has the lock, no question may be answered "still held".
 func testEveryQuestion(t *testing.T) {
+	t.Parallel()
 	timeout := patient(1500 * time.Millisecond)
 	e := newEnsemble(t, quickTick)
 	e.startAll()
-	for n := range rounds(3) {
+	for n := range rounds(2, 3) {
 		leader := e.leader()
 		holder := []embed.MemberID{leader, e.others(leader)[0]}[n%2]
 		m := contend(t, e, holder, e.others(holder)[n%2], timeout)
@@ -262,7 +280,7 @@ func afterLoss(t *testing.T, e *ensemble, m contest) {
 	if r, err := m.holder.callWithin(request{Call: callCreate, Session: "holder", Path: "/never"}); err == nil || r.Outcome != notApplied {
 		t.Errorf("a write of an expired session was %s: %v", r.Outcome, err)
 	}
-	e.session(m.holder.member, "again", 0)
+	e.session(m.holder.member, "again", outlasting)
 	if _, err := m.holder.callWithin(request{Call: callTryLock, Session: "again", Hold: "again", Path: lockPath}); err == nil {
 		t.Error("two hold the lock")
 	}
@@ -275,7 +293,7 @@ func afterLoss(t *testing.T, e *ensemble, m contest) {
 // TestRestartFreesLocks: a process that starts again need not wait for the timeout of the locks
 // that it held before, nor need anyone else. Its start ends the sessions of its predecessor.
 func TestRestartFreesLocks(t *testing.T) {
-	const timeout = time.Minute
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		kill func(e *ensemble, leader embed.MemberID) (holder embed.MemberID, killed []embed.MemberID)
@@ -289,11 +307,12 @@ func TestRestartFreesLocks(t *testing.T) {
 		{"all", func(e *ensemble, leader embed.MemberID) (embed.MemberID, []embed.MemberID) { return leader, e.ids }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			e := newEnsemble(t, quickTick)
 			e.startAll()
 			holder, victims := c.kill(e, e.leader())
 			waiter := e.others(holder)[0]
-			m := contend(t, e, holder, waiter, timeout)
+			m := contend(t, e, holder, waiter, outlasting)
 			e.kill(victims...)
 			began := now()
 			for _, id := range victims {
@@ -301,14 +320,11 @@ func TestRestartFreesLocks(t *testing.T) {
 			}
 			if slices.Contains(victims, waiter) {
 				// The waiter's session went with its process, so the first to come gets the lock.
-				m.waiter = e.session(waiter, "waiter", timeout)
+				m.waiter = e.session(waiter, "waiter", outlasting)
 				m.granted = m.waiter.send(request{Call: callLock, Session: "waiter", Hold: "next", Path: lockPath})
 			}
-			took := m.next(t).At - began
-			t.Logf("granted %v after the restart; the timeout is %v", took.Round(time.Millisecond), timeout)
-			if took > timeout/4 {
-				t.Errorf("granted %v after the restart, want far less than the timeout of %v", took, timeout)
-			}
+			took := m.next(t).At - began // next does not wait for as long as the timeout
+			t.Logf("granted %v after the restart; the timeout is %v", took.Round(time.Millisecond), outlasting)
 		})
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
@@ -41,15 +43,32 @@ func newRandom(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// rounds returns how many rounds a test plays.
-func rounds(otherwise int) int {
+// rounds returns how many rounds a test plays by day and by night.
+func rounds(day, night int) int {
 	switch {
 	case *roundsFlag > 0:
 		return *roundsFlag
-	case underRace || testing.Short():
-		return (otherwise + 1) / 2
+	case !testkit.Night():
+		return day
+	case underRace:
+		return (night + 1) / 2
 	}
-	return otherwise
+	return night
+}
+
+// attempts calls try until it returns true, with a session timeout that doubles each time. A try is
+// false if a busy machine may have ended a session before the test did. It ends the test if that
+// happens each time: no machine is so busy, so the sessions end too early.
+func attempts(t *testing.T, timeout time.Duration, try func(timeout time.Duration) bool) {
+	t.Helper()
+	for range 5 {
+		if try(timeout) || t.Failed() {
+			return
+		}
+		t.Logf("with a timeout of %v, something else ended a session", timeout)
+		timeout *= 2
+	}
+	t.Fatal("something else ends a session each time")
 }
 
 // workDir returns a directory for a test's members.

@@ -108,10 +108,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 	case callShutdown:
 		return node.Shutdown(ctx)
 	case callReload:
-		changed, err := node.ReloadTLS()
-		if err == nil && !changed {
-			err = errors.New("the certificates are as they were")
-		}
+		_, err := node.ReloadTLS() // not changed if the node itself has just read them
 		return err
 	case callOpen:
 		return m.open(ctx, node, q, r)
@@ -125,7 +122,7 @@ func (m *member) serve(ctx context.Context, q *request, r *reply) error {
 }
 
 func (m *member) start(c *config) error {
-	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick,
+	cfg := embed.Config{Dir: c.Dir, ID: c.ID, Members: c.Members, Shards: c.Shards, Tick: c.Tick, MaxSessionTimeout: outlasting,
 		Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ephemeral: c.Ephemeral, Voters: c.Voters, TLS: c.TLS}
 	m.mu.Lock()
 	before := m.node

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -18,9 +17,10 @@ import (
 // that says so, and changes nothing there. The owner goes on. If the owner is killed, its directory
 // is free at once.
 func TestDirectoryInUse(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, quickTick)
 	e.startAll()
-	r := e.session(1, "s", time.Minute) // outlasts the stops of its process
+	r := e.session(1, "s", outlasting) // outlasts the stops of its process
 	r.must(t, request{Call: callCreate, Session: "s", Path: "/a", Data: "a"})
 	dir := e.memberDir(1)
 
@@ -47,7 +47,7 @@ func TestDirectoryInUse(t *testing.T) {
 
 	e.kill(1)
 	e.start(1)
-	r = e.session(1, "s", 0)
+	r = e.session(1, "s", outlasting)
 	if got := r.must(t, request{Call: callGet, Session: "s", Path: "/a"}); got.Data != "b" {
 		t.Errorf("/a is %q", got.Data)
 	}
@@ -56,6 +56,7 @@ func TestDirectoryInUse(t *testing.T) {
 // C4.5: TestPortInUse: a start on a port on which another process listens is refused with an error
 // that names the port. Nothing on disk is changed or created.
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, quickTick)
 	e.startAll()
 	e.kill(1)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
@@ -23,6 +24,9 @@ import (
 //
 //	go test ./embed/processtest -run TestRollingReplacement -v -timeout 0 -rounds 10
 func TestRollingReplacement(t *testing.T) {
+	if *roundsFlag == 0 {
+		t.Parallel()
+	}
 	size, rounds := 3, 1
 	if *roundsFlag > 0 {
 		size, rounds = 5, *roundsFlag
@@ -75,10 +79,16 @@ func newFleet(t *testing.T, size int, certs *certificates) *fleet {
 		c.ID, c.Members = id, founders
 		starting = append(starting, f.start(c))
 	}
+	if certs != nil {
+		certs.serve(f, starting)
+	}
 	for _, p := range starting {
 		f.serves(p)
 	}
 	f.until("all founders to be known by name", func() bool {
+		if certs != nil && time.Now().After(certs.ends) {
+			certs.renew(starting, certs.short)
+		}
 		members := f.members()
 		return len(members) == size && !slices.ContainsFunc(members, func(m embed.Member) bool { return m.Name == "" || m.Role != embed.Voter })
 	})
@@ -92,7 +102,7 @@ func (f *fleet) next() *config {
 	c := &config{Dir: filepath.Join(f.dir, fmt.Sprintf("replica-%d", n)), Shards: shardsflag.N, Tick: quickTick,
 		Join: f.addrs, Advertise: f.addrs[n%len(f.addrs)], Name: fmt.Sprintf("replica-%d", n), Ephemeral: true, Voters: f.size}
 	if f.certs != nil {
-		f.certs.issue(n, shortLife)
+		f.certs.issue(n, f.certs.short)
 		c.TLS = f.certs.files(n)
 	}
 	return c
@@ -101,8 +111,16 @@ func (f *fleet) next() *config {
 func (f *fleet) start(c *config) *process {
 	f.t.Helper()
 	p := spawn(f.t, c.Dir+".log")
-	p.must(f.t, request{Call: callStart, Config: c})
-	return p
+	for {
+		_, err := p.callWithin(request{Call: callStart, Config: c})
+		if err == nil {
+			return p
+		}
+		if !hasExpired(err) {
+			f.t.Fatal(err)
+		}
+		f.certs.issue(f.made-1, f.certs.short)
+	}
 }
 
 // serves waits until a replica is ready. From then on clients use it.
@@ -171,8 +189,9 @@ type writers struct {
 }
 
 const (
-	writersN    = 6
-	writerPause = 20 * time.Millisecond
+	writersN         = 6
+	writerPause      = 20 * time.Millisecond // of each writer; or the gaps look longer than they are
+	writerPauseByDay = 100 * time.Millisecond
 )
 
 // startWriters starts writers that use one replica after the other, or stay with theirs.
@@ -186,7 +205,11 @@ func startWriters(f *fleet, stay bool) *writers {
 }
 
 func (w *writers) loop(i int) {
-	tick := time.NewTicker(writerPause)
+	every := writerPause
+	if !testkit.Night() && *roundsFlag == 0 {
+		every = writerPauseByDay
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
@@ -203,7 +226,7 @@ func (w *writers) loop(i int) {
 		name := fmt.Sprintf("w%d-%d", i, n)
 		r, _ := p.call(request{Call: callCreate, Session: session, Path: "/" + name})
 		if r.Outcome != applied && (strings.Contains(r.Error, "no session") || r.Outcome == notApplied) {
-			p.call(request{Call: callOpen, Session: session})
+			p.call(request{Call: callOpen, Session: session, Timeout: outlasting})
 		}
 		w.note(name, r)
 	}
@@ -255,7 +278,7 @@ func (w *writers) end() {
 	}
 	t.Logf("outcomes: %v", count)
 	for _, p := range w.f.all() {
-		p.must(t, request{Call: callOpen, Session: "end"})
+		p.must(t, request{Call: callOpen, Session: "end", Timeout: outlasting})
 		p.must(t, request{Call: callSync, Session: "end", Path: "/"})
 		there := make(map[string]bool)
 		for _, name := range p.must(t, request{Call: callChildren, Session: "end", Path: "/"}).Names {

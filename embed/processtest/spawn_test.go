@@ -57,9 +57,13 @@ func (p *process) call(q request) (reply, error) {
 	return r, nil
 }
 
-// must is call for a test that expects no error. Only the test's own goroutine may call it.
+// must is call for a test that expects no error, however busy the machine is. Only the test's own
+// goroutine may call it.
 func (p *process) must(t *testing.T, q request) reply {
 	t.Helper()
+	if q.Within == 0 {
+		q.Within = patience
+	}
 	r, err := p.callWithin(q)
 	if err != nil {
 		t.Fatalf("process %d: %v", p.Pid(), err)
