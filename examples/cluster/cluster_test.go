@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The members are this test's own binary.
@@ -44,53 +46,60 @@ func writeInput(t *testing.T, n int) string {
 	return name
 }
 
+// settle runs the parent, and returns what it prints. On a busy machine a run may take too long, or
+// a process may lose its session just when the show needs the process. Then settle tries again with
+// more patience.
+func settle(t *testing.T, o options) string {
+	t.Helper()
+	for _, o.patience = range []int{1, 4, 16} {
+		o.temp = t.TempDir()
+		var out bytes.Buffer
+		err := run(t.Context(), o, &out)
+		t.Log("\n" + out.String())
+		checkEmpty(t, o.temp)
+		if err == nil {
+			return out.String()
+		}
+		late := regexp.MustCompile(errTooLong.Error() + "|was granted only|settled nothing after it came back|was not caught")
+		faults := out.String()[max(0, strings.Index(out.String(), "verdict:")):]
+		if !errors.Is(err, errVerdict) || !late.MatchString(faults) || strings.Contains(faults, "booked twice") {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("each run takes too long")
+	return ""
+}
+
 func TestCluster(t *testing.T) { bothWays(t, testCluster) }
 
 func testCluster(t *testing.T, shards int) {
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	var out bytes.Buffer
-	err := run(t.Context(), options{input: writeInput(t, 60), shards: shards, target: 5 * time.Second}, &out)
-	t.Log("\n" + out.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := settle(t, options{input: writeInput(t, 60), shards: shards, target: 5 * time.Second})
 	for _, want := range []string{
 		":9: skipped: id ", ":10: skipped: want the 3 fields",
 		"60 settled, 0 lost, 0 twice, one leader killed", "balances equal to a plain run: 5 of 5", "verdict: right",
 	} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q", want)
 		}
 	}
-	if used := regexp.MustCompile(`led by \w+ at zxid [1-9]`).FindAllString(out.String(), -1); len(used) != shards {
+	if used := regexp.MustCompile(`led by \w+ at zxid [1-9]`).FindAllString(out, -1); len(used) != shards {
 		t.Errorf("of %d shards these were used: %q", shards, used)
 	}
-	checkEmpty(t, temp)
 }
 
 // Processes join, lose their directory and leave while orders are settled.
 func TestCluster_Scale(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes most of a minute")
-	}
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	var out bytes.Buffer
-	err := run(t.Context(), options{input: writeInput(t, 120), shards: 2, scale: true, target: 5 * time.Second}, &out)
-	t.Log("\n" + out.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.ByNight(t, "it takes most of a minute: members change one by one, some seconds apart")
+	t.Parallel()
+	out := settle(t, options{input: writeInput(t, 120), shards: 2, scale: true, target: 5 * time.Second})
 	for _, want := range []string{
 		"the ensemble has 3 members, of which 3 vote", "the ensemble has 7 members, of which 3 vote", "is back as member 8",
 		"member 1 is out, and 3 of 5 vote", "120 settled, 0 lost, 0 twice, one voter killed and wiped, members that left: 2", "verdict: right",
 	} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q", want)
 		}
 	}
-	checkEmpty(t, temp)
 }
 
 // The report believes nobody who says that the ensemble has changed as it should.
@@ -114,12 +123,10 @@ func TestReport_ChecksTheChanges(t *testing.T) {
 }
 
 func TestCluster_TooFewOrders(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(t.Context(), options{input: writeInput(t, 3), shards: 1, target: time.Second}, &out); err != nil {
-		t.Fatal(err, out.String())
-	}
+	t.Parallel()
+	out := settle(t, options{input: writeInput(t, 3), shards: 1, target: time.Second / 10})
 	for _, want := range []string{"nobody is killed", "3 settled, 0 lost, 0 twice, no leader killed", "verdict: right"} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q", want)
 		}
 	}
@@ -127,13 +134,13 @@ func TestCluster_TooFewOrders(t *testing.T) {
 
 // Ctrl-C in the middle leaves nothing behind.
 func TestCluster_Interrupted(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &tripwire{text: "all processes are ready", trip: cancel}
 	begun := time.Now()
-	if err := run(ctx, options{shards: 4, target: workTarget}, out); err == nil || !strings.Contains(err.Error(), "given up") {
+	if err := run(ctx, options{shards: 4, target: workTarget, temp: temp, patience: 4}, out); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Fatalf("err %v", err)
 	}
 	t.Log("ended after", time.Since(begun))

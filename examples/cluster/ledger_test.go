@@ -141,7 +141,7 @@ func TestReport_Faults(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := c.report
-			r.orders, r.recorded = []order{a, b}, 2
+			r.orders, r.recorded, r.grantedMax = []order{a, b}, 2, grantedMax
 			r.fill(l, 0, nil)
 			if right := len(r.faults) == 0; right != c.right {
 				t.Errorf("faults %q", r.faults)

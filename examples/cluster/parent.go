@@ -37,12 +37,17 @@ const (
 // errVerdict says that the run ended and the report lists faults.
 var errVerdict = errors.New("the report lists faults")
 
+var errTooLong = errors.New("it took too long")
+
 type options struct {
 	input  string
 	shards int
 	keep   bool
 	scale  bool          // processes come and go
 	target time.Duration // how long the business of all orders takes, if nobody waits for a lock
+
+	temp     string // where the run makes its directory; empty: where the system wants it
+	patience int    // multiplies the limits of time; zero means one
 }
 
 // run is the parent. It reads the orders, has them settled, and reports. The error is errVerdict if
@@ -56,7 +61,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		fmt.Fprintln(out, "there are no orders: nothing to do")
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "vivarium-cluster-")
+	dir, err := os.MkdirTemp(o.temp, "vivarium-cluster-")
 	if err != nil {
 		return err
 	}
@@ -116,7 +121,9 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, o op
 	if o.scale {
 		limit, first, settle = scaleLimit, 1, r.scaleAll
 	}
-	ctx, cancel := context.WithTimeoutCause(outer, limit+time.Duration(len(r.orders))*limitPer, errors.New("it took too long"))
+	limit += time.Duration(len(r.orders)) * limitPer
+	patience := time.Duration(max(1, o.patience))
+	ctx, cancel := context.WithTimeoutCause(outer, limit*patience, errTooLong)
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -137,7 +144,7 @@ func (r *runner) run(outer context.Context, dir string, work time.Duration, o op
 		return err
 	}
 	defer r.ensemble.stop() // a second stop does nothing
-	rep := &report{orders: r.orders}
+	rep := &report{orders: r.orders, grantedMax: grantedMax * patience}
 	runErr := settle(ctx, rep)
 	took := time.Since(r.begun)
 	for _, err := range r.ensemble.stop() {

@@ -23,8 +23,9 @@ type report struct {
 	killWanted bool
 	outage     *outage  // nil if no leader was killed
 	changes    *changes // with -scale
-	recorded   int      // orders that are marked as done in the tree
-	shards     string   // who led each shard at the end, and how many transactions it had
+	grantedMax time.Duration
+	recorded   int    // orders that are marked as done in the tree
+	shards     string // who led each shard at the end, and how many transactions it had
 
 	// Set by fill.
 	took   time.Duration
@@ -103,7 +104,7 @@ func (r *report) checkOutage(repeated map[string]int) {
 		r.fault("the dead holder's lock was granted to nobody")
 	case o.at.Add(o.granted).Sub(o.proof) < sessionTimeout:
 		r.fault("the dead holder's lock was granted %s after the kill: its session lasts for %s", seconds(o.granted), seconds(sessionTimeout))
-	case o.granted > grantedMax:
+	case o.granted > r.grantedMax:
 		r.fault("the dead holder's lock was granted only %s after the kill: its session lasts for %s", seconds(o.granted), seconds(sessionTimeout))
 	case !o.back:
 		r.fault("process %d did not come back", o.id)

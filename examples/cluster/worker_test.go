@@ -13,12 +13,17 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // bothWays runs a test with the tree on one shard and on four.
 func bothWays(t *testing.T, test func(t *testing.T, shards int)) {
+	t.Parallel()
 	for _, shards := range []int{1, 4} {
-		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) { test(t, shards) })
+		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
+			t.Parallel()
+			test(t, shards)
+		})
 	}
 }
 
@@ -39,7 +44,7 @@ func newBench(t *testing.T, shards int, orders []order) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	t.Cleanup(cancel)
 	if err := node.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -63,7 +68,8 @@ type part struct {
 
 func (b *bench) start(process int) *part {
 	b.t.Helper()
-	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{})
+	// It outlasts whatever keeps the machine busy. Nobody waits for its end.
+	s, err := b.node.NewSession(b.ctx, embed.SessionOptions{Timeout: embed.DefaultMaxSessionTimeout})
 	if err == nil {
 		err = layOut(b.ctx, s)
 	}
@@ -192,7 +198,10 @@ func testDiesBeforeTakingOff(t *testing.T, shards int) {
 func TestDispatcher_Replaced(t *testing.T) { bothWays(t, testReplaced) }
 
 func testReplaced(t *testing.T, shards int) {
-	const n = 600
+	n := 150
+	if testkit.Night() {
+		n = 600
+	}
 	b := newBench(t, shards, someOrders(n, 7))
 	parts := []*part{b.start(1), b.start(2), b.start(3)}
 	for round := 1; round <= 4; round++ {
