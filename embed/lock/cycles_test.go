@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // queuesOf returns the queues of contenders. Each is given by words: its path, such as "/a/lock-1"
@@ -206,47 +207,49 @@ func TestCycles_ManyReaders(t *testing.T) {
 // Three callers on three members wait for one another. Each passes on the ctx of what it holds.
 // Somebody finds the ring, and evicts one waiter, which ends it.
 func TestCycles_Ring(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ended := make(chan error, 3)
-	ring := []string{"/ring/a", "/ring/b", "/ring/c"}
-	var holds []*lock.Hold
-	var sessions []*embed.Session
-	for i, path := range ring {
-		sessions = append(sessions, ens.Session(embed.MemberID(i+1), embed.SessionOptions{}))
-		h, err := lock.NewMutex(sessions[i], path).Lock(bounded(t))
-		must(t, err)
-		holds = append(holds, h)
-	}
-	for i, h := range holds {
-		go func() {
-			ctx, cancel := context.WithCancel(h.Context())
-			defer cancel()
-			next, err := lock.NewMutex(sessions[i], ring[(i+1)%3]).Lock(ctx)
-			if err == nil {
-				err = next.Release()
-			}
-			ended <- errors.Join(err, h.Release())
-		}()
-	}
-	watcher := ens.Session(1, embed.SessionOptions{})
-	var cycles []lock.Cycle
-	ens.Until("the ring to close", func() bool {
-		cycles = lock.Cycles(all(t, lock.Survey(bounded(t), watcher, "/ring")))
-		return len(cycles) > 0
-	})
-	if len(cycles) != 1 || !cycles[0].Certain || len(cycles[0].Links) != 3 {
-		t.Fatalf("%+v", cycles)
-	}
-	must(t, lock.Evict(bounded(t), watcher, cycles[0].Links[0].Waits.Path))
-	evicted := 0
-	for range ring {
-		if err := <-ended; errors.Is(err, embed.ErrDeleted) {
-			evicted++
-		} else {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		ended := make(chan error, 3)
+		ring := []string{"/ring/a", "/ring/b", "/ring/c"}
+		var holds []*lock.Hold
+		var sessions []*embed.Session
+		for i, path := range ring {
+			sessions = append(sessions, ens.Session(embed.MemberID(i+1), embed.SessionOptions{}))
+			h, err := lock.NewMutex(sessions[i], path).Lock(bounded(t))
 			must(t, err)
+			holds = append(holds, h)
 		}
-	}
-	if evicted != 1 {
-		t.Errorf("%d callers were evicted", evicted)
-	}
+		for i, h := range holds {
+			go func() {
+				ctx, cancel := context.WithCancel(h.Context())
+				defer cancel()
+				next, err := lock.NewMutex(sessions[i], ring[(i+1)%3]).Lock(ctx)
+				if err == nil {
+					err = next.Release()
+				}
+				ended <- errors.Join(err, h.Release())
+			}()
+		}
+		watcher := ens.Session(1, embed.SessionOptions{})
+		var cycles []lock.Cycle
+		ens.Until("the ring to close", func() bool {
+			cycles = lock.Cycles(all(t, lock.Survey(bounded(t), watcher, "/ring")))
+			return len(cycles) > 0
+		})
+		if len(cycles) != 1 || !cycles[0].Certain || len(cycles[0].Links) != 3 {
+			t.Fatalf("%+v", cycles)
+		}
+		must(t, lock.Evict(bounded(t), watcher, cycles[0].Links[0].Waits.Path))
+		evicted := 0
+		for range ring {
+			if err := <-ended; errors.Is(err, embed.ErrDeleted) {
+				evicted++
+			} else {
+				must(t, err)
+			}
+		}
+		if evicted != 1 {
+			t.Errorf("%d callers were evicted", evicted)
+		}
+	})
 }
