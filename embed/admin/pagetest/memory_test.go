@@ -10,10 +10,12 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // 10,000 changes that are shown as they happen leave nothing behind.
 func TestMemory(t *testing.T) {
+	testkit.ByNight(t, "it waits until the page has shown 11,000 changes")
 	e := startEnsemble(t)
 	s := e.session(1)
 	_, err := s.Create(t.Context(), "/counter", nil, embed.Persistent)
