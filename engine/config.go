@@ -130,6 +130,7 @@ type Seams struct {
 	Fault   func(op disk.Op, name string) error                 // called before every disk call that writes
 	Unread  func(op disk.Op, name string) error                 // called before every disk call that reads
 	Lack    time.Duration                                       // instead of lackPatience
+	Close   time.Duration                                       // instead of closeMin, even if RequestTimeout is longer
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
 	Behind  int64                                               // instead of backupBehindMax
@@ -159,7 +160,9 @@ func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, LevelMax) }
 const closeMin = 10 * time.Second
 
 // closeTimeout bounds each half of Close: stopping Raft, and the rest.
-func (c *Config) closeTimeout() time.Duration { return max(c.RequestTimeout, closeMin) }
+func (c *Config) closeTimeout() time.Duration {
+	return cmp.Or(c.Seams.Close, max(c.RequestTimeout, closeMin))
+}
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }
 

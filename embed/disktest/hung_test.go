@@ -10,14 +10,20 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
+// soon is how long each half of Close waits for what hangs. Outside tests it is at least 10 s.
+const soon = 200 * time.Millisecond
+
 // C1.4: a disk that does not answer delays Close no longer than documented. The directory is free
 // only after the hanging call has returned. Before, another node could not know what this call will
 // still write.
+//
+// It is in real time, because some calls hang under a lock of dragonboat's.
 func TestClose_OnADiskThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -36,8 +42,8 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			if c.early {
 				c.h.Begin()
 			}
-			n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, Logger: embedkit.Quiet,
-				Inside: &inside.Seams{Fault: c.h.Ask}})
+			n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: testkit.Patience, Logger: embedkit.Quiet,
+				Inside: &inside.Seams{Fault: c.h.Ask, Close: soon}})
 			must(t, err)
 			defer n.Close()
 			must(t, n.Ready(bounded(t)))
@@ -53,7 +59,7 @@ func TestClose_OnADiskThatHangs(t *testing.T) {
 			go func() { closed <- n.Close() }()
 			select {
 			case err = <-closed:
-			case <-time.After(time.Minute):
+			case <-time.After(testkit.Patience):
 				t.Fatal("Close does not end")
 			}
 			if err == nil || !strings.Contains(err.Error(), "locked") {
@@ -89,8 +95,8 @@ func TestClose_WithALoggerThatHangs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log := &stuckLog{message: "msg=ready", hit: make(chan struct{}), free: make(chan struct{})}
-	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, RequestTimeout: 500 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(log, nil))})
+	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil)), Inside: &inside.Seams{Close: soon}})
 	must(t, err)
 	defer n.Close()
 	<-log.hit
