@@ -272,97 +272,100 @@ func lastName(e ast.Expr) string {
 // A member's log tells the member's life. Each event is told once.
 func TestLogs_TellTheLifeOfAMember(t *testing.T) {
 	t.Parallel()
-	var log embedkit.Record
-	ens := embedtest.New(t, 3, embedtest.Options{
-		Logger: slog.New(slog.NewJSONHandler(&log, nil)),
-		Config: func(c *embed.Config) { c.Shards, c.Ensemble = 1, "orders" },
-	})
-	once := func(member embed.MemberID, message string) map[string]any {
-		t.Helper()
-		until(t, fmt.Sprintf("member %d to say %q", member, message), func() bool { return len(log.Of(member, message)) > 0 })
-		lines := log.Of(member, message)
-		if len(lines) != 1 {
-			t.Errorf("member %d says %q %d times: %v", member, message, len(lines), lines)
+	synctest.Test(t, func(t *testing.T) {
+		var log embedkit.Record
+		ens := embedtest.New(t, 3, embedtest.Options{
+			Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+			Config: func(c *embed.Config) { c.Shards, c.Ensemble = 1, "orders" },
+		})
+		once := func(member embed.MemberID, message string) map[string]any {
+			t.Helper()
+			until(t, fmt.Sprintf("member %d to say %q", member, message), func() bool { return len(log.Of(member, message)) > 0 })
+			lines := log.Of(member, message)
+			if len(lines) != 1 {
+				t.Errorf("member %d says %q %d times: %v", member, message, len(lines), lines)
+			}
+			return lines[0]
 		}
-		return lines[0]
-	}
-	for _, id := range ens.Members() {
-		l := once(id, "founded")
-		if l["ensemble"] != "orders" || fmt.Sprint(l["members"]) != "[1 2 3]" || l["shards"] != 1.0 || len(l["directory"].(string)) != 32 {
-			t.Errorf("%v", l)
-		}
-		if l := once(id, "started"); l["dir"] != ens.Dir(id) || l["start"] != 1.0 || l["version"] == "" {
-			t.Errorf("%v", l)
-		}
-		if l := once(id, "ready"); l["took"] == 0.0 {
-			t.Errorf("%v", l)
-		}
-	}
-	ens.TransferLeadership(1)
-	until(t, "the change of leader", func() bool {
-		lines := log.Of(2, "leader changed")
-		return len(lines) > 0 && lines[len(lines)-1]["to"] == 1.0
-	})
-	for i, l := range log.Of(2, "leader changed") {
-		if first := i == 0; l["shard"] != 1.0 || l["term"] == 0.0 || (l["from"] == 0.0) != first {
-			t.Errorf("change %d: %v", i, l)
-		}
-	}
-
-	const timeout = 5 * time.Second // a busy machine must not end the session before it is cut off
-	s := ens.Session(2, embed.SessionOptions{Timeout: timeout})
-	made, err := claim.New(bounded(t), s, embed.OpCreate("/claim", nil, embed.Ephemeral))
-	must(t, err)
-	_, err = made.Created(bounded(t))
-	must(t, err)
-	_, err = made.Hold(false)
-	must(t, err)
-	_, err = s.Watch(bounded(t), "/claim", embed.WatchOnce)
-	must(t, err)
-	ens.Isolate(2)
-	quorumLines := func() []map[string]any { return log.Of(2, "no quorum", "the quorum is back") }
-	until(t, "member 2 to log that it has no quorum", func() bool { return len(quorumLines())%2 == 1 })
-	if l := once(2, "session expired"); l["session"] != float64(s.ID()) || l["claims"] != 1.0 || l["watches"] != 1.0 || l["timeout"] != float64(timeout) {
-		t.Errorf("%v", l)
-	}
-	ens.HealAll()
-	var lines []map[string]any
-	until(t, "member 2 to log that it has a quorum", func() bool { lines = quorumLines(); return len(lines)%2 == 0 })
-	// A busy machine loses the quorum at other times too. Each loss is told once, and so is its
-	// end.
-	for i, l := range lines {
-		if l["shard"] != 1.0 || (l["msg"] == "no quorum") != (i%2 == 0) {
-			t.Errorf("line %d about the quorum: %v", i, l)
-		}
-		if l["msg"] == "no quorum" {
-			if cause, _ := l["cause"].(string); l["level"] != "WARN" || cause == "" {
+		for _, id := range ens.Members() {
+			l := once(id, "founded")
+			if l["ensemble"] != "orders" || fmt.Sprint(l["members"]) != "[1 2 3]" || l["shards"] != 1.0 || len(l["directory"].(string)) != 32 {
 				t.Errorf("%v", l)
 			}
-		} else if took := l["took"].(float64); took < float64(engine.LongestElection(embedtest.DefaultTick)) {
+			if l := once(id, "started"); l["dir"] != ens.Dir(id) || l["start"] != 1.0 || l["version"] == "" {
+				t.Errorf("%v", l)
+			}
+			if l := once(id, "ready"); l["took"] == 0.0 {
+				t.Errorf("%v", l)
+			}
+		}
+		ens.TransferLeadership(1)
+		until(t, "the change of leader", func() bool {
+			lines := log.Of(2, "leader changed")
+			return len(lines) > 0 && lines[len(lines)-1]["to"] == 1.0
+		})
+		for i, l := range log.Of(2, "leader changed") {
+			if first := i == 0; l["shard"] != 1.0 || l["term"] == 0.0 || (l["from"] == 0.0) != first {
+				t.Errorf("change %d: %v", i, l)
+			}
+		}
+
+		const timeout = 5 * time.Second
+		s := ens.Session(2, embed.SessionOptions{Timeout: timeout})
+		made, err := claim.New(bounded(t), s, embed.OpCreate("/claim", nil, embed.Ephemeral))
+		must(t, err)
+		_, err = made.Created(bounded(t))
+		must(t, err)
+		_, err = made.Hold(false)
+		must(t, err)
+		_, err = s.Watch(bounded(t), "/claim", embed.WatchOnce)
+		must(t, err)
+		ens.Isolate(2)
+		quorumLines := func() []map[string]any { return log.Of(2, "no quorum", "the quorum is back") }
+		until(t, "member 2 to log that it has no quorum", func() bool { return len(quorumLines())%2 == 1 })
+		if l := once(2, "session expired"); l["session"] != float64(s.ID()) || l["claims"] != 1.0 || l["watches"] != 1.0 || l["timeout"] != float64(timeout) {
 			t.Errorf("%v", l)
 		}
-	}
-	ens.Kill(3)
-	if l := once(3, "node failed"); l["cause"] != "killed" {
-		t.Errorf("%v", l)
-	}
-	ens.Restart(3)
-	ens.Stop(2)
-	once(2, "closing")
-	if lines := log.Of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.Of(3, "founded")) != 1 {
-		t.Errorf("%v", lines)
-	}
+		ens.HealAll()
+		var lines []map[string]any
+		until(t, "member 2 to log that it has a quorum", func() bool { lines = quorumLines(); return len(lines)%2 == 0 })
+		// Each loss is told once, and so is its end.
+		for i, l := range lines {
+			if l["shard"] != 1.0 || (l["msg"] == "no quorum") != (i%2 == 0) {
+				t.Errorf("line %d about the quorum: %v", i, l)
+			}
+			if l["msg"] == "no quorum" {
+				if cause, _ := l["cause"].(string); l["level"] != "WARN" || cause == "" {
+					t.Errorf("%v", l)
+				}
+			} else if took := l["took"].(float64); took < float64(engine.LongestElection(embedtest.DefaultTick)) {
+				t.Errorf("%v", l)
+			}
+		}
+		ens.Kill(3)
+		if l := once(3, "node failed"); l["cause"] != "killed" {
+			t.Errorf("%v", l)
+		}
+		ens.Restart(3)
+		ens.Stop(2)
+		once(2, "closing")
+		if lines := log.Of(3, "started"); len(lines) != 2 || lines[1]["start"] != 2.0 || len(log.Of(3, "founded")) != 1 {
+			t.Errorf("%v", lines)
+		}
+	})
 }
 
 // The leader says once that nobody reaches a new member at its Advertise, and what to do. Once the
 // address is right, the member joins.
 func TestLogs_TellOfAnAddressThatNobodyReaches(t *testing.T) {
+	t.Parallel()
 	var log embedkit.Record
 	synctest.Test(t, func(t *testing.T) {
 		var wrong atomic.Bool
 		ens := embedtest.New(t, 1, embedtest.Options{
 			Join: true, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
 			Config: func(c *embed.Config) {
+				c.Tick = 100 * time.Millisecond
 				if wrong.Load() && c.ID == 0 {
 					c.Advertise = "nowhere.test:1"
 				}
