@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // Growing runs fn in virtual time with an ensemble of founders that others may join.
@@ -138,4 +139,17 @@ func (w *Scribe) End(t *testing.T, e *embedtest.Ensemble, places ...embed.Member
 		}
 	}
 	t.Logf("%d writes, at most %v between two", len(w.acked), w.gap)
+}
+
+// Apart gives the links between members a delay, and heals those that are cut. Without it a request
+// takes no virtual time, so that nothing can happen meanwhile. By night the links are real enough.
+func Apart(e *embedtest.Ensemble, delay time.Duration) {
+	if testkit.Night() {
+		delay = 0
+	}
+	for _, a := range e.Places() {
+		for _, b := range e.Places() {
+			e.Faults(a).SetLink(b, embedtest.Link{Delay: delay})
+		}
+	}
 }
