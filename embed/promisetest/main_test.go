@@ -2,8 +2,13 @@ package promisetest
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
@@ -39,4 +44,20 @@ func tooSlow(t *testing.T, format string, args ...any) {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)
+}
+
+// settle waits until everything waits for time to pass, or for the test. In real time nobody knows
+// when that is; a while is long enough on most machines.
+func settle() {
+	if testkit.Night() {
+		<-time.After(200 * time.Millisecond)
+		return
+	}
+	synctest.Wait()
+}
+
+// alone starts a node that is its own ensemble.
+func alone(t *testing.T, seams inside.Seams) *embed.Node {
+	t.Helper()
+	return embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &seams }}).Node(1)
 }

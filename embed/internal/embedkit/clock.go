@@ -12,22 +12,22 @@ import (
 // A Watchmaker sets the clocks of a node.
 type Watchmaker struct {
 	mu         sync.Mutex
-	boot, wall time.Duration // ahead of the system's
+	boot, wall time.Duration // ahead of package time's
 }
 
-// Clock returns the clock that it sets.
+// Clock returns the clock that it sets. In a bubble of testing/synctest it runs in virtual time.
 func (w *Watchmaker) Clock() clock.Clock {
-	system := clock.System()
+	began := time.Now()
 	return clock.Clock{
 		Boot: func() time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return system.Boot() + w.boot
+			return time.Since(began) + w.boot
 		},
 		Wall: func() time.Time {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return system.Wall().Add(w.wall)
+			return time.Now().Add(w.wall)
 		},
 	}
 }
@@ -86,23 +86,6 @@ func (g *Gate) Set(shut bool) {
 	defer g.mu.Unlock()
 	g.shut, g.passes = shut, 0
 	g.changed.Broadcast()
-}
-
-// PassUntil waits for a sync at the gate, calls before, and then lets syncs pass until done is
-// closed. There are several, because a node that has just started also syncs its log for a
-// snapshot.
-func (g *Gate) PassUntil(done <-chan struct{}, before func()) {
-	for {
-		g.Await()
-		before()
-		before = func() {}
-		select {
-		case <-done:
-			return
-		case <-time.After(10 * time.Millisecond): // the sync that passed last may close done
-		}
-		g.Pass()
-	}
 }
 
 // Await waits until a sync is at the gate.
