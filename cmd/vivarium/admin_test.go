@@ -22,6 +22,7 @@ import (
 
 // The key admin opens a port that answers those who have a token, over a real connection.
 func TestServe_Admin(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "tokens"), fmt.Appendf(nil, "ops editor %x\n", sha256.Sum256([]byte("secret"))), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"),
@@ -80,6 +81,7 @@ func TestServe_Admin(t *testing.T) {
 // The admin server has a certificate of its own. It reads it again at SIGHUP, like the others. What
 // it cannot use changes nothing.
 func TestServe_AdminTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	authority := testkit.NewAuthority(t, "authority")
 	write := func(name string, data []byte) { must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600)) }

@@ -15,6 +15,7 @@ import (
 
 // A server with an audit says who deleted a znode, also after kill -9, and from whose address.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {dir: records}\n"), 0o644))
 	p := spawn(t, dir, "serve", "-config", "node.yaml")

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,6 +66,7 @@ func withoutStat(lines string) []string {
 // An operator backs up a running ensemble, verifies the file, looks into it, and creates what it
 // has on another server, as a whole and a part of it.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	addrs, err := child.FreeAddrs(3)
 	must(t, err)
 	dir := t.TempDir()
@@ -73,13 +75,14 @@ func TestBackup(t *testing.T) {
 	must(t, os.WriteFile(config, fmt.Appendf(nil, "ensemble: orders\nmembers: {1: %q, 2: %q, 3: %q}\n", addrs[0], addrs[1], addrs[2]), 0o644))
 	nodes := make(map[embed.MemberID]*embed.Node)
 	for id := range members {
-		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Ensemble: "orders", Tick: 20 * time.Millisecond})
+		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Ensemble: "orders", Tick: 20 * time.Millisecond,
+			RequestTimeout: patience, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		defer n.Close()
 		nodes[id] = n
 	}
 	ctx := testkit.Context(t)
-	s, err := nodes[1].NewSession(ctx, embed.SessionOptions{})
+	s, err := nodes[1].NewSession(ctx, embed.SessionOptions{Timeout: time.Minute}) // its ephemeral shall stay
 	must(t, err)
 	for i := range 300 {
 		_, err := s.Put(ctx, fmt.Sprintf("/a/%d", i), []byte{byte(i), 0xff})
@@ -143,6 +146,7 @@ func TestBackup(t *testing.T) {
 // A stopped server gives a backup of its directory, and what was imported there comes out again. A
 // file that is cut, changed or empty is refused (rancher#18599: one without a byte was kept).
 func TestBackup_OfADirectory(t *testing.T) {
+	t.Parallel()
 	dir, server, p := served(t)
 	lines := `{"path":"/b","text":"é \"q\"","mode":"persistent","acl":[{"perms":31,"scheme":"world","id":"anyone"}]}
 {"path":"/b/c","mode":"container","acl":[{"perms":1,"scheme":"ip","id":"10.0.0.0/8"},{"perms":31,"scheme":"world","id":"anyone"}]}
@@ -211,6 +215,7 @@ func TestBackup_Fails(t *testing.T) {
 
 // A signal ends the command, and leaves nothing behind.
 func TestBackup_Stopped(t *testing.T) {
+	t.Parallel()
 	dir, _, p := served(t)
 	p.Signal(syscall.SIGTERM)
 	if code := p.ExitCode(); code != exitOK {

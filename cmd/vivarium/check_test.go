@@ -135,6 +135,7 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 // A directory that a member left is sound. check counts the znodes and sessions as of the image's
 // last transaction. A member that was killed may have had any transaction there.
 func TestCheck_Sound(t *testing.T) {
+	t.Parallel()
 	_, killed, stopped := members(t, 1)
 	line := regexp.MustCompile(`^shard 1: sound: (\d+) znodes, (\d+) sessions, zxid (0x[0-9a-f]+); image of level [12] at entry (\d+), log to entry (\d+)\n`)
 	for name, files := range map[string]specimen{"killed": killed, "stopped": stopped} {
@@ -165,6 +166,7 @@ func TestCheck_Sound(t *testing.T) {
 }
 
 func TestCheck_Shards(t *testing.T) {
+	t.Parallel()
 	_, _, stopped := members(t, 2)
 	dir := stopped.restore(t)
 	code, stdout, _ := checked(t, dir)
@@ -186,6 +188,7 @@ var vital = regexp.MustCompile(`(^identity|/format|/current|/CURRENT|/MANIFEST-\
 // A byte of each file is flipped, at several places. Either check finds it and names the file, or
 // nothing depends on the byte.
 func TestCheck_AByteThatTurned(t *testing.T) {
+	t.Parallel()
 	_, killed, stopped := members(t, 1)
 	for state, s := range map[string]specimen{"killed": killed, "stopped": stopped} {
 		kinds := make(map[string]int)
@@ -232,6 +235,7 @@ func kindOf(name string) string {
 
 // Parts of the directory are missing, or are from another time.
 func TestCheck_Parts(t *testing.T) {
+	t.Parallel()
 	first, _, stopped := members(t, 1)
 	without := func(s specimen, prefix string) specimen {
 		s = maps.Clone(s)
@@ -268,6 +272,7 @@ func TestCheck_Parts(t *testing.T) {
 }
 
 func TestCheck_NoMember(t *testing.T) {
+	t.Parallel()
 	base := t.TempDir()
 	file := filepath.Join(base, "file")
 	must(t, os.WriteFile(file, nil, 0o644))
@@ -293,6 +298,7 @@ func TestCheck_NoMember(t *testing.T) {
 
 // A directory that a newer version wrote is not called damaged. This version cannot judge it.
 func TestCheck_Newer(t *testing.T) {
+	t.Parallel()
 	_, _, stopped := members(t, 1)
 	marker := "vivarium image\nformat 2\n"
 	stopped["image/shard-1/format"] = fmt.Appendf(nil, "%ssum %08x\n", marker, crc32.Checksum([]byte(marker), crc32.MakeTable(crc32.Castagnoli)))

@@ -16,6 +16,7 @@ import (
 // An operator moves a subtree of a living ZooKeeper: the command follows until a signal, and says
 // that both sides are equal, or what differs.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	zookeeper.Need(t)
 	source := zookeeper.Start(t, 1, "tickTime=2000\n")[0]
 	_, target, _ := served(t)

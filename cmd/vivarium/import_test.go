@@ -17,6 +17,7 @@ import (
 // An operator brings back a subtree at another place, looks first at what would be done, and
 // deletes what the backup does not have.
 func TestImport_IntoALivingTree(t *testing.T) {
+	t.Parallel()
 	_, server, _ := served(t)
 	lines := `{"path":"/a","text":"1"}
 {"path":"/a/container","mode":"container"}
@@ -75,6 +76,7 @@ func TestImport_IntoALivingTree(t *testing.T) {
 // A prune through a server deletes only what it has read. A znode that was created anew has another
 // zxid. One that has the right zxid and is an ephemeral can only come of a race, and stays as well.
 func TestRemote_DeletesOnlyWhatItRead(t *testing.T) {
+	t.Parallel()
 	_, server, _ := served(t)
 	servers, root, err := client.ParseServers(server)
 	must(t, err)

@@ -67,7 +67,7 @@ func TestServe_Notify(t *testing.T) {
 	dir := t.TempDir()
 	start := func(id int) *child.Program {
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", id))
-		must(t, os.WriteFile(file, fmt.Appendf(nil, "dir: data-%d\nid: %d\nmembers: {1: %q, 2: %q}\ngateway: {listen: 127.0.0.1:0}\n",
+		must(t, os.WriteFile(file, fmt.Appendf(nil, "dir: data-%d\nid: %d\ntick: 20ms\nmembers: {1: %q, 2: %q}\ngateway: {listen: 127.0.0.1:0}\n",
 			id, id, addrs[0], addrs[1]), 0o644))
 		return spawn(t, dir, "serve", "-config", file)
 	}

@@ -14,30 +14,39 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
+// orders returns the options of an ensemble whose members have their directories in dir. They are
+// real ones, in bubbles too.
+func orders(dir string, join bool) embedtest.Options {
+	return embedtest.Options{Dir: dir, Join: join, Config: func(c *embed.Config) { c.Ensemble = "orders" }}
+}
+
 // lostMajority makes the directories of three members of an ensemble, of which the third was away
-// when the last znodes were written.
-func lostMajority(t *testing.T, join bool) (e *embedtest.Ensemble, dirs []string) {
+// when the last znodes were written. Commands run outside the bubble: they may ask the network.
+func lostMajority(t *testing.T, dir string, join bool) (dirs []string) {
 	t.Helper()
-	e = embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir(), Join: join, Config: func(c *embed.Config) { c.Ensemble = "orders" }})
-	write := func(n int) {
-		s := e.Session(1, embed.SessionOptions{})
-		for range n {
-			_, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
-			must(t, err)
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, orders(dir, join))
+		write := func(n int) {
+			s := e.Session(1, embed.SessionOptions{})
+			for range n {
+				_, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
+				must(t, err)
+			}
 		}
-	}
-	for _, m := range e.Members() {
-		e.Until("a lineage in the identity file", func() bool { return hasLineage(e.Dir(m)) })
-		dirs = append(dirs, e.Dir(m))
-	}
-	write(10)
-	e.Kill(3)
-	write(10)
-	e.Kill(1)
-	e.Kill(2)
-	return e, dirs
+		for _, m := range e.Members() {
+			e.Until("a lineage in the identity file", func() bool { return hasLineage(e.Dir(m)) })
+			dirs = append(dirs, e.Dir(m))
+		}
+		write(10)
+		e.Kill(3)
+		write(10)
+		e.Kill(1)
+		e.Kill(2)
+	})
+	return dirs
 }
 
 // hasLineage reports whether the identity file in a directory has a lineage, as from level 3 on.
@@ -66,7 +75,8 @@ func unchanged(t *testing.T, dirs []string, args ...string) (code int, stdout, s
 
 // M31: -look shows what each directory has and which has most, and changes nothing.
 func TestRecover_Look(t *testing.T) {
-	_, dirs := lostMajority(t, true)
+	t.Parallel()
+	dirs := lostMajority(t, t.TempDir(), true)
 	code, stdout, stderr := unchanged(t, dirs, append([]string{"recover", "-look"}, dirs...)...)
 	t.Log(stdout)
 	if code != exitOK || stderr != "" {
@@ -82,7 +92,7 @@ func TestRecover_Look(t *testing.T) {
 			t.Errorf("it lacks %s", want)
 		}
 	}
-	_, strange := lostMajority(t, true)
+	strange := lostMajority(t, t.TempDir(), true)
 	code, stdout, _ = unchanged(t, dirs, "recover", "-look", dirs[0], strange[0])
 	if code != exitOK || !strings.Contains(stdout, "are of different lineages") {
 		t.Errorf("%d: %s", code, stdout)
@@ -95,7 +105,8 @@ func TestRecover_Look(t *testing.T) {
 
 // A refusal says what to do next, and changes nothing.
 func TestRecover_Refusals(t *testing.T) {
-	_, dirs := lostMajority(t, true)
+	t.Parallel()
+	dirs := lostMajority(t, t.TempDir(), true)
 	damaged := t.TempDir()
 	must(t, os.CopyFS(damaged, os.DirFS(dirs[0])))
 	must(t, os.WriteFile(filepath.Join(damaged, "identity"), []byte("vivarium"), 0o600))
@@ -137,9 +148,12 @@ func TestRecover_Refusals(t *testing.T) {
 // A member goes on alone with all that it has. The command says what is certain. Done again, it
 // changes nothing.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	for _, join := range []bool{false, true} {
 		t.Run(fmt.Sprintf("join=%v", join), func(t *testing.T) {
-			e, dirs := lostMajority(t, join)
+			t.Parallel()
+			dir := t.TempDir()
+			dirs := lostMajority(t, dir, join)
 			args := []string{"recover", "-accept-data-loss", "-i-have-stopped", "3, 2", dirs[0]}
 			code, stdout, stderr := vivarium(args...)
 			if code != exitOK || stderr != "" {
@@ -165,16 +179,21 @@ func TestRecover(t *testing.T) {
 				t.Errorf("%d: %s%s", code, stdout, stderr)
 			}
 
-			e.Restart(1)
-			s := e.Session(1, embed.SessionOptions{})
-			path, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
-			must(t, err)
-			if path != "/n-0000000020" {
-				t.Errorf("the next one is %s", path)
-			}
-			if code, _, stderr := vivarium("recover", "-look", dirs[0]); code != exitUsage || !strings.Contains(stderr, "in use") {
-				t.Errorf("a running member: %d: %s", code, stderr)
-			}
+			testkit.Bubble(t, func(t *testing.T) {
+				o := orders(dir, join)
+				o.Stopped = true
+				e := embedtest.New(t, 3, o)
+				e.Start(1)
+				s := e.Session(1, embed.SessionOptions{})
+				path, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
+				must(t, err)
+				if path != "/n-0000000020" {
+					t.Errorf("the next one is %s", path)
+				}
+				if code, _, stderr := vivarium("recover", "-look", dirs[0]); code != exitUsage || !strings.Contains(stderr, "in use") {
+					t.Errorf("a running member: %d: %s", code, stderr)
+				}
+			})
 		})
 	}
 }

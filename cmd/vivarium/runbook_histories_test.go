@@ -19,9 +19,7 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(1, "/before")
-	for _, p := range runs {
-		p.Says("level=3 behind=[]") // below that level nobody is admitted
-	}
+	n.risen(3) // below that level nobody is admitted
 	for id := range 3 {
 		// Members that do not know it may be given another one.
 		until(t, "the directories to have the lineage", func() bool {
@@ -65,8 +63,6 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n.start(1, join).Says("member=4 shards=1")
 	n.says("after", 1, "ls", "/")
 	file := n.config(2, nil, join)
-	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "1"); code != exitOK {
-		t.Errorf("-remove: %d, %s%s", code, stdout, stderr)
-	}
+	removes(t, file, "1")
 	untilMembers(t, file, exitOK, `^2 +voter +yes`, `^3 +voter +yes`, `^4 +voter +yes`)
 }

@@ -20,10 +20,13 @@ const notServing = "This ZooKeeper instance is not currently serving requests"
 func TestRunbook_NoQuorum(t *testing.T) {
 	t.Parallel()
 	n := newNight(t, 3)
-	runs := n.startAll("requestTimeout: 1s")
+	runs := n.startAll("requestTimeout: 1s", "maxSessionTimeout: 10m")
 	n.writes(2, "/before")
-	reader := newTalker(t, n.clients[0], "30000")
+	// Without a quorum a session serves reads for about a third of its timeout, until nobody knows
+	// whether it still lives.
+	reader, writer := newTalker(t, n.clients[0], "600000"), newTalker(t, n.clients[0], "3000")
 	reader.do("create /reader", "Created /reader")
+	writer.do("create /writer", "Created /writer")
 	runs[0].PassOver() // a slow start may have a line like those below
 	for _, p := range runs[1:] {
 		p.Signal(syscall.SIGKILL)
@@ -45,7 +48,7 @@ func TestRunbook_NoQuorum(t *testing.T) {
 	}
 	contains(t, fourLetters(t, n.clients[0], "ruok"), "imok")
 	reader.do("get -s /before", "dataLength")
-	reader.do("create /meanwhile", "ConnectionLoss for /meanwhile") // it may come with the quorum
+	writer.do("create /meanwhile", "ConnectionLoss for /meanwhile") // it may come with the quorum
 	n.says("ConnectionLoss", 1, "-timeout", "1000", "get", "/before")
 
 	runs[0].PassOver()

@@ -18,9 +18,7 @@ func TestRunbook_AMemberThatCannotComeBack(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(1, "/before")
-	for _, p := range runs {
-		p.Says("level=3 behind=[]") // below that level nobody is admitted
-	}
+	n.risen(3) // below that level nobody is admitted
 	end(t, runs[2])
 	away := n.data(3) + "-away"
 	must(t, os.Rename(n.data(3), away))
@@ -51,9 +49,7 @@ func TestRunbook_AMemberThatCannotComeBack(t *testing.T) {
 	file := n.config(1, nil, join)
 	untilMembers(t, file, exitOK,
 		`^1 +voter +yes`, `^2 +voter +yes`, `^3 +voter +no`, `^4 +learner +yes`)
-	if code, stdout, stderr := vivarium("members", "-config", file, "-remove", "3"); code != exitOK {
-		t.Errorf("-remove: %d, %s%s", code, stdout, stderr)
-	}
+	removes(t, file, "3")
 	untilMembers(t, file, exitOK, `^1 +voter +yes`, `^2 +voter +yes`, `^4 +voter +yes`)
 	n.writes(3, "/after")
 }

@@ -18,6 +18,7 @@ import (
 //
 // The volume is a real one: a small tmpfs, in a mount namespace of the server's own.
 func TestServe_AFullVolume(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "volume"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte("dir: volume/data\ngateway: {listen: 127.0.0.1:0}\n"), 0o644))

@@ -37,6 +37,7 @@ func TestUser(t *testing.T) {
 
 // serve reads the file of users again at SIGHUP. What it cannot use changes nothing.
 func TestServe_SASLUsers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
 	line, err := gateway.UserLine("alice", "secret")
