@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -57,6 +57,7 @@ type trap struct {
 	counts func(disk.Op) bool // which calls count; nil means all that change something
 	fails  func(disk.Op) bool // which calls can fail once the trap is at zero; nil as for counts
 	err    error
+	disk   files.System
 
 	mu    sync.Mutex
 	left  int
@@ -101,9 +102,12 @@ type moment func(tr *trap, op disk.Op, name string) bool
 // logNearlyFull reports that a file of the log, which may grow to 64 MiB, is about to reach its
 // end. Counting from the file's beginning, its end would be too far: the log is written in blocks
 // of 32 KiB.
-func logNearlyFull(_ *trap, _ disk.Op, name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && purpose(name) == "raft log" && info.Size() >= 56<<20
+func logNearlyFull(tr *trap, op disk.Op, name string) bool {
+	if purpose(name) != "raft log" || op != disk.OpWrite {
+		return false
+	}
+	info, err := tr.disk.Stat(name)
+	return err == nil && info.Size() >= 56<<20
 }
 
 // logFull reports that the log goes on to its next file.
@@ -125,6 +129,9 @@ func (tr *trap) begin() {
 	defer tr.mu.Unlock()
 	tr.from = nil
 }
+
+// reads reports whether the calls that fail are also some that only read.
+func (tr *trap) reads() bool { return tr.fails != nil && tr.fails(disk.OpOpen) }
 
 // sprung reports whether a call has failed.
 func (tr *trap) sprung() bool {
@@ -203,31 +210,31 @@ func TestDisk_EveryFailure(t *testing.T) {
 	for name, set := range traps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newSweep(t)
-			defer w.end()
-			// No run fills a log; the next test does that.
-			runs, heavy, at := 3, 4, w.rng.IntN(failures)
-			if *everyCall {
-				// Filling a log, or outrunning one, takes a hundred times as long.
-				runs, heavy, at = failures, 40, 0
-			}
-			for i := range runs {
-				at = (at + 1237) % failures // visits all of them, each far from the last
-				tr, how := set(at+1), ordinary
-				switch {
-				case i%heavy == heavy-1:
-					tr.from, how = logNearlyFull, filling
-				case i%heavy == 1:
-					how = outrun
+			sweeping(t, set(1).reads(), func(w *sweep) {
+				// No run fills a log; the next test does that.
+				runs, heavy, at := 3, 4, w.rng.IntN(failures)
+				if *everyCall {
+					// Filling a log takes a hundred times as long.
+					runs, heavy, at = failures, 40, 0
 				}
-				w.run(tr, how, fmt.Sprint("call ", at+1))
-				if t.Failed() && !*everyCall {
-					break
+				for i := range runs {
+					at = (at + 1237) % failures // visits all of them, each far from the last
+					tr, how := set(at+1), ordinary
+					switch {
+					case i%heavy == heavy-1:
+						tr.from, how = logNearlyFull, filling
+					case i%heavy == 1:
+						how = outrun
+					}
+					w.run(tr, how, fmt.Sprint("call ", at+1))
+					if w.t.Failed() && !*everyCall {
+						break
+					}
+					if w.runs%100 == 0 {
+						w.t.Log(w)
+					}
 				}
-				if w.runs%100 == 0 {
-					t.Log(w)
-				}
-			}
+			})
 		})
 	}
 }
@@ -243,24 +250,58 @@ func TestDisk_FailureInTheMiddle(t *testing.T) {
 		"of taking a snapshot":             {takesSnapshot, ordinary, 40},
 		"of installing a snapshot":         {snapshotReceived, outrun, 80},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newSweep(t)
-			defer w.end()
-			kinds := slices.Sorted(maps.Keys(traps))
-			runs := 1
-			if *everyCall {
-				runs = len(kinds) * of.calls
+		for _, reads := range []bool{false, true} {
+			var kinds []string
+			for _, kind := range slices.Sorted(maps.Keys(traps)) {
+				if traps[kind](1).reads() == reads {
+					kinds = append(kinds, kind)
+				}
 			}
-			for _, n := range w.rng.Perm(len(kinds) * of.calls)[:runs] {
-				kind, at := kinds[n%len(kinds)], n/len(kinds)+1
-				tr := traps[kind](at)
-				tr.from = of.from
-				w.run(tr, of.how, fmt.Sprintf("%s at call %d", kind, at))
-			}
-		})
+			t.Run(fmt.Sprintf("%s/reads=%v", name, reads), func(t *testing.T) {
+				if of.how == filling && reads {
+					testkit.ByNight(t, "it writes a whole log, and a failing read there differs little from a failing write")
+				}
+				t.Parallel()
+				sweeping(t, reads, func(w *sweep) {
+					runs := 1
+					if *everyCall {
+						runs = len(kinds) * of.calls
+					}
+					for _, n := range w.rng.Perm(len(kinds) * of.calls)[:runs] {
+						kind, at := kinds[n%len(kinds)], n/len(kinds)+1
+						tr := traps[kind](at)
+						tr.from = of.from
+						w.run(tr, of.how, fmt.Sprintf("%s at call %d", kind, at))
+					}
+				})
+			})
+		}
 	}
 }
+
+// sweeping runs a test in virtual time by day. If reads fail, it is in real time: dragonboat may
+// then wait for a stop while it holds a lock, and virtual time would stand still.
+func sweeping(t *testing.T, reads bool, test func(w *sweep)) {
+	// Close waits in vain for a goroutine that cannot go on without reading the log.
+	p := patience{lack: embedkit.ShortPatience, close: time.Second}
+	sweep := func(t *testing.T) {
+		w := newSweep(t, p)
+		defer w.end()
+		test(w)
+	}
+	if reads {
+		sweep(t)
+		return
+	}
+	p.close = 10 * time.Second
+	if !testkit.Night() {
+		p.lack = -1 // Pebble would wait for room while it holds a lock
+	}
+	testkit.Bubble(t, sweep)
+}
+
+// patience is how long the victim waits for what it lacks, and in each half of Close for what hangs.
+type patience struct{ lack, close time.Duration }
 
 // A life is how the victim spends its time.
 type life uint8
@@ -277,6 +318,7 @@ type sweep struct {
 	rng   *rand.Rand
 	ens   *embedtest.Ensemble
 	books *ledger
+	disk  *system              // the victim's
 	trap  atomic.Pointer[trap] // at the victim's disk
 	stop  chan struct{}
 	load  sync.WaitGroup // of the members that do not fail
@@ -296,22 +338,30 @@ type sweep struct {
 // victim is the member whose disk fails.
 const victim = embed.MemberID(2)
 
-func newSweep(t *testing.T) *sweep {
+// keptEntries is how many entries a log keeps for a member that lags. More would take long to outrun.
+const keptEntries = 100
+
+func newSweep(t *testing.T, p patience) *sweep {
 	t.Helper()
 	skipIfShort(t)
 	w := &sweep{t: t, rng: seeded(t), books: newLedger(), stop: make(chan struct{}), began: time.Now(), hits: make(map[string]int)}
 	w.trap.Store(never())
+	disks := newDisks(t)
+	w.disk = disks.of(victim)
 	w.ens = embedtest.New(t, 3, embedtest.Options{
+		Dir: disks.dir, KeepEntries: keptEntries,
 		Config: func(c *embed.Config) {
 			c.Tick, c.MaxDataSize = 2*embedtest.DefaultTick, largest
+			c.RequestTimeout = hung // a busy machine may stall
+			c.Inside = &inside.Seams{Files: disks.of(c.ID), Close: testkit.Patience}
 			if c.ID == victim {
 				fault := func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
-				c.Inside = &inside.Seams{Fault: fault, Unread: fault, Lack: embedkit.ShortPatience}
+				c.Inside.Fault, c.Inside.Unread, c.Inside.Lack, c.Inside.Close = fault, fault, p.lack, p.close
 			}
 		},
 	})
 	ctx := bounded(t)
-	s := w.ens.Session(1, embed.SessionOptions{})
+	s := w.ens.Session(1, lasting)
 	for _, path := range []string{"/w", "/gone", "/ballast"} {
 		_, err := s.Create(ctx, path, nil, embed.Persistent)
 		must(t, err)
@@ -370,6 +420,7 @@ func (w *sweep) run(tr *trap, how life, what string) {
 	w.t.Helper()
 	what = fmt.Sprintf("run %d, %s", w.runs, what)
 	tr.calls = make(map[string]int)
+	tr.disk = w.disk
 	if w.unready == 2 {
 		w.revive()
 	}
@@ -378,7 +429,7 @@ func (w *sweep) run(tr *trap, how life, what string) {
 	}
 	w.trap.Store(tr)
 	phase := "in its start: "
-	n, err := w.ens.TryStart(victim)
+	n, err := w.start()
 	if err != nil {
 		if !errors.Is(err, tr.err) {
 			w.t.Errorf("%s: start: %v", what, err)
@@ -400,17 +451,25 @@ func (w *sweep) run(tr *trap, how life, what string) {
 		w.installs += installs
 		w.lags = false
 	}
-	for _, f := range testkit.OpenFiles(w.t) {
-		if strings.HasPrefix(f, w.ens.Dir(victim)) && w.stuck == 0 {
-			w.t.Errorf("%s: %s is still open", what, f)
-		}
+	if left := w.disk.left(); len(left) > 0 && w.stuck == 0 {
+		w.t.Errorf("%s: still open: %q", what, left)
 	}
+}
+
+// start starts the victim. What the last Close has left behind may still lock its directory.
+func (w *sweep) start() (n *embed.Node, err error) {
+	w.until("the directory to be free", func() bool {
+		n, err = w.ens.TryStart(victim)
+		return w.stuck == 0 || !errors.Is(err, replication.ErrLocked)
+	})
+	return n, err
 }
 
 // revive starts the victim on a working disk, and stops it again.
 func (w *sweep) revive() {
 	w.trap.Store(never())
-	n := w.ens.Start(victim)
+	n, err := w.start()
+	must(w.t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
 	if err := n.Ready(ctx); err != nil {
@@ -423,10 +482,8 @@ func (w *sweep) revive() {
 
 // outrun makes the others write more than their logs keep, while the victim is away.
 func (w *sweep) outrun() {
-	w.large.Store(true)
-	goal := w.books.bytes.Load() + 70<<20
-	w.until("writes while the victim is away", func() bool { return w.books.bytes.Load() > goal })
-	w.large.Store(false)
+	goal := w.books.writes.Load() + 2*keptEntries
+	w.until("writes while the victim is away", func() bool { return w.books.writes.Load() > goal })
 	w.lags = true
 	for _, id := range []embed.MemberID{1, 3} {
 		must(w.t, w.ens.Snapshot(id))
@@ -485,7 +542,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	select {
 	case err := <-closed:
 		switch {
-		case errors.Is(err, replication.ErrStillRunning) && tr.fails != nil && tr.fails(disk.OpOpen):
+		case gaveUp(err) && tr.reads():
 			w.stuck++ // a goroutine of dragonboat cannot go on without reading its log
 		case err != nil:
 			w.t.Errorf("%s: close: %v\n%s", what, err, allStacks())
@@ -504,6 +561,11 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 	w.goOn(what)
 }
 
+// gaveUp reports whether Close has left something behind after its time.
+func gaveUp(err error) bool {
+	return errors.Is(err, replication.ErrStillRunning) || err != nil && strings.Contains(err.Error(), "could not be closed in time")
+}
+
 // allStacks returns the stacks of all goroutines.
 func allStacks() []byte {
 	stacks := make([]byte, 1<<22)
@@ -515,6 +577,9 @@ func (w *sweep) goOn(what string) {
 	before := w.books.writes.Load()
 	w.until(what+": the others to go on", func() bool { return w.books.writes.Load() > before+2 })
 }
+
+// lasting are the options of a session that outlasts the stalls of a busy machine.
+var lasting = embed.SessionOptions{Timeout: time.Minute}
 
 // hung is how long something may take before it counts as hung, even on a slow machine.
 const hung = 5 * time.Minute
@@ -533,7 +598,7 @@ func (w *sweep) until(what string, cond func() bool) {
 // contend makes a session of another member wait for the victim's lock.
 func (w *sweep) contend(ctx context.Context) <-chan *lock.Hold {
 	granted := make(chan *lock.Hold, 1)
-	s := w.ens.Session(3, embed.SessionOptions{})
+	s := w.ens.Session(3, lasting)
 	go func() {
 		hold, err := lock.NewMutex(s, "/lock").Lock(ctx)
 		if err != nil {
@@ -566,7 +631,7 @@ func (w *sweep) check(n *embed.Node) {
 	defer w.books.resume()
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	defer cancel()
-	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	s, err := n.NewSession(ctx, lasting)
 	if err == nil {
 		defer s.Close()
 		err = w.books.told().check(ctx, w.t, s)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
@@ -22,10 +23,13 @@ import (
 type ledger struct {
 	writes, bytes atomic.Int64 // acknowledged
 
-	quiet sync.RWMutex // writers hold it for reading
-
-	mu    sync.Mutex
-	paths presences
+	mu      sync.Mutex
+	paths   presences
+	writing int  // calls under way
+	paused  bool // no call begins
+	// changed is of writing and paused. It is no RWMutex: in virtual time, a goroutine that waits
+	// for one stops the clock.
+	changed *sync.Cond
 }
 
 // presences say what must be true of paths. A path that is not mentioned must be absent.
@@ -39,11 +43,27 @@ const (
 	either
 )
 
-func newLedger() *ledger { return &ledger{paths: make(presences)} }
+func newLedger() *ledger {
+	l := &ledger{paths: make(presences)}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
 
 // pause waits until nobody writes, and keeps it so until resume.
-func (l *ledger) pause()  { l.quiet.Lock() }
-func (l *ledger) resume() { l.quiet.Unlock() }
+func (l *ledger) pause() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.paused = true; l.writing > 0; {
+		l.changed.Wait()
+	}
+}
+
+func (l *ledger) resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = false
+	l.changed.Broadcast()
+}
 
 // told returns what must be true now.
 func (l *ledger) told() presences {
@@ -63,15 +83,19 @@ func dataOf(path string) []byte {
 
 // write makes a write that leaves the path in the given state.
 func (l *ledger) write(path string, then presence, call func() error) error {
-	l.quiet.RLock()
-	defer l.quiet.RUnlock()
 	l.mu.Lock()
+	for l.paused {
+		l.changed.Wait()
+	}
+	l.writing++
 	before := l.paths[path]
 	l.paths[path] = either
 	l.mu.Unlock()
 	err := call()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.writing--
+	l.changed.Broadcast()
 	switch {
 	case err == nil:
 		l.paths[path] = then
@@ -103,7 +127,8 @@ func (l *ledger) remove(ctx context.Context, s *embed.Session, path string) {
 // keeps is how many znodes of one writer exist at a time.
 const keeps = 10
 
-// writeUntil writes on a node until stop is closed or the node has ended.
+// writeUntil writes on a node until stop is closed or the node has ended. It pauses after each write,
+// because virtual time passes only while everybody waits for it.
 func (l *ledger) writeUntil(stop <-chan struct{}, n *embed.Node, who string, size func() int) {
 	var s *embed.Session
 	var own []string
@@ -113,11 +138,11 @@ func (l *ledger) writeUntil(stop <-chan struct{}, n *embed.Node, who string, siz
 			return
 		case <-n.Done():
 			return
-		default:
+		case <-time.After(5 * time.Millisecond):
 		}
 		if s == nil || s.Err() != nil {
 			var err error
-			if s, err = n.NewSession(context.Background(), embed.SessionOptions{}); err != nil {
+			if s, err = n.NewSession(context.Background(), lasting); err != nil {
 				s = nil
 				continue
 			}
@@ -172,7 +197,7 @@ func (want presences) check(ctx context.Context, t *testing.T, s *embed.Session)
 // meanwhile.
 func (l *ledger) tidy(ctx context.Context, t *testing.T, n *embed.Node) {
 	t.Helper()
-	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	s, err := n.NewSession(ctx, lasting)
 	must(t, err)
 	defer s.Close()
 	left := make(presences)
