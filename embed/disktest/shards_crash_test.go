@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -23,30 +24,32 @@ import (
 func TestShards_CrashWhileASessionCloses(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	newStage(t).sweep(everybody, func(s *stage, c *crash) {
-		dying, beside := s.enter("dying", s.lifeOfOwned(c)), s.enter("beside", s.lifeOfOwned(c))
-		witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
-		s.arm(c)
-		closed := make(chan struct{})
-		go func() {
-			defer close(closed)
-			_ = dying.Close() // fails if its own member crashes, or nobody leads for too long
-		}()
-		s.crashBy(c, closed)
-		<-closed
-		for _, id := range s.others(c.victim) {
-			s.wantNothing(id, dying)
-			s.wantAll(id, witness)
-			if c.victim == stageOwner {
-				s.wantNothing(id, beside)
-			} else {
-				s.wantAll(id, beside)
+	testkit.Bubble(t, func(t *testing.T) {
+		newStage(t).sweep(everybody, func(s *stage, c *crash) {
+			dying, beside := s.enter("dying", s.lifeOfOwned(c)), s.enter("beside", s.lifeOfOwned(c))
+			witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
+			s.arm(c)
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				_ = dying.Close() // fails if its own member crashes, or nobody leads for too long
+			}()
+			s.crashBy(c, closed)
+			<-closed
+			for _, id := range s.others(c.victim) {
+				s.wantNothing(id, dying)
+				s.wantAll(id, witness)
+				if c.victim == stageOwner {
+					s.wantNothing(id, beside)
+				} else {
+					s.wantAll(id, beside)
+				}
 			}
-		}
-		s.ens.Restart(c.victim)
-		s.wantNothing(c.victim, dying)
-		s.wantAll(c.victim, witness)
-		s.leave(witness, beside)
+			s.ens.Restart(c.victim)
+			s.wantNothing(c.victim, dying)
+			s.wantAll(c.victim, witness)
+			s.leave(witness, beside)
+		})
 	})
 }
 
@@ -55,36 +58,38 @@ func TestShards_CrashWhileASessionCloses(t *testing.T) {
 func TestShards_CrashWhileASessionOpens(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	newStage(t).sweep(everybody, func(s *stage, c *crash) {
-		witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
-		node := s.ens.Node(stageOwner)
-		s.arm(c)
-		var a *actor
-		entered := make(chan struct{})
-		go func() {
-			defer close(entered)
-			a = s.tryEnter(node, "entering", s.lifeOfOwned(c))
-		}()
-		s.crashBy(c, entered)
-		if c.victim != stageOwner {
-			s.ens.Restart(c.victim)
-		}
-		<-entered
-		if c.victim != stageOwner {
-			for _, id := range s.ens.Members() {
-				s.wantAsTold(id, a)
+	testkit.Bubble(t, func(t *testing.T) {
+		newStage(t).sweep(everybody, func(s *stage, c *crash) {
+			witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
+			node := s.ens.Node(stageOwner)
+			s.arm(c)
+			var a *actor
+			entered := make(chan struct{})
+			go func() {
+				defer close(entered)
+				a = s.tryEnter(node, "entering", s.lifeOfOwned(c))
+			}()
+			s.crashBy(c, entered)
+			if c.victim != stageOwner {
+				s.ens.Restart(c.victim)
 			}
-			s.leave(a)
-		}
-		for _, id := range s.others(stageOwner) {
-			s.wantNothing(id, a)
-			s.wantAll(id, witness)
-		}
-		if c.victim == stageOwner {
-			s.ens.Restart(stageOwner)
-		}
-		s.wantNothing(stageOwner, a)
-		s.leave(witness)
+			<-entered
+			if c.victim != stageOwner {
+				for _, id := range s.ens.Members() {
+					s.wantAsTold(id, a)
+				}
+				s.leave(a)
+			}
+			for _, id := range s.others(stageOwner) {
+				s.wantNothing(id, a)
+				s.wantAll(id, witness)
+			}
+			if c.victim == stageOwner {
+				s.ens.Restart(stageOwner)
+			}
+			s.wantNothing(stageOwner, a)
+			s.leave(witness)
+		})
 	})
 }
 
@@ -94,28 +99,30 @@ func TestShards_CrashWhileASessionOpens(t *testing.T) {
 func TestShards_CrashWhileASessionExpires(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	newStage(t).sweep([]embed.MemberID{1, 2}, func(s *stage, c *crash) {
-		dying := s.enter("dying", shortLife)
-		witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
-		changes, err := witness.Watch(bounded(s.t), "/", embed.WatchRecursive)
-		must(s.t, err)
-		s.arm(c)
-		s.ens.Kill(stageOwner)
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			s.seeGo(witness, changes, dying)
-		}()
-		s.crashBy(c, gone)
-		s.ens.Restart(c.victim)
-		for _, id := range s.others(stageOwner) {
-			s.wantNothing(id, dying)
-			s.wantAll(id, witness)
-		}
-		<-gone
-		s.ens.Restart(stageOwner)
-		s.wantNothing(stageOwner, dying)
-		s.leave(witness)
+	testkit.Bubble(t, func(t *testing.T) {
+		newStage(t).sweep([]embed.MemberID{1, 2}, func(s *stage, c *crash) {
+			dying := s.enter("dying", shortLife)
+			witness := s.enterAt(s.others(c.victim, stageOwner)[0], "witness", longLife)
+			changes, err := witness.Watch(bounded(s.t), "/", embed.WatchRecursive)
+			must(s.t, err)
+			s.arm(c)
+			s.ens.Kill(stageOwner)
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				s.seeGo(witness, changes, dying)
+			}()
+			s.crashBy(c, gone)
+			s.ens.Restart(c.victim)
+			for _, id := range s.others(stageOwner) {
+				s.wantNothing(id, dying)
+				s.wantAll(id, witness)
+			}
+			<-gone
+			s.ens.Restart(stageOwner)
+			s.wantNothing(stageOwner, dying)
+			s.leave(witness)
+		})
 	})
 }
 
@@ -308,13 +315,17 @@ type actor struct {
 func (s *stage) tryEnter(n *embed.Node, name string, timeout time.Duration) *actor {
 	a := &actor{name: fmt.Sprint(name, "-", s.runs), told: make([]error, len(s.roots))}
 	ctx, err := bounded(s.t), embed.ErrUnavailable
-	for errors.Is(err, embed.ErrUnavailable) && ctx.Err() == nil {
+	again := func(err error) bool {
+		<-time.After(time.Millisecond) // virtual time does not pass by itself
+		return errors.Is(err, embed.ErrUnavailable) && ctx.Err() == nil
+	}
+	for again(err) {
 		a.Session, err = n.NewSession(ctx, embed.SessionOptions{Timeout: timeout})
 	}
 	for i := range s.roots {
 		for a.told[i] = err; a.Session != nil; {
 			_, a.told[i] = a.Create(ctx, s.path(a, i), nil, embed.Ephemeral)
-			if !errors.Is(a.told[i], embed.ErrUnavailable) || ctx.Err() != nil {
+			if !again(a.told[i]) {
 				break
 			}
 		}
