@@ -30,6 +30,7 @@ func TestBarrier_SeesWhatWasAcknowledgedElsewhere(t *testing.T) {
 // C14: The leadership is transferred all the time. Every barrier still ends, and its answer is
 // correct.
 func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")
@@ -69,6 +70,7 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 
 // C14: When ReadIndex messages are lost, the barrier asks again.
 func TestBarrier_SurvivesLostMessages(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")

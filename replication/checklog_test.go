@@ -170,6 +170,7 @@ func TestCheckLog_Damage(t *testing.T) {
 // alone nobody can tell whether it was ever whole. (NATS lost acknowledged messages when bits
 // changed.)
 func TestCheckLog_ABitThatTurns(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)
@@ -254,6 +255,7 @@ func TestCheckLog_ReadsTheLogOfThatShardOnly(t *testing.T) {
 // A bit changes in a completed file, which no start reads as a whole. VerifyLog names the file. It
 // accepts an undamaged log, also one of a process that was killed and started again.
 func TestVerifyLog_ABitThatTurns(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)

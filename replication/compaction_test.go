@@ -57,6 +57,7 @@ func TestRetention_DueByEntries(t *testing.T) {
 
 // A member that is alone keeps nothing for others. Its log does not grow with restarts.
 func TestRequestSnapshot_RestartsDoNotPileUpLogs(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	for i := range 12 {

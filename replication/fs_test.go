@@ -63,6 +63,7 @@ func TestSnapshot_ALackOfDescriptorsPasses(t *testing.T) {
 // C1.2: A member that cannot open the directories of its snapshots fails, ends and comes back. The
 // other members of the process go on.
 func TestSnapshot_DirectoriesCannotBeOpened(t *testing.T) {
+	t.Parallel()
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			e := found(t, 3, 1)
@@ -96,6 +97,7 @@ func (d fewAtSnapshots) OpenDir(name string) (File, error) {
 
 // C1.2: When the Disk itself gives up, only its member fails, and not the others of the process.
 func TestSnapshot_TheDiskGivesUp(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	var left atomic.Int32
 	e.newDisk = func(dir string) testDisk { return fewAtSnapshots{realDisk(t)(dir), &left} }
@@ -146,6 +148,7 @@ func failsAlone(t *testing.T, e *ensemble, victim *node, cause error) {
 // C1.2: If a received snapshot cannot be read, its member fails, ends and comes back. The others go
 // on.
 func TestSnapshot_ReceivedAndUnreadable(t *testing.T) {
+	t.Parallel()
 	e, behind := lag(t)
 	prepare := e.prepare
 	e.prepare = func(n *node) {
@@ -163,6 +166,7 @@ func TestSnapshot_ReceivedAndUnreadable(t *testing.T) {
 // C1.2: Somebody removes a member's directory, and a snapshot is due. The member fails; the process
 // and the other members go on.
 func TestSnapshot_TheDirectoryIsRemoved(t *testing.T) {
+	t.Parallel()
 	for what, withLog := range map[string]bool{
 		"raft": true, "raft/*/*": true, "raft/*/*/snapshot-part-1": false, "raft/*/*/snapshot-part-1/snapshot-1-1": false,
 	} {

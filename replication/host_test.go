@@ -35,6 +35,7 @@ func TestSingleMember_WritesAndRestarts(t *testing.T) {
 }
 
 func TestThreeMembers_AgreeAfterWritesFromAll(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 2)
 	e.startAll()
 	for shard := ShardID(1); shard <= 2; shard++ {
@@ -108,6 +109,7 @@ func TestHost_CloseIsBounded(t *testing.T) {
 
 // Every call of a host that is being closed gets an answer.
 func TestHost_CallsDuringClose(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		e := found(t, 1, 1)
 		n := e.nodes[0]

@@ -78,6 +78,7 @@ func TestIdentity_Golden(t *testing.T) {
 }
 
 func TestIdentity_Corruption(t *testing.T) {
+	t.Parallel()
 	dir, d := t.TempDir(), newPlainDisk(t)
 	if err := WriteIdentity(d, dir, testIdentity()); err != nil {
 		t.Fatal(err)

@@ -71,6 +71,7 @@ func TestLeader_ToldInOrderAndAsAsked(t *testing.T) {
 
 // B3.2, C12.1: A leader that is cut off from the others stops leading. Then it refuses proposals.
 func TestLeader_IsolatedStepsDown(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")
@@ -94,6 +95,7 @@ func TestLeader_IsolatedStepsDown(t *testing.T) {
 // still follow the same leader. On a busy machine a leader that is silent for a moment is
 // replaced.)
 func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")
@@ -125,6 +127,7 @@ func TestLeader_AMemberThatComesBackDeposesNobody(t *testing.T) {
 // A leader that transfers its leadership drops proposals and reports it. Here its successor is
 // never told to take over, so the transfer lasts for an election timeout.
 func TestProposal_Dropped(t *testing.T) {
+	t.Parallel()
 	e := found(t, 3, 1)
 	e.startAll()
 	e.write(e.nodes[0], 1, "warm")

@@ -23,7 +23,11 @@ func TestHost_StartsAndClosesLeakNothing(t *testing.T) {
 	e.write(n, 1, "warm")
 	e.stop(n)
 	goroutines, open := runtime.NumGoroutine(), descriptors(t)
-	for range 30 {
+	rounds := 8
+	if testkit.Night() {
+		rounds = 30
+	}
+	for range rounds {
 		e.start(n)
 		e.write(n, 1, "x")
 		e.barrier(n, 2)

@@ -338,6 +338,7 @@ func crashed(t *testing.T, n *node) *node {
 // Term and vote are on the disk when a save returns, also across restarts and kills, whatever the
 // store filled in between. Only writes that Raft needs on the disk cost an fsync.
 func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)
@@ -400,6 +401,7 @@ func TestLogStore_TermAndVoteSurviveACrash(t *testing.T) {
 // this test records a snapshot between the write of an entry and its fsync. There a bare tan loses
 // an fsync, or panics because the file it syncs is closed. Here the record waits.
 func TestLogStore_SnapshotsBesideEntries(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)
@@ -504,6 +506,7 @@ func TestLogStore_ReadsAreBounded(t *testing.T) {
 }
 
 func TestRequestSnapshot_UnderLoad(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	e.start(n)

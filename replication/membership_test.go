@@ -68,6 +68,7 @@ func (e *ensemble) change(shard ShardID, kind ChangeKind, of MemberID) {
 // can be stopped and started again at every step. What was written is on all of them. No leader
 // removes itself.
 func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
+	t.Parallel()
 	const shards = 2
 	e := found(t, 1, shards)
 	e.open = true
@@ -172,6 +173,7 @@ func TestMembership_ChangesAreOrdered(t *testing.T) {
 // learners would have applied an entry that is not in it. So no commit travels before its entry is
 // saved.
 func TestMembership_ALoneVoterTellsOnlyWhatItHasSaved(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	e.open = true
 	var slow atomic.Bool

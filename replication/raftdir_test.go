@@ -22,6 +22,7 @@ func hostName(t *testing.T) string {
 
 // C6.1: A member with another host name, or with a moved directory, is the same member.
 func TestOpen_AnotherHostNameAndPath(t *testing.T) {
+	t.Parallel()
 	e := found(t, 1, 1)
 	n := e.nodes[0]
 	for round := range 3 {

@@ -13,6 +13,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 
 	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -113,10 +114,15 @@ func (e *ensemble) recoverNode(n *node) {
 // M30: a voter or a learner goes on alone, with everything in its log, whether it was committed or
 // not. Others can join it, and vote. It may be recovered again.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	const shards, stranger = 2, 9
 	for _, compacted := range []bool{false, true} {
 		for _, who := range []string{"voter", "learner"} {
+			if compacted != (who == "learner") && !testkit.Night() {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/compacted=%v", who, compacted), func(t *testing.T) {
+				t.Parallel()
 				e, n, learner := survivor(t, shards, compacted)
 				if who == "learner" {
 					n = learner
@@ -168,11 +174,16 @@ func TestRecover(t *testing.T) {
 // M30: the disk fails at each call of a recovery that changes it. A second run finishes it, or
 // finds it done, and nothing in the log is lost.
 func TestRecover_AtAnyCall(t *testing.T) {
+	t.Parallel()
 	e, n, _ := survivor(t, 2, false)
 	e.appendTail(n, 1, 9, "tail")
 	source := n.dir
+	step := int64(1)
+	if !testkit.Night() {
+		step = 4
+	}
 	done := false
-	for at := int64(1); !done; at++ {
+	for at := int64(1); !done; at += step {
 		n.dir = filepath.Join(t.TempDir(), "copy")
 		if err := os.CopyFS(n.dir, os.DirFS(source)); err != nil {
 			t.Fatal(err)
@@ -218,6 +229,7 @@ func TestRecover_AtAnyCall(t *testing.T) {
 
 // A recovery that was done changes nothing more.
 func TestRecover_Again(t *testing.T) {
+	t.Parallel()
 	e, n, _ := survivor(t, 1, false)
 	c := e.config(n)
 	c.Disk = realDisk(t)(n.dir)
@@ -236,6 +248,7 @@ func TestRecover_Again(t *testing.T) {
 
 // Who was removed from a shard, or has not been added by what its log holds, cannot go on with it.
 func TestRecover_HasNoPart(t *testing.T) {
+	t.Parallel()
 	e, n, learner := survivor(t, 1, false)
 	c := e.config(n)
 	c.Disk = realDisk(t)(n.dir)

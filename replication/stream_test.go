@@ -54,6 +54,7 @@ func compacted(n *node) bool {
 }
 
 func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
+	t.Parallel()
 	e, behind := lag(t)
 	e.start(behind)
 	e.same(t)
@@ -85,6 +86,7 @@ func TestStream_LaggingMemberInstallsASnapshot(t *testing.T) {
 // C13.3: A node stops after it has received a stream and before it has installed it. The log says
 // that any image is accepted, and the next start installs the stream.
 func TestStream_KilledBeforeInstall(t *testing.T) {
+	t.Parallel()
 	e, behind := lag(t)
 	received := make(chan struct{})
 	prepare := e.prepare
@@ -116,6 +118,7 @@ func TestStream_KilledBeforeInstall(t *testing.T) {
 
 // An install that fails or panics fails the node, not the process.
 func TestStream_InstallFails(t *testing.T) {
+	t.Parallel()
 	for name, install := range map[string]func(<-chan struct{}) error{
 		"error": func(<-chan struct{}) error { return errInjected },
 		"panic": func(<-chan struct{}) error { panic(errInjected) },
@@ -142,6 +145,7 @@ func TestStream_InstallFails(t *testing.T) {
 
 // A state that cannot be read now is streamed later. A stream that breaks off is sent again.
 func TestStream_SenderHasTrouble(t *testing.T) {
+	t.Parallel()
 	e, behind := lag(t)
 	var snapshots, writes atomic.Int32
 	for _, n := range slicesWithout(e.nodes, behind) {
@@ -173,6 +177,7 @@ func TestStream_SenderHasTrouble(t *testing.T) {
 
 // C1.2: The receiver's disk fails while the stream arrives, at every kind of call.
 func TestStream_ReceiversDiskFails(t *testing.T) {
+	t.Parallel()
 	points := []int64{20, 40, 60, 80, 100}
 	if testing.Short() {
 		points = points[:1]
@@ -215,6 +220,7 @@ func (d fewDescriptors) OpenDir(name string) (File, error) {
 // The process of a host runs out of descriptors for a moment while a member receives a snapshot. No
 // node fails, and the snapshot is sent again.
 func TestStream_ALackOfDescriptorsPasses(t *testing.T) {
+	t.Parallel()
 	e, behind := lagOn(t, withTransport)
 	for _, n := range slicesWithout(e.nodes, behind) {
 		e.stop(n)

@@ -31,6 +31,7 @@ func withTransport(e *ensemble) {
 }
 
 func TestTransport_WritesStreamsAndFailures(t *testing.T) {
+	t.Parallel()
 	e, behind := lagOn(t, withTransport)
 	for _, n := range slicesWithout(e.nodes, behind) {
 		e.stop(n) // drops the messages that wait for the absent member
