@@ -18,6 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/barrier"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
@@ -43,6 +44,18 @@ func ensemble(t *testing.T, n int) *embedtest.Ensemble {
 	return ens
 }
 
+// watches returns how many watches there are on the members.
+func watches(ens *embedtest.Ensemble) (n int) {
+	for _, id := range ens.Members() {
+		for sample := range ens.Node(id).Samples() {
+			if sample.Name == "vivarium_watches" {
+				n += int(sample.Value)
+			}
+		}
+	}
+	return n
+}
+
 // children returns who is below a path.
 func children(t *testing.T, s *embed.Session, path string) []string {
 	t.Helper()
@@ -55,185 +68,197 @@ func children(t *testing.T, s *embed.Session, path string) []string {
 
 // Nobody passes before all have come, and nobody has left before all leave.
 func TestEnter_AllWaitForAll(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 3)
-	const n = 7
-	for round := range 8 {
-		path := fmt.Sprint("/round/", round)
-		var came, left atomic.Int32
-		var wg sync.WaitGroup
-		for i := range n {
-			s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
-			wg.Go(func() {
-				for range rand.N(1000) {
-					runtime.Gosched()
-				}
-				came.Add(1)
-				pass, err := barrier.Enter(ctx, s, path, n)
-				if err != nil || came.Load() != n {
-					t.Errorf("passed when %d had come: %v", came.Load(), err)
-					return
-				}
-				left.Add(1)
-				if err := pass.Leave(ctx); err != nil || left.Load() != n {
-					t.Errorf("left when %d were leaving: %v", left.Load(), err)
-				}
-				must(t, s.Close())
-			})
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 3)
+		const n = 7
+		for round := range 8 {
+			path := fmt.Sprint("/round/", round)
+			var came, left atomic.Int32
+			var wg sync.WaitGroup
+			for i := range n {
+				s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+				wg.Go(func() {
+					for range rand.N(1000) {
+						runtime.Gosched()
+					}
+					came.Add(1)
+					pass, err := barrier.Enter(ctx, s, path, n)
+					if err != nil || came.Load() != n {
+						t.Errorf("passed when %d had come: %v", came.Load(), err)
+						return
+					}
+					left.Add(1)
+					if err := pass.Leave(ctx); err != nil || left.Load() != n {
+						t.Errorf("left when %d were leaving: %v", left.Load(), err)
+					}
+					must(t, s.Close())
+				})
+			}
+			wg.Wait()
+			s := ens.Session(1, embed.SessionOptions{})
+			ens.Until("nothing to be left", func() bool { return len(children(t, s, path)) == 0 })
 		}
-		wg.Wait()
-		s := ens.Session(1, embed.SessionOptions{})
-		ens.Until("nothing to be left", func() bool { return len(children(t, s, path)) == 0 })
-	}
+	})
 }
 
 // A member that is slow to look passes although the fast ones have left and come again: rounds on
 // one path. They do not wait for one another in circles. (In Curator a slow member counts again
 // after the fast ones have left, and sees too few. Then all wait for each other.)
 func TestEnter_RoundsOnOnePath(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	const n, rounds = 2, 60
-	var wg sync.WaitGroup
-	for range n {
-		s := ens.Session(1, embed.SessionOptions{})
-		wg.Go(func() {
-			for i := range rounds {
-				pass, err := barrier.Enter(ctx, s, "/again", n)
-				if err == nil {
-					err = pass.Leave(ctx)
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		const n, rounds = 2, 60
+		var wg sync.WaitGroup
+		for range n {
+			s := ens.Session(1, embed.SessionOptions{})
+			wg.Go(func() {
+				for i := range rounds {
+					pass, err := barrier.Enter(ctx, s, "/again", n)
+					if err == nil {
+						err = pass.Leave(ctx)
+					}
+					if err != nil {
+						t.Errorf("round %d: %v", i, err)
+						return
+					}
 				}
-				if err != nil {
-					t.Errorf("round %d: %v", i, err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // What a crashed round has left behind lets nobody pass alone, unlike in Curator, and does not count
 // as a member (Netflix/curator#99).
 func TestEnter_AStaleReady(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	s := ens.Session(1, embed.SessionOptions{})
-	for _, path := range []string{"/b", "/b/ready"} {
-		_, err := s.Create(ctx, path, nil, embed.Persistent)
-		must(t, err)
-	}
-	stale, _, err := s.Exists(ctx, "/b/ready")
-	must(t, err)
-	var passed atomic.Int32
-	var wg sync.WaitGroup
-	enter := func() {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
 		s := ens.Session(1, embed.SessionOptions{})
-		wg.Go(func() {
-			if _, err := barrier.Enter(ctx, s, "/b", 3); err != nil {
-				t.Error(err)
-			}
-			passed.Add(1)
-		})
-	}
-	enter()
-	enter()
-	ens.Until("both to wait, and ready to go", func() bool { return len(children(t, s, "/b")) == 2 })
-	if n := passed.Load(); n > 0 {
-		t.Fatalf("%d have passed of three", n)
-	}
-	enter()
-	wg.Wait()
-	ens.Until("the new ready", func() bool { now, ok, _ := s.Exists(ctx, "/b/ready"); return ok && now.Czxid > stale.Czxid })
+		for _, path := range []string{"/b", "/b/ready"} {
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+		}
+		stale, _, err := s.Exists(ctx, "/b/ready")
+		must(t, err)
+		var passed atomic.Int32
+		var wg sync.WaitGroup
+		enter := func() {
+			s := ens.Session(1, embed.SessionOptions{})
+			wg.Go(func() {
+				if _, err := barrier.Enter(ctx, s, "/b", 3); err != nil {
+					t.Error(err)
+				}
+				passed.Add(1)
+			})
+		}
+		enter()
+		enter()
+		ens.Until("both to wait, and ready to go", func() bool { return len(children(t, s, "/b")) == 2 })
+		if n := passed.Load(); n > 0 {
+			t.Fatalf("%d have passed of three", n)
+		}
+		enter()
+		wg.Wait()
+		ens.Until("the new ready", func() bool { now, ok, _ := s.Exists(ctx, "/b/ready"); return ok && now.Czxid > stale.Czxid })
+	})
 }
 
 // A member passes because n were there, although it looks only when they have gone again.
 func TestEnter_PassesForWhatWas(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	done := make(chan error, 1)
-	go func() { _, err := barrier.Enter(ctx, waits, "/b", 3); done <- err }()
-	ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
-	// Two come and go in two transactions, as two processes would that are killed.
-	_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpCreate("/b/y", nil, embed.Ephemeral))
-	must(t, err)
-	must(t, s.Close())
-	must(t, <-done)
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		done := make(chan error, 1)
+		go func() { _, err := barrier.Enter(ctx, waits, "/b", 3); done <- err }()
+		ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
+		// Two come and go in two transactions, as two processes would that are killed.
+		_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpCreate("/b/y", nil, embed.Ephemeral))
+		must(t, err)
+		must(t, s.Close())
+		must(t, <-done)
+	})
 }
 
 // Two that are there only within one transaction were never there (curator#1290: a spurious wake-up
 // let members through).
 func TestEnter_NotForWhatNobodySaw(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	over, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { _, err := barrier.Enter(over, waits, "/b", 2); done <- err }()
-	ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
-	for range 100 {
-		_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpDelete("/b/x", 0))
-		must(t, err)
-	}
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v", err)
-	}
-	ens.Until("nothing to be left", func() bool { return len(children(t, s, "/b")) == 0 })
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s, waits := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		over, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { _, err := barrier.Enter(over, waits, "/b", 2); done <- err }()
+		ens.Until("it to wait", func() bool { return len(children(t, s, "/b")) == 1 })
+		for range 100 {
+			_, err := s.Multi(ctx, embed.OpCreate("/b/x", nil, embed.Ephemeral), embed.OpDelete("/b/x", 0))
+			must(t, err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v", err)
+		}
+		ens.Until("nothing to be left", func() bool { return len(children(t, s, "/b")) == 0 })
+	})
 }
 
 // A member that is lost before the others come does not count. One that is lost later counts as if
 // it had left. A Leave whose ctx ends returns an error (in CURATOR-536 it went on for ever, in
 // CURATOR-233 it returned as if all had left).
 func TestEnter_MembersThatAreLost(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	watcher := ens.Session(1, embed.SessionOptions{})
-	lost := ens.Session(1, embed.SessionOptions{})
-	done := make(chan error, 1)
-	go func() { _, err := barrier.Enter(ctx, lost, "/b", 2); done <- err }()
-	ens.Until("it to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
-	must(t, lost.Close())
-	if err := <-done; !errors.Is(err, embed.ErrSessionClosed) && !errors.Is(err, embed.ErrDeleted) {
-		t.Fatalf("%v", err)
-	}
-	a, b := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-	passes := make(chan *barrier.Pass, 2)
-	enter := func(s *embed.Session) {
-		p, err := barrier.Enter(ctx, s, "/b", 2)
-		if err != nil {
-			t.Error(err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		watcher := ens.Session(1, embed.SessionOptions{})
+		lost := ens.Session(1, embed.SessionOptions{})
+		done := make(chan error, 1)
+		go func() { _, err := barrier.Enter(ctx, lost, "/b", 2); done <- err }()
+		ens.Until("it to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
+		must(t, lost.Close())
+		if err := <-done; !errors.Is(err, embed.ErrSessionClosed) && !errors.Is(err, embed.ErrDeleted) {
+			t.Fatalf("%v", err)
 		}
-		passes <- p
-	}
-	go enter(a)
-	ens.Until("one to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
-	select {
-	case <-passes:
-		t.Fatal("one has passed of two")
-	default:
-	}
-	go enter(b)
-	first, second := <-passes, <-passes
-	// Even a ctx that has ended before Leave looks.
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	if err := first.Leave(ended); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still there: ") {
-		t.Fatalf("%v", err)
-	}
-	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	if err := first.Leave(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still there: ") {
-		t.Fatalf("%v", err)
-	}
-	must(t, errors.Join(a.Close(), b.Close())) // one of them is the second's
-	_ = second
-	third := ens.Session(1, embed.SessionOptions{})
-	over, cancel := context.WithCancel(ctx)
-	go func() {
-		ens.Until("it to wait", func() bool {
-			return slices.Equal(children(t, watcher, "/b"), nil) || len(children(t, watcher, "/b")) == 1
-		})
+		a, b := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		passes := make(chan *barrier.Pass, 2)
+		enter := func(s *embed.Session) {
+			p, err := barrier.Enter(ctx, s, "/b", 2)
+			if err != nil {
+				t.Error(err)
+			}
+			passes <- p
+		}
+		go enter(a)
+		ens.Until("one to wait", func() bool { return len(children(t, watcher, "/b")) == 1 })
+		select {
+		case <-passes:
+			t.Fatal("one has passed of two")
+		default:
+		}
+		go enter(b)
+		first, second := <-passes, <-passes
+		// Even a ctx that has ended before Leave looks.
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
-	}()
-	if _, err := barrier.Enter(over, third, "/b", 2); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+		if err := first.Leave(ended); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still there: ") {
+			t.Fatalf("%v", err)
+		}
+		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		if err := first.Leave(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still there: ") {
+			t.Fatalf("%v", err)
+		}
+		must(t, errors.Join(a.Close(), b.Close())) // one of them is the second's
+		_ = second
+		third := ens.Session(1, embed.SessionOptions{})
+		over, cancel := context.WithCancel(ctx)
+		go func() {
+			ens.Until("it to wait", func() bool {
+				return slices.Equal(children(t, watcher, "/b"), nil) || len(children(t, watcher, "/b")) == 1
+			})
+			cancel()
+		}()
+		if _, err := barrier.Enter(over, third, "/b", 2); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // A looker is a ctx that calls do when its Err is called for the n-th time. Every method of a
@@ -255,41 +280,43 @@ func (l *looker) Err() error {
 // A member that gives up at any step has passed, or leaves nothing. (In CURATOR-80 and CURATOR-318
 // one that had timed out counted as present.)
 func TestEnter_CancelledAtAnyStep(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	s := ens.Session(1, embed.SessionOptions{})
-	for _, stale := range []bool{false, true} {
-		for n := int32(1); n < 40; n++ {
-			path := fmt.Sprint("/cancelled-", stale, "/", n)
-			if stale {
-				_, _, err := s.CreateWith(ctx, path+"/ready", nil, embed.CreateOptions{Parents: true})
-				must(t, err)
-			}
-			over, cancel := context.WithCancel(ctx)
-			step := &looker{Context: over, n: n, do: cancel}
-			time.AfterFunc(50*time.Millisecond, cancel) // a barrier of two does not open
-			if _, err := barrier.Enter(step, s, path, 2); !errors.Is(err, context.Canceled) {
-				t.Fatalf("step %d: %v", n, err)
-			}
-			last := step.looks.Load() < n
-			over, cancel = context.WithCancel(ctx)
-			one := &looker{Context: over, n: n, do: cancel} // a barrier of one opens
-			pass, err := barrier.Enter(one, s, path, 1)
-			switch {
-			case err == nil:
-				must(t, pass.Leave(ctx))
-			case !errors.Is(err, context.Canceled):
-				t.Fatalf("step %d of one: %v", n, err)
-			}
-			cancel()
-			ens.Until(fmt.Sprintf("nobody to be left after step %d", n), func() bool {
-				names := children(t, s, path)
-				return len(names) == 0 || slices.Equal(names, []string{"ready"})
-			})
-			if last && one.looks.Load() < n {
-				break
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, stale := range []bool{false, true} {
+			for n := int32(1); n < 40; n++ {
+				path := fmt.Sprint("/cancelled-", stale, "/", n)
+				if stale {
+					_, _, err := s.CreateWith(ctx, path+"/ready", nil, embed.CreateOptions{Parents: true})
+					must(t, err)
+				}
+				over, cancel := context.WithCancel(ctx)
+				step := &looker{Context: over, n: n, do: cancel}
+				time.AfterFunc(50*time.Millisecond, cancel) // a barrier of two does not open
+				if _, err := barrier.Enter(step, s, path, 2); !errors.Is(err, context.Canceled) {
+					t.Fatalf("step %d: %v", n, err)
+				}
+				last := step.looks.Load() < n
+				over, cancel = context.WithCancel(ctx)
+				one := &looker{Context: over, n: n, do: cancel} // a barrier of one opens
+				pass, err := barrier.Enter(one, s, path, 1)
+				switch {
+				case err == nil:
+					must(t, pass.Leave(ctx))
+				case !errors.Is(err, context.Canceled):
+					t.Fatalf("step %d of one: %v", n, err)
+				}
+				cancel()
+				ens.Until(fmt.Sprintf("nobody to be left after step %d", n), func() bool {
+					names := children(t, s, path)
+					return len(names) == 0 || slices.Equal(names, []string{"ready"})
+				})
+				if last && one.looks.Load() < n {
+					break
+				}
 			}
 		}
-	}
+	})
 }
 
 // Below level 4 Enter works, unless there is something to clear away; then it says so.
@@ -314,150 +341,160 @@ func TestEnter_BelowItsLevel(t *testing.T) {
 }
 
 func TestEnter_Refused(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 1)
-	s := ens.Session(1, embed.SessionOptions{})
-	for path, want := range map[string]error{"": embed.ErrInvalidPath, "b": embed.ErrInvalidPath, "/b/": embed.ErrInvalidPath} {
-		if _, err := barrier.Enter(ctx, s, path, 1); !errors.Is(err, want) {
-			t.Errorf("%q: %v", path, err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		for path, want := range map[string]error{"": embed.ErrInvalidPath, "b": embed.ErrInvalidPath, "/b/": embed.ErrInvalidPath} {
+			if _, err := barrier.Enter(ctx, s, path, 1); !errors.Is(err, want) {
+				t.Errorf("%q: %v", path, err)
+			}
 		}
-	}
-	if _, err := barrier.Enter(ctx, s, "/b", 0); !errors.Is(err, embed.ErrInvalidArgument) {
-		t.Errorf("%v", err)
-	}
-	pass, err := barrier.Enter(ctx, s, "/b", 1)
-	must(t, err)
-	must(t, pass.Leave(ctx))
-	must(t, pass.Leave(ctx))
+		if _, err := barrier.Enter(ctx, s, "/b", 0); !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("%v", err)
+		}
+		pass, err := barrier.Enter(ctx, s, "/b", 1)
+		must(t, err)
+		must(t, pass.Leave(ctx))
+		must(t, pass.Leave(ctx))
+	})
 }
 
 // Shut shuts a gate that another member has opened, although its own replica does not know that.
 func TestGate_ShutWhereItIsSeenTooLateThatItWasOpened(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 3)
-	ens.TransferLeadership(1)
-	opener, late := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
-	must(t, barrier.NewGate(late, "/gate").Shut(ctx))
-	for range 3 {
-		ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
-		must(t, barrier.NewGate(opener, "/gate").Open(ctx))
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 3)
+		ens.TransferLeadership(1)
+		opener, late := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
 		must(t, barrier.NewGate(late, "/gate").Shut(ctx))
-		ens.Faults(1).SetLink(3, embedtest.Link{})
-		_, err := opener.Sync(ctx, "/gate")
-		must(t, err)
-		if _, there, err := opener.Exists(ctx, "/gate"); err != nil || !there {
-			t.Fatalf("the gate that was shut is open (%v)", err)
+		for range 3 {
+			ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+			must(t, barrier.NewGate(opener, "/gate").Open(ctx))
+			must(t, barrier.NewGate(late, "/gate").Shut(ctx))
+			ens.Faults(1).SetLink(3, embedtest.Link{})
+			_, err := opener.Sync(ctx, "/gate")
+			must(t, err)
+			if _, there, err := opener.Exists(ctx, "/gate"); err != nil || !there {
+				t.Fatalf("the gate that was shut is open (%v)", err)
+			}
 		}
-	}
+	})
 }
 
 // Whoever waits at a gate passes when it opens, even if it is shut again at once.
 func TestGate(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 3)
-	s := ens.Session(1, embed.SessionOptions{})
-	g := barrier.NewGate(s, "/gates/g")
-	must(t, g.Wait(ctx)) // it was never shut
-	must(t, g.Open(ctx))
-	for range 20 {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 3)
+		s := ens.Session(1, embed.SessionOptions{})
+		g := barrier.NewGate(s, "/gates/g")
+		must(t, g.Wait(ctx)) // it was never shut
+		must(t, g.Open(ctx))
+		for range 20 {
+			must(t, g.Shut(ctx))
+			must(t, g.Shut(ctx))
+			var wg sync.WaitGroup
+			var waiting atomic.Int32
+			for i := range 6 {
+				other := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+				wg.Go(func() {
+					_, err := other.Sync(ctx, "/gates/g")
+					must(t, err)
+					waiting.Add(1)
+					if err := barrier.NewGate(other, "/gates/g").Wait(ctx); err != nil {
+						t.Error(err)
+					}
+					must(t, other.Close())
+				})
+			}
+			ens.Until("all to come", func() bool { return waiting.Load() == 6 })
+			// Those that have not looked yet see the second time that it is open.
+			must(t, g.Open(ctx))
+			must(t, g.Shut(ctx))
+			must(t, g.Open(ctx))
+			wg.Wait()
+		}
 		must(t, g.Shut(ctx))
-		must(t, g.Shut(ctx))
-		var wg sync.WaitGroup
-		var waiting atomic.Int32
-		for i := range 6 {
-			other := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
-			wg.Go(func() {
-				_, err := other.Sync(ctx, "/gates/g")
-				must(t, err)
-				waiting.Add(1)
-				if err := barrier.NewGate(other, "/gates/g").Wait(ctx); err != nil {
-					t.Error(err)
+		over, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		if err := g.Wait(over); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		for _, path := range []string{"", "/g/", "g"} {
+			bad := barrier.NewGate(s, path)
+			for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
+				if !errors.Is(err, embed.ErrInvalidPath) {
+					t.Errorf("%s %q: %v", what, path, err)
 				}
-				must(t, other.Close())
-			})
-		}
-		ens.Until("all to come", func() bool { return waiting.Load() == 6 })
-		// Those that have not looked yet see the second time that it is open.
-		must(t, g.Open(ctx))
-		must(t, g.Shut(ctx))
-		must(t, g.Open(ctx))
-		wg.Wait()
-	}
-	must(t, g.Shut(ctx))
-	over, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	if err := g.Wait(over); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-	for _, path := range []string{"", "/g/", "g"} {
-		bad := barrier.NewGate(s, path)
-		for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
-			if !errors.Is(err, embed.ErrInvalidPath) {
-				t.Errorf("%s %q: %v", what, path, err)
 			}
 		}
-	}
-	for _, root := range []string{"", "/tenant"} { // no session can delete its root
-		s := ens.Session(1, embed.SessionOptions{Root: root})
-		bad := barrier.NewGate(s, "/")
-		for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
-			if !errors.Is(err, embed.ErrInvalidPath) {
-				t.Errorf("%s / of a session with the root %q: %v", what, root, err)
+		for _, root := range []string{"", "/tenant"} { // no session can delete its root
+			s := ens.Session(1, embed.SessionOptions{Root: root})
+			bad := barrier.NewGate(s, "/")
+			for what, err := range map[string]error{"shut": bad.Shut(ctx), "open": bad.Open(ctx), "wait": bad.Wait(ctx)} {
+				if !errors.Is(err, embed.ErrInvalidPath) {
+					t.Errorf("%s / of a session with the root %q: %v", what, root, err)
+				}
 			}
 		}
-	}
-	waiting := make(chan error)
-	go func() { waiting <- g.Wait(ctx) }()
-	go s.Close()
-	if err := <-waiting; !errors.Is(err, embed.ErrSessionClosed) {
-		t.Errorf("%v", err)
-	}
+		waiting := make(chan error)
+		go func() { waiting <- g.Wait(ctx) }()
+		go s.Close()
+		if err := <-waiting; !errors.Is(err, embed.ErrSessionClosed) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // A countdown counts each name once, and whoever waits passes even if it is deleted at once.
 func TestCountdown(t *testing.T) {
-	ctx, ens := bounded(t), ensemble(t, 3)
-	s := ens.Session(1, embed.SessionOptions{})
-	const total = 5
-	c := barrier.NewCountdown(s, "/parts/17", total)
-	var wg sync.WaitGroup
-	for i := range 3 {
-		other := ens.Session(embed.MemberID(i+1), embed.SessionOptions{})
-		wg.Go(func() {
-			if err := barrier.NewCountdown(other, "/parts/17", total).Wait(ctx); err != nil {
-				t.Error(err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 3)
+		s := ens.Session(1, embed.SessionOptions{})
+		const total = 5
+		c := barrier.NewCountdown(s, "/parts/17", total)
+		var wg sync.WaitGroup
+		before := watches(ens)
+		for i := range 3 {
+			other := ens.Session(embed.MemberID(i+1), embed.SessionOptions{})
+			wg.Go(func() {
+				if err := barrier.NewCountdown(other, "/parts/17", total).Wait(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ens.Until("them to wait", func() bool { return watches(ens) >= before+3 })
+		for i := range total {
+			left, err := c.Left(ctx)
+			must(t, err)
+			if left != total-i {
+				t.Errorf("%d left after %d", left, i)
 			}
-		})
-	}
-	for i := range total {
-		left, err := c.Left(ctx)
+			must(t, c.Done(ctx, fmt.Sprint(i)))
+			must(t, c.Done(ctx, fmt.Sprint(i)))
+		}
+		must(t, c.Wait(ctx))
+		ops := []embed.Op{}
+		for i := range total {
+			ops = append(ops, embed.OpDelete(fmt.Sprint("/parts/17/", i), 0))
+		}
+		_, err := s.Multi(ctx, append(ops, embed.OpDelete("/parts/17", 0))...)
 		must(t, err)
-		if left != total-i {
-			t.Errorf("%d left after %d", left, i)
-		}
-		must(t, c.Done(ctx, fmt.Sprint(i)))
-		must(t, c.Done(ctx, fmt.Sprint(i)))
-	}
-	must(t, c.Wait(ctx))
-	ops := []embed.Op{}
-	for i := range total {
-		ops = append(ops, embed.OpDelete(fmt.Sprint("/parts/17/", i), 0))
-	}
-	_, err := s.Multi(ctx, append(ops, embed.OpDelete("/parts/17", 0))...)
-	must(t, err)
-	wg.Wait()
+		wg.Wait()
 
-	must(t, barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a"))
-	for what, err := range map[string]error{
-		"another total":    barrier.NewCountdown(s, "/parts/18", 3).Done(ctx, "b"),
-		"a negative total": barrier.NewCountdown(s, "/parts/19", -1).Wait(ctx),
-		"a name of two":    barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a/b"),
-	} {
-		if !errors.Is(err, embed.ErrInvalidArgument) {
-			t.Errorf("%s: %v", what, err)
+		must(t, barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a"))
+		for what, err := range map[string]error{
+			"another total":    barrier.NewCountdown(s, "/parts/18", 3).Done(ctx, "b"),
+			"a negative total": barrier.NewCountdown(s, "/parts/19", -1).Wait(ctx),
+			"a name of two":    barrier.NewCountdown(s, "/parts/18", 2).Done(ctx, "a/b"),
+		} {
+			if !errors.Is(err, embed.ErrInvalidArgument) {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
-	}
-	must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
-	if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
-		t.Errorf("%v, %v", there, err)
-	}
+		must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
+		if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
+			t.Errorf("%v, %v", there, err)
+		}
+	})
 }
 
 // Whoever waits before there is a total compares the one that is written then.

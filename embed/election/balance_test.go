@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
@@ -55,55 +56,59 @@ func (s *shares) even(names int, ids ...embed.MemberID) bool {
 
 func TestBalance(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	var names []string
-	for i := range 8 {
-		names = append(names, fmt.Sprint("job-", i))
-	}
-	s := &shares{leads: make(map[string]embed.MemberID), token: make(map[string]lock.Token)}
-	ctx, cancel := context.WithCancel(bounded(t))
-	defer cancel()
-	ended := make(map[embed.MemberID]chan error)
-	begin := func(id embed.MemberID) {
-		ended[id] = make(chan error, 1)
-		go func() { ended[id] <- election.Balance(ctx, ens.Opener(id), "/jobs", names, nil, s.fn(t, id)) }()
-	}
-	begin(1)
-	ens.Until("the first to lead all", func() bool { return s.even(8, 1) })
-	begin(2)
-	ens.Until("the second to have its share", func() bool { return s.even(8, 1, 2) })
-	begin(3)
-	ens.Until("the third to have its share", func() bool { return s.even(8, 1, 2, 3) })
-	sessionsflag.Member(t, "a client outlives a member")
-	ens.Stop(2)
-	if err := <-ended[2]; !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
-		t.Errorf("Balance of a node that was shut down: %v", err)
-	}
-	ens.Until("the others to share what it had", func() bool { return s.even(8, 1, 3) })
-	cancel()
-	for _, id := range []embed.MemberID{1, 3} {
-		if err := <-ended[id]; !errors.Is(err, context.Canceled) {
-			t.Errorf("Balance of %d: %v", id, err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		var names []string
+		for i := range 8 {
+			names = append(names, fmt.Sprint("job-", i))
 		}
-	}
+		s := &shares{leads: make(map[string]embed.MemberID), token: make(map[string]lock.Token)}
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		ended := make(map[embed.MemberID]chan error)
+		begin := func(id embed.MemberID) {
+			ended[id] = make(chan error, 1)
+			go func() { ended[id] <- election.Balance(ctx, ens.Opener(id), "/jobs", names, nil, s.fn(t, id)) }()
+		}
+		begin(1)
+		ens.Until("the first to lead all", func() bool { return s.even(8, 1) })
+		begin(2)
+		ens.Until("the second to have its share", func() bool { return s.even(8, 1, 2) })
+		begin(3)
+		ens.Until("the third to have its share", func() bool { return s.even(8, 1, 2, 3) })
+		sessionsflag.Member(t, "a client outlives a member")
+		ens.Stop(2)
+		if err := <-ended[2]; !errors.Is(err, embed.ErrClosed) && !errors.Is(err, embed.ErrFailed) {
+			t.Errorf("Balance of a node that was shut down: %v", err)
+		}
+		ens.Until("the others to share what it had", func() bool { return s.even(8, 1, 3) })
+		cancel()
+		for _, id := range []embed.MemberID{1, 3} {
+			if err := <-ended[id]; !errors.Is(err, context.Canceled) {
+				t.Errorf("Balance of %d: %v", id, err)
+			}
+		}
+	})
 }
 
 func TestBalance_EndsWithAnErrorOfFn(t *testing.T) {
-	ens := one(t)
-	enough := errors.New("enough")
-	err := election.Balance(bounded(t), ens.Opener(1), "/jobs", []string{"a", "b", "a"}, nil, func(ctx context.Context, name string, _ lock.Token) error {
-		if name == "b" {
-			return enough
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		enough := errors.New("enough")
+		err := election.Balance(bounded(t), ens.Opener(1), "/jobs", []string{"a", "b", "a"}, nil, func(ctx context.Context, name string, _ lock.Token) error {
+			if name == "b" {
+				return enough
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Error(err)
 		}
-		<-ctx.Done()
-		return nil
+		if err := election.Balance(bounded(t), ens.Opener(1), "/jobs", nil, nil, nil); !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("without names: %v", err)
+		}
 	})
-	if !errors.Is(err, enough) {
-		t.Error(err)
-	}
-	if err := election.Balance(bounded(t), ens.Opener(1), "/jobs", nil, nil, nil); !errors.Is(err, embed.ErrInvalidArgument) {
-		t.Errorf("without names: %v", err)
-	}
 }
 
 // A led is one leadership of a name in a Balance.
@@ -154,37 +159,39 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 	} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
-			ens.TransferLeadership(1)
-			turns := balances(t, ens.Opener(1), names)
-			var lead []led
-			for range names {
-				lead = append(lead, <-turns)
-			}
-			other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
-			for _, name := range names {
-				c.stand(t, other, "/jobs/"+name)
-			}
-			if c.dies {
-				ens.Kill(2)
-			}
-			s := ens.Session(1, embed.SessionOptions{})
-			offered := func() bool {
-				return slices.ContainsFunc(names, func(name string) bool {
-					children, _, err := s.Children(bounded(t), "/jobs/"+name)
-					must(t, err)
-					return slices.ContainsFunc(children, func(child string) bool { return strings.HasPrefix(child, "transfer") })
-				})
-			}
-			ens.Until("an offer", offered)
-			ens.Until("the offer to be deleted", func() bool { return !offered() })
-			for _, l := range lead {
-				if err := l.ctx.Err(); err != nil {
-					t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
+			testkit.Bubble(t, func(t *testing.T) {
+				ens := embedtest.New(t, 3, embedtest.Options{})
+				ens.TransferLeadership(1)
+				turns := balances(t, ens.Opener(1), names)
+				var lead []led
+				for range names {
+					lead = append(lead, <-turns)
 				}
-			}
-			third := balances(t, ens.Opener(3), names)
-			ens.Until("another to have its share", func() bool { return len(third) > 0 })
+				other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
+				for _, name := range names {
+					c.stand(t, other, "/jobs/"+name)
+				}
+				if c.dies {
+					ens.Kill(2)
+				}
+				s := ens.Session(1, embed.SessionOptions{})
+				offered := func() bool {
+					return slices.ContainsFunc(names, func(name string) bool {
+						children, _, err := s.Children(bounded(t), "/jobs/"+name)
+						must(t, err)
+						return slices.ContainsFunc(children, func(child string) bool { return strings.HasPrefix(child, "transfer") })
+					})
+				}
+				ens.Until("an offer", offered)
+				ens.Until("the offer to be deleted", func() bool { return !offered() })
+				for _, l := range lead {
+					if err := l.ctx.Err(); err != nil {
+						t.Errorf("%s: %v", l.name, context.Cause(l.ctx))
+					}
+				}
+				third := balances(t, ens.Opener(3), names)
+				ens.Until("another to have its share", func() bool { return len(third) > 0 })
+			})
 		})
 	}
 }
@@ -192,88 +199,94 @@ func TestBalance_GivesNothingToWhoAnswersNothing(t *testing.T) {
 // One process has more names than another, as while a new list is rolled out. The transfers stop.
 func TestBalance_OfMoreNamesTakesAndGivesNot(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 2, embedtest.Options{})
-	former := balances(t, ens.Opener(1), []string{"a", "b", "c", "d"})
-	for range 4 {
-		<-former
-	}
-	latter := balances(t, ens.Opener(2), []string{"a", "b", "c", "d", "e", "f"})
-	for range 4 { // two names that nobody else has, and two that it is given
-		<-latter
-	}
-	var again led
-	select {
-	case again = <-former:
-	case again = <-latter:
-	case <-time.After(3 * time.Second): // each checks its share about three times in this time
-		return
-	}
-	t.Errorf("%s is led again, and nobody came or went", again.name)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 2, embedtest.Options{})
+		former := balances(t, ens.Opener(1), []string{"a", "b", "c", "d"})
+		for range 4 {
+			<-former
+		}
+		latter := balances(t, ens.Opener(2), []string{"a", "b", "c", "d", "e", "f"})
+		for range 4 { // two names that nobody else has, and two that it is given
+			<-latter
+		}
+		var again led
+		select {
+		case again = <-former:
+		case again = <-latter:
+		case <-time.After(3 * time.Second): // each checks its share about three times in this time
+			return
+		}
+		t.Errorf("%s is led again, and nobody came or went", again.name)
+	})
 }
 
 // A leadership is transferred when fn has returned, not as soon as its ctx has ended. In
 // kyverno#5180 one was released while its holder was still at work.
 func TestBalance_HandsOverWhenFnHasReturned(t *testing.T) {
-	ens := embedtest.New(t, 2, embedtest.Options{})
-	names := []string{"a", "b"}
-	ctx, cancel := context.WithCancel(bounded(t))
-	defer cancel()
-	begins, ends, second := make(chan string, 2), make(chan string, 2), make(chan (<-chan led), 1)
-	over := make(chan error, 1)
-	go func() {
-		over <- election.Balance(ctx, ens.Opener(1), "/jobs", names, nil, func(inner context.Context, name string, _ lock.Token) error {
-			begins <- name
-			<-inner.Done()
-			if ctx.Err() != nil {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 2, embedtest.Options{})
+		names := []string{"a", "b"}
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		begins, ends, second := make(chan string, 2), make(chan string, 2), make(chan (<-chan led), 1)
+		over := make(chan error, 1)
+		go func() {
+			over <- election.Balance(ctx, ens.Opener(1), "/jobs", names, nil, func(inner context.Context, name string, _ lock.Token) error {
+				begins <- name
+				<-inner.Done()
+				if ctx.Err() != nil {
+					return nil
+				}
+				select {
+				case l := <-<-second:
+					t.Errorf("%s is led by another when its ctx has ended and fn has not returned", l.name)
+					name = ""
+				// Somebody would lead by then if nobody waited for fn.
+				case <-time.After(500 * time.Millisecond):
+				}
+				ends <- name
 				return nil
-			}
-			select {
-			case l := <-<-second:
-				t.Errorf("%s is led by another when its ctx has ended and fn has not returned", l.name)
-				name = ""
-			// Somebody would lead by then if nobody waited for fn.
-			case <-time.After(500 * time.Millisecond):
-			}
-			ends <- name
-			return nil
-		})
-	}()
-	for range names {
-		<-begins
-	}
-	turns := balances(t, ens.Opener(2), names)
-	second <- turns
-	if name := <-ends; name != "" {
-		if l := <-turns; l.name != name {
-			t.Errorf("%s is handed on, and %s led", name, l.name)
+			})
+		}()
+		for range names {
+			<-begins
 		}
-	}
-	cancel()
-	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Errorf("Balance returned %v", err)
-	}
+		turns := balances(t, ens.Opener(2), names)
+		second <- turns
+		if name := <-ends; name != "" {
+			if l := <-turns; l.name != name {
+				t.Errorf("%s is handed on, and %s led", name, l.name)
+			}
+		}
+		cancel()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Errorf("Balance returned %v", err)
+		}
+	})
 }
 
 // One candidacy is lost: the others of the Balance lead on, and the lost one begins again.
 func TestBalance_OneLostCandidacyEndsNoOther(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	names := []string{"a", "b", "c"}
-	turns := balances(t, ens.Opener(1), names)
-	lead := make(map[string]led)
-	for range names {
-		l := <-turns
-		lead[l.name] = l
-	}
-	all, err := election.New(s, "/jobs/a").Candidates(bounded(t))
-	must(t, err)
-	must(t, s.Delete(bounded(t), all[0].Path, embed.AnyVersion))
-	if again := <-turns; again.name != "a" {
-		t.Errorf("%s begins anew, and a was lost", again.name)
-	}
-	for _, l := range lead {
-		if over := l.ctx.Err() != nil; over != (l.name == "a") {
-			t.Errorf("%s: has ended: %v, %v", l.name, over, context.Cause(l.ctx))
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		s := ens.Session(1, embed.SessionOptions{})
+		names := []string{"a", "b", "c"}
+		turns := balances(t, ens.Opener(1), names)
+		lead := make(map[string]led)
+		for range names {
+			l := <-turns
+			lead[l.name] = l
 		}
-	}
+		all, err := election.New(s, "/jobs/a").Candidates(bounded(t))
+		must(t, err)
+		must(t, s.Delete(bounded(t), all[0].Path, embed.AnyVersion))
+		if again := <-turns; again.name != "a" {
+			t.Errorf("%s begins anew, and a was lost", again.name)
+		}
+		for _, l := range lead {
+			if over := l.ctx.Err() != nil; over != (l.name == "a") {
+				t.Errorf("%s: has ended: %v, %v", l.name, over, context.Cause(l.ctx))
+			}
+		}
+	})
 }

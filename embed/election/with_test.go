@@ -12,90 +12,97 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The function of RunWith guards its writes, proclaims, and transfers the leadership. Run campaigns
 // again afterwards.
 func TestRunWith_GuardsProclaimsAndTransfers(t *testing.T) {
-	ens := one(t)
-	ctx, cancel := context.WithCancel(bounded(t))
-	defer cancel()
-	from := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
-	enough := errors.New("enough")
-	s := ens.Session(1, embed.SessionOptions{Root: "/tenant"})
-	other := make(chan struct{})
-	calls := 0
-	err := election.RunWith(ctx, from, path, []byte("v"), election.Options{Priority: 1}, func(ctx context.Context, l *election.Leadership) error {
-		if timeout := l.Session().Timeout(); timeout != 20*time.Second {
-			t.Errorf("the session has a timeout of %v", timeout)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		from := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Timeout: 20 * time.Second, Root: "/tenant"})
+		enough := errors.New("enough")
+		s := ens.Session(1, embed.SessionOptions{Root: "/tenant"})
+		other := make(chan struct{})
+		calls := 0
+		err := election.RunWith(ctx, from, path, []byte("v"), election.Options{Priority: 1}, func(ctx context.Context, l *election.Leadership) error {
+			if timeout := l.Session().Timeout(); timeout != 20*time.Second {
+				t.Errorf("the session has a timeout of %v", timeout)
+			}
+			if calls++; calls == 2 {
+				return enough
+			}
+			_, err := l.Session().Multi(ctx, election.Guard(l), embed.OpCreate("/work", nil, embed.Persistent))
+			must(t, err)
+			must(t, l.Proclaim(ctx, []byte("w")))
+			if now, err := election.New(s, path).Leader(ctx); string(now.Value) != "w" || err != nil {
+				t.Errorf("%+v, %v", now, err)
+			}
+			if _, err := l.Requeue(ctx); !errors.Is(err, embed.ErrInvalidArgument) || l.Err() != nil {
+				t.Errorf("requeue: %v, %v", err, l.Err())
+			}
+			out := stands(t, ens, s, "other")
+			list, err := election.New(s, path).Candidates(ctx)
+			must(t, err)
+			must(t, l.Transfer(context.Background(), list[1].Path))
+			go func() {
+				defer close(other)
+				o := <-out
+				must(t, o.err)
+				must(t, o.leadership.Resign())
+			}()
+			<-ctx.Done()
+			return errors.New("after the leadership")
+		})
+		if !errors.Is(err, enough) || calls != 2 {
+			t.Errorf("%v after %d calls", err, calls)
 		}
-		if calls++; calls == 2 {
-			return enough
-		}
-		_, err := l.Session().Multi(ctx, election.Guard(l), embed.OpCreate("/work", nil, embed.Persistent))
-		must(t, err)
-		must(t, l.Proclaim(ctx, []byte("w")))
-		if now, err := election.New(s, path).Leader(ctx); string(now.Value) != "w" || err != nil {
-			t.Errorf("%+v, %v", now, err)
-		}
-		if _, err := l.Requeue(ctx); !errors.Is(err, embed.ErrInvalidArgument) || l.Err() != nil {
-			t.Errorf("requeue: %v, %v", err, l.Err())
-		}
-		out := stands(t, ens, s, "other")
-		list, err := election.New(s, path).Candidates(ctx)
-		must(t, err)
-		must(t, l.Transfer(context.Background(), list[1].Path))
-		go func() {
-			defer close(other)
-			o := <-out
-			must(t, o.err)
-			must(t, o.leadership.Resign())
-		}()
-		<-ctx.Done()
-		return errors.New("after the leadership")
+		<-other
 	})
-	if !errors.Is(err, enough) || calls != 2 {
-		t.Errorf("%v after %d calls", err, calls)
-	}
-	<-other
 }
 
 // Balance transfers by itself, so fn cannot.
 func TestBalanceWith_RefusesTransfers(t *testing.T) {
-	ens := one(t)
-	enough := errors.New("enough")
-	err := election.BalanceWith(bounded(t), ens.Opener(1), "/jobs", []string{"a"}, nil, election.Options{}, func(ctx context.Context, name string, l *election.Leadership) error {
-		if err := l.Transfer(ctx, "/jobs/a/x"); !errors.Is(err, embed.ErrInvalidArgument) {
-			t.Errorf("transfer: %v", err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		enough := errors.New("enough")
+		err := election.BalanceWith(bounded(t), ens.Opener(1), "/jobs", []string{"a"}, nil, election.Options{}, func(ctx context.Context, name string, l *election.Leadership) error {
+			if err := l.Transfer(ctx, "/jobs/a/x"); !errors.Is(err, embed.ErrInvalidArgument) {
+				t.Errorf("transfer: %v", err)
+			}
+			_, err := l.Session().Multi(ctx, election.Guard(l), embed.OpCreate("/work", nil, embed.Persistent))
+			must(t, err)
+			return enough
+		})
+		if !errors.Is(err, enough) {
+			t.Error(err)
 		}
-		_, err := l.Session().Multi(ctx, election.Guard(l), embed.OpCreate("/work", nil, embed.Persistent))
-		must(t, err)
-		return enough
 	})
-	if !errors.Is(err, enough) {
-		t.Error(err)
-	}
 }
 
 // Who may not stand, or proves nothing, is told so, and does not try for ever.
 func TestRun_EndsWithoutPermission(t *testing.T) {
-	ens := one(t)
-	s := ens.Session(1, embed.SessionOptions{})
-	_, _, err := s.CreateWith(bounded(t), path, nil, embed.CreateOptions{ACL: embed.ReadACL()})
-	must(t, err)
-	fn := func(context.Context, lock.Token) error { return errors.New("it leads") }
-	if err := election.Run(bounded(t), ens.Opener(1), path, nil, fn); !errors.Is(err, embed.ErrNoAuth) {
-		t.Error(err)
-	}
-	stranger := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}})
-	if err := election.Run(bounded(t), stranger, path, nil, fn); !errors.Is(err, embed.ErrAuthFailed) {
-		t.Error(err)
-	}
-	latch := election.NewLatch(stranger, path, nil, election.Options{})
-	<-latch.Done()
-	if err := latch.Err(); !errors.Is(err, embed.ErrAuthFailed) {
-		t.Error(err)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		s := ens.Session(1, embed.SessionOptions{})
+		_, _, err := s.CreateWith(bounded(t), path, nil, embed.CreateOptions{ACL: embed.ReadACL()})
+		must(t, err)
+		fn := func(context.Context, lock.Token) error { return errors.New("it leads") }
+		if err := election.Run(bounded(t), ens.Opener(1), path, nil, fn); !errors.Is(err, embed.ErrNoAuth) {
+			t.Error(err)
+		}
+		stranger := embed.OpenerWith(ens.Opener(1), embed.SessionOptions{Auth: []embed.Auth{{Scheme: "none"}}})
+		if err := election.Run(bounded(t), stranger, path, nil, fn); !errors.Is(err, embed.ErrAuthFailed) {
+			t.Error(err)
+		}
+		latch := election.NewLatch(stranger, path, nil, election.Options{})
+		<-latch.Done()
+		if err := latch.Err(); !errors.Is(err, embed.ErrAuthFailed) {
+			t.Error(err)
+		}
+	})
 }
 
 // Less than 1.5 times the session timeout passes from a leader's kill to the next leader's first

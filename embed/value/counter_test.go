@@ -18,137 +18,144 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/value"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The golden files have what Curator and kazoo themselves have written, see clienttest. A Counter
 // writes the same bytes, and reads them.
 func TestCounter_OthersBytes(t *testing.T) {
 	t.Parallel()
-	_, s := one(t)
-	ctx := bounded(t)
-	kinds := map[string]map[string]embed.Width{
-		"curator": {"SharedCount": embed.Int32, "Integer": embed.Int32, "Long": embed.Int64},
-		"kazoo":   {"Text": embed.Text, "Int32": embed.Int32},
-	}
-	lines := 0
-	for file, kinds := range kinds {
-		golden, err := os.ReadFile("testdata/" + file + ".golden")
-		must(t, err)
-		for line := range strings.Lines(string(golden)) {
-			lines++
-			path, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-			want, err := hex.DecodeString(text)
+	testkit.Bubble(t, func(t *testing.T) {
+		_, s := one(t)
+		ctx := bounded(t)
+		kinds := map[string]map[string]embed.Width{
+			"curator": {"SharedCount": embed.Int32, "Integer": embed.Int32, "Long": embed.Int64},
+			"kazoo":   {"Text": embed.Text, "Int32": embed.Int32},
+		}
+		lines := 0
+		for file, kinds := range kinds {
+			golden, err := os.ReadFile("testdata/" + file + ".golden")
 			must(t, err)
-			for kind, width := range kinds {
-				number, ok := strings.CutPrefix(path, "/golden-"+kind)
-				if !ok {
-					continue
-				}
-				n, err := strconv.ParseInt(number, 10, 64)
+			for line := range strings.Lines(string(golden)) {
+				lines++
+				path, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+				want, err := hex.DecodeString(text)
 				must(t, err)
-				path = "/" + file + path
-				_, err = value.NewCounter(s, path, width).Add(ctx, n)
-				must(t, err)
-				if data, _, err := s.Get(ctx, path); !bytes.Equal(data, want) || err != nil {
-					t.Errorf("%s: %x, %v, want %x", path, data, err, want)
-				}
-				_, err = s.Set(ctx, path, want, embed.AnyVersion)
-				must(t, err)
-				if got, err := value.NewCounter(s, path, width).Get(ctx); got != n || err != nil {
-					t.Errorf("%s: %x is read as %d, %v", path, want, got, err)
+				for kind, width := range kinds {
+					number, ok := strings.CutPrefix(path, "/golden-"+kind)
+					if !ok {
+						continue
+					}
+					n, err := strconv.ParseInt(number, 10, 64)
+					must(t, err)
+					path = "/" + file + path
+					_, err = value.NewCounter(s, path, width).Add(ctx, n)
+					must(t, err)
+					if data, _, err := s.Get(ctx, path); !bytes.Equal(data, want) || err != nil {
+						t.Errorf("%s: %x, %v, want %x", path, data, err, want)
+					}
+					_, err = s.Set(ctx, path, want, embed.AnyVersion)
+					must(t, err)
+					if got, err := value.NewCounter(s, path, width).Get(ctx); got != n || err != nil {
+						t.Errorf("%s: %x is read as %d, %v", path, want, got, err)
+					}
 				}
 			}
 		}
-	}
-	if lines != 15 {
-		t.Errorf("%d lines", lines)
-	}
+		if lines != 15 {
+			t.Errorf("%d lines", lines)
+		}
+	})
 }
 
 // The bytes are those of Curator's SharedCount and DistributedAtomicLong, and of kazoo's Counter.
 // An empty znode is zero: kazoo creates one first, on which SharedCount throws.
 func TestCounter_GoldenBytes(t *testing.T) {
 	t.Parallel()
-	_, s := one(t)
-	ctx := bounded(t)
-	for _, c := range []struct {
-		width embed.Width
-		n     int64
-		data  string
-	}{
-		{embed.Int64, 5, "\x00\x00\x00\x00\x00\x00\x00\x05"},
-		{embed.Int64, -2, "\xff\xff\xff\xff\xff\xff\xff\xfe"},
-		{embed.Int64, math.MaxInt64, "\x7f\xff\xff\xff\xff\xff\xff\xff"},
-		{embed.Int32, 5, "\x00\x00\x00\x05"},
-		{embed.Int32, math.MinInt32, "\x80\x00\x00\x00"},
-		{embed.Text, 5, "5"},
-		{embed.Text, -120, "-120"},
-	} {
-		path := fmt.Sprintf("/golden/%d/%d", c.width, c.n)
-		counter := value.NewCounter(s, path, c.width)
-		check := func(how string) {
-			t.Helper()
-			data, _, err := s.Get(ctx, path)
-			n, got := counter.Get(ctx)
-			if string(data) != c.data || err != nil || n != c.n || got != nil {
-				t.Errorf("%s: %d is %q, %v, %v", how, n, data, err, got)
+	testkit.Bubble(t, func(t *testing.T) {
+		_, s := one(t)
+		ctx := bounded(t)
+		for _, c := range []struct {
+			width embed.Width
+			n     int64
+			data  string
+		}{
+			{embed.Int64, 5, "\x00\x00\x00\x00\x00\x00\x00\x05"},
+			{embed.Int64, -2, "\xff\xff\xff\xff\xff\xff\xff\xfe"},
+			{embed.Int64, math.MaxInt64, "\x7f\xff\xff\xff\xff\xff\xff\xff"},
+			{embed.Int32, 5, "\x00\x00\x00\x05"},
+			{embed.Int32, math.MinInt32, "\x80\x00\x00\x00"},
+			{embed.Text, 5, "5"},
+			{embed.Text, -120, "-120"},
+		} {
+			path := fmt.Sprintf("/golden/%d/%d", c.width, c.n)
+			counter := value.NewCounter(s, path, c.width)
+			check := func(how string) {
+				t.Helper()
+				data, _, err := s.Get(ctx, path)
+				n, got := counter.Get(ctx)
+				if string(data) != c.data || err != nil || n != c.n || got != nil {
+					t.Errorf("%s: %d is %q, %v, %v", how, n, data, err, got)
+				}
+				must(t, s.Delete(ctx, path, embed.AnyVersion))
 			}
-			must(t, s.Delete(ctx, path, embed.AnyVersion))
+			if sum, err := counter.Add(ctx, c.n); sum != c.n || err != nil {
+				t.Errorf("%d, %v", sum, err)
+			}
+			check("added to nothing")
+			must(t, counter.Set(ctx, c.n))
+			check("set")
+			must(t, counter.Swap(ctx, 0, c.n))
+			check("swapped")
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+			if n, err := counter.Get(ctx); n != 0 || err != nil {
+				t.Errorf("an empty znode is %d, %v", n, err)
+			}
+			if sum, err := counter.Add(ctx, c.n); sum != c.n || err != nil {
+				t.Errorf("%d, %v", sum, err)
+			}
+			check("added to an empty znode")
 		}
-		if sum, err := counter.Add(ctx, c.n); sum != c.n || err != nil {
-			t.Errorf("%d, %v", sum, err)
-		}
-		check("added to nothing")
-		must(t, counter.Set(ctx, c.n))
-		check("set")
-		must(t, counter.Swap(ctx, 0, c.n))
-		check("swapped")
-		_, err := s.Create(ctx, path, nil, embed.Persistent)
-		must(t, err)
-		if n, err := counter.Get(ctx); n != 0 || err != nil {
-			t.Errorf("an empty znode is %d, %v", n, err)
-		}
-		if sum, err := counter.Add(ctx, c.n); sum != c.n || err != nil {
-			t.Errorf("%d, %v", sum, err)
-		}
-		check("added to an empty znode")
-	}
+	})
 }
 
 // What is refused changes nothing.
 func TestCounter_Refused(t *testing.T) {
 	t.Parallel()
-	_, s := one(t)
-	ctx := bounded(t)
-	add := func(c value.Counter, d int64, want error) {
-		t.Helper()
-		_, err := c.Add(ctx, d)
-		wantErr(t, err, want)
-	}
-	small := value.NewCounter(s, path, embed.Int32)
-	add(small, math.MaxInt32+1, embed.ErrOverflow)
-	wantErr(t, small.Set(ctx, math.MinInt32-1), embed.ErrOverflow)
-	wantErr(t, small.Swap(ctx, 0, math.MaxInt64), embed.ErrOverflow)
-	if _, there, err := s.Exists(ctx, "/app"); there || err != nil {
-		t.Errorf("%v, %v", there, err)
-	}
-	must(t, small.Set(ctx, -1))
-	if sum, err := small.Add(ctx, math.MaxInt32+1); sum != math.MaxInt32 || err != nil {
-		t.Errorf("%d, %v", sum, err)
-	}
-	add(small, 1, embed.ErrOverflow)
-	add(value.NewCounter(s, path, embed.Int64), 1, embed.ErrNotNumber)
-	add(value.NewCounter(s, path, 9), 1, embed.ErrInvalidMode)
-	add(value.NewCounter(s, "x", embed.Int64), 1, embed.ErrInvalidPath)
-	_, err := value.NewCounter(s, path, embed.Text).Get(ctx)
-	wantErr(t, err, embed.ErrNotNumber)
-	wantErr(t, value.NewCounter(s, path, embed.Text).Swap(ctx, 0, 1), embed.ErrNotNumber)
-	if n, err := small.Get(ctx); n != math.MaxInt32 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	_, err = s.Set(ctx, path, []byte("2.5"), embed.AnyVersion) // kazoo's, of a counter of floats
-	must(t, err)
-	add(value.NewCounter(s, path, embed.Text), 1, embed.ErrNotNumber)
+	testkit.Bubble(t, func(t *testing.T) {
+		_, s := one(t)
+		ctx := bounded(t)
+		add := func(c value.Counter, d int64, want error) {
+			t.Helper()
+			_, err := c.Add(ctx, d)
+			wantErr(t, err, want)
+		}
+		small := value.NewCounter(s, path, embed.Int32)
+		add(small, math.MaxInt32+1, embed.ErrOverflow)
+		wantErr(t, small.Set(ctx, math.MinInt32-1), embed.ErrOverflow)
+		wantErr(t, small.Swap(ctx, 0, math.MaxInt64), embed.ErrOverflow)
+		if _, there, err := s.Exists(ctx, "/app"); there || err != nil {
+			t.Errorf("%v, %v", there, err)
+		}
+		must(t, small.Set(ctx, -1))
+		if sum, err := small.Add(ctx, math.MaxInt32+1); sum != math.MaxInt32 || err != nil {
+			t.Errorf("%d, %v", sum, err)
+		}
+		add(small, 1, embed.ErrOverflow)
+		add(value.NewCounter(s, path, embed.Int64), 1, embed.ErrNotNumber)
+		add(value.NewCounter(s, path, 9), 1, embed.ErrInvalidMode)
+		add(value.NewCounter(s, "x", embed.Int64), 1, embed.ErrInvalidPath)
+		_, err := value.NewCounter(s, path, embed.Text).Get(ctx)
+		wantErr(t, err, embed.ErrNotNumber)
+		wantErr(t, value.NewCounter(s, path, embed.Text).Swap(ctx, 0, 1), embed.ErrNotNumber)
+		if n, err := small.Get(ctx); n != math.MaxInt32 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		_, err = s.Set(ctx, path, []byte("2.5"), embed.AnyVersion) // kazoo's, of a counter of floats
+		must(t, err)
+		add(value.NewCounter(s, path, embed.Text), 1, embed.ErrNotNumber)
+	})
 }
 
 // In an ensemble that is held at an older level, what needs a newer one fails and says so. What
@@ -172,41 +179,43 @@ func TestCounter_BelowItsLevel(t *testing.T) {
 // Swaps compare with the number that the ensemble has, not with what this member shows.
 func TestCounter_Swap(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ctx := bounded(t)
-	const rounds = 10
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	won := make(map[int64]int)
-	all := sessions(ens)
-	for i := range 6 {
-		c := value.NewCounter(all[i%3], path, embed.Int32)
-		wg.Go(func() {
-			for n := int64(0); n < rounds; {
-				err := c.Swap(ctx, n, n+1)
-				switch {
-				case err == nil:
-					mu.Lock()
-					won[n]++
-					mu.Unlock()
-				case !errors.Is(err, value.ErrChanged):
-					t.Error(err)
-					return
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		ctx := bounded(t)
+		const rounds = 10
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		won := make(map[int64]int)
+		all := sessions(ens)
+		for i := range 6 {
+			c := value.NewCounter(all[i%3], path, embed.Int32)
+			wg.Go(func() {
+				for n := int64(0); n < rounds; {
+					err := c.Swap(ctx, n, n+1)
+					switch {
+					case err == nil:
+						mu.Lock()
+						won[n]++
+						mu.Unlock()
+					case !errors.Is(err, value.ErrChanged):
+						t.Error(err)
+						return
+					}
+					n++ // it was n when the Swap returned, or has been before
 				}
-				n++ // it was n when the Swap returned, or has been before
-			}
-		})
-	}
-	wg.Wait()
-	for n := range int64(rounds) {
-		if won[n] != 1 {
-			t.Errorf("%d swaps from %d", won[n], n)
+			})
 		}
-	}
-	for range 20 {
-		must(t, value.NewCounter(all[0], path, embed.Int32).Set(ctx, 100))
-		must(t, value.NewCounter(all[2], path, embed.Int32).Swap(ctx, 100, 0))
-	}
+		wg.Wait()
+		for n := range int64(rounds) {
+			if won[n] != 1 {
+				t.Errorf("%d swaps from %d", won[n], n)
+			}
+		}
+		for range 20 {
+			must(t, value.NewCounter(all[0], path, embed.Int32).Set(ctx, 100))
+			must(t, value.NewCounter(all[2], path, embed.Int32).Swap(ctx, 100, 0))
+		}
+	})
 }
 
 // A tally is what callers know of their Adds of one.
