@@ -9,15 +9,16 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/membersflag"
 )
 
 // With -members churn voters beside those of the test leave and are wiped, and come back as others.
 // Those of the test stay, and have a quorum though one of them is dead.
 func TestChurn(t *testing.T) {
-	seconds, id := 60, embed.MemberID(9)
-	if testing.Short() {
-		seconds, id = 20, 6
+	seconds, id := 20, embed.MemberID(6)
+	if testkit.Night() {
+		seconds, id = 60, 9
 	}
 	before := membersflag.Churn
 	membersflag.Churn = true

@@ -28,6 +28,7 @@ var (
 )
 
 func TestEnsemble_StopKillRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ens := embedtest.New(t, 3, embedtest.Options{Dir: dir})
 	s := ens.Session(1, embed.SessionOptions{})
@@ -57,47 +58,53 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 // Two followers that cannot reach each other serve as before, because they need only their leader.
 // A follower that reaches nobody does not serve.
 func TestEnsemble_Links(t *testing.T) {
-	// A longer tick: member 3 must lead until it is cut off, even on a busy machine.
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
-	ens.TransferLeadership(3)
-	ens.Cut(1, 2)
-	for _, id := range ens.Members() {
-		_, err := ens.Session(id, embed.SessionOptions{}).Create(t.Context(), "/job-", nil, embed.Sequential)
-		must(t, err)
-	}
-	ens.Cut(1, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*embedtest.DefaultTick)
-	defer cancel()
-	if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a session on a member that is cut off: %v", err)
-	}
-	ens.Heal(1, 3)
-	ens.Session(1, embed.SessionOptions{})
-	ens.Heal(1, 2)
-	ens.Isolate(3)
-	ens.Until("another to lead", func() bool { return ens.Leader() != 3 })
-	ens.HealAll()
-	ens.Ready(3)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		// A longer tick: member 3 must lead until it is cut off, even on a busy machine.
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
+		ens.TransferLeadership(3)
+		ens.Cut(1, 2)
+		for _, id := range ens.Members() {
+			_, err := ens.Session(id, embed.SessionOptions{}).Create(t.Context(), "/job-", nil, embed.Sequential)
+			must(t, err)
+		}
+		ens.Cut(1, 3)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*embedtest.DefaultTick)
+		defer cancel()
+		if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a session on a member that is cut off: %v", err)
+		}
+		ens.Heal(1, 3)
+		ens.Session(1, embed.SessionOptions{})
+		ens.Heal(1, 2)
+		ens.Isolate(3)
+		ens.Until("another to lead", func() bool { return ens.Leader() != 3 })
+		ens.HealAll()
+		ens.Ready(3)
+	})
 }
 
 // A service's own test may look like this: its leader is cut off, and another replica leads.
 func TestEnsemble_AnotherReplicaLeads(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
-	took := make(chan embed.MemberID, 3)
-	for _, id := range ens.Members() {
-		n := ens.Node(id)
-		go lock.Do(t.Context(), n, "/work", func(ctx context.Context, _ lock.Token) error {
-			took <- id
-			<-ctx.Done()
-			return nil
-		})
-	}
-	first := <-took
-	ens.Isolate(first)
-	if second := <-took; second == first {
-		t.Errorf("member %d took over from itself", first)
-	}
-	ens.HealAll()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.MaxSessionTimeout = time.Second }})
+		took := make(chan embed.MemberID, 3)
+		for _, id := range ens.Members() {
+			n := ens.Node(id)
+			go lock.Do(t.Context(), n, "/work", func(ctx context.Context, _ lock.Token) error {
+				took <- id
+				<-ctx.Done()
+				return nil
+			})
+		}
+		first := <-took
+		ens.Isolate(first)
+		if second := <-took; second == first {
+			t.Errorf("member %d took over from itself", first)
+		}
+		ens.HealAll()
+	})
 }
 
 // A failing is a test that records its fatal errors. Fatalf ends the goroutine, as testing's does.
@@ -115,25 +122,28 @@ func (f *failing) Fatalf(format string, args ...any) {
 
 // While a member starts on a slow disk, the others can be used, and the disk can be mended.
 func TestEnsemble_StartOnASlowDisk(t *testing.T) {
-	begun := make(chan struct{})
-	ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
-		if c.ID == 3 {
-			close(begun)
-		}
-	}})
-	ens.Start(1)
-	ens.Start(2)
-	ens.Faults(3).SetDisk(embedtest.Disk{Delay: time.Hour})
-	started := make(chan error)
-	go func() {
-		_, err := ens.TryStart(3)
-		started <- err
-	}()
-	<-begun
-	ens.Ready(1)
-	ens.Faults(3).SetDisk(embedtest.Disk{})
-	must(t, <-started)
-	ens.Ready(3)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		begun := make(chan struct{})
+		ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
+			if c.ID == 3 {
+				close(begun)
+			}
+		}})
+		ens.Start(1)
+		ens.Start(2)
+		ens.Faults(3).SetDisk(embedtest.Disk{Delay: time.Hour})
+		started := make(chan error)
+		go func() {
+			_, err := ens.TryStart(3)
+			started <- err
+		}()
+		<-begun
+		ens.Ready(1)
+		ens.Faults(3).SetDisk(embedtest.Disk{})
+		must(t, <-started)
+		ens.Ready(3)
+	})
 }
 
 // Several goroutines end a member at once. One succeeds; the others learn that it is not running.
@@ -161,73 +171,79 @@ func TestEnsemble_StopAndKillAtOnce(t *testing.T) {
 
 // A session that owns more than the portion ends in several transactions.
 func TestOptions_EndPortion(t *testing.T) {
-	for portion, want := range map[int]int{0: 1, 3: 3} {
-		ens := embedtest.New(t, 1, embedtest.Options{EndPortion: portion, Config: func(c *embed.Config) { c.Shards = 1 }})
-		s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
-		w, err := other.Watch(t.Context(), "/", embed.WatchRecursive)
-		must(t, err)
-		const owned = 8
-		for i := range owned {
-			_, err := s.Create(t.Context(), fmt.Sprint("/", i), nil, embed.Ephemeral)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		for portion, want := range map[int]int{0: 1, 3: 3} {
+			ens := embedtest.New(t, 1, embedtest.Options{EndPortion: portion, Config: func(c *embed.Config) { c.Shards = 1 }})
+			s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+			w, err := other.Watch(t.Context(), "/", embed.WatchRecursive)
 			must(t, err)
-		}
-		must(t, s.Close())
-		ended := make(map[embed.Zxid]int)
-		for n := 0; n < owned; {
-			e, ok := <-w.Events()
-			if !ok {
-				t.Fatal(w.Err())
+			const owned = 8
+			for i := range owned {
+				_, err := s.Create(t.Context(), fmt.Sprint("/", i), nil, embed.Ephemeral)
+				must(t, err)
 			}
-			if e.Type == embed.NodeDeleted {
-				ended[e.Zxid]++
-				n++
+			must(t, s.Close())
+			ended := make(map[embed.Zxid]int)
+			for n := 0; n < owned; {
+				e, ok := <-w.Events()
+				if !ok {
+					t.Fatal(w.Err())
+				}
+				if e.Type == embed.NodeDeleted {
+					ended[e.Zxid]++
+					n++
+				}
+			}
+			if len(ended) != want {
+				t.Errorf("portion %d: %d znodes ended in the transactions %v, want %d of them", portion, owned, ended, want)
 			}
 		}
-		if len(ended) != want {
-			t.Errorf("portion %d: %d znodes ended in the transactions %v, want %d of them", portion, owned, ended, want)
-		}
-	}
+	})
 }
 
 // A member that lags by more than the log keeps installs a snapshot, so its watches have a gap.
 func TestOptions_KeepEntries(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 5})
-	s, away := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
-	_, err := s.Create(t.Context(), "/z", nil, embed.Persistent)
-	must(t, err)
-	_, err = away.Sync(t.Context(), "/z")
-	must(t, err)
-	w, err := away.Watch(t.Context(), "/z", embed.WatchPersistent)
-	must(t, err)
-	ens.Until("a gap", func() bool {
-		ens.TransferLeadership(1)
-		ens.Isolate(3)
-		for range 20 {
-			_, err := s.Set(t.Context(), "/z", nil, embed.AnyVersion)
-			must(t, err)
-		}
-		for _, id := range []embed.MemberID{1, 2} {
-			must(t, ens.Snapshot(id)) // it does not wait, so the log may be cut too late for this round
-		}
-		ens.HealAll()
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 5})
+		s, away := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+		_, err := s.Create(t.Context(), "/z", nil, embed.Persistent)
+		must(t, err)
 		_, err = away.Sync(t.Context(), "/z")
 		must(t, err)
-		for {
-			select {
-			case _, ok := <-w.Events():
-				if ok {
-					continue
-				}
-			default:
+		w, err := away.Watch(t.Context(), "/z", embed.WatchPersistent)
+		must(t, err)
+		ens.Until("a gap", func() bool {
+			ens.TransferLeadership(1)
+			ens.Isolate(3)
+			for range 20 {
+				_, err := s.Set(t.Context(), "/z", nil, embed.AnyVersion)
+				must(t, err)
 			}
-			break
+			for _, id := range []embed.MemberID{1, 2} {
+				must(t, ens.Snapshot(id)) // it does not wait, so the log may be cut too late for this round
+			}
+			ens.HealAll()
+			_, err = away.Sync(t.Context(), "/z")
+			must(t, err)
+			for {
+				select {
+				case _, ok := <-w.Events():
+					if ok {
+						continue
+					}
+				default:
+				}
+				break
+			}
+			return errors.Is(w.Err(), embed.ErrWatchGap)
+		})
+		ens.Kill(3)
+		if err := ens.Snapshot(3); err == nil {
+			t.Error("a dead member makes a snapshot")
 		}
-		return errors.Is(w.Err(), embed.ErrWatchGap)
 	})
-	ens.Kill(3)
-	if err := ens.Snapshot(3); err == nil {
-		t.Error("a dead member makes a snapshot")
-	}
 }
 
 // Files shows the files of a member, on its disk in memory or on a real one.

@@ -71,30 +71,32 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A longer tick: a busy machine must not look like a leader that is gone.
-			ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
-			const leader, one, other = 1, 2, 3
-			ens.TransferLeadership(leader)
-			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
-			term := ens.Node(leader).Status().Shards[0].Term
-			c.cut(ens, leader, one, other)
-			if c.stays {
-				ens.Until("the member that does not hear its leader to notice", func() bool {
-					return ens.Node(one).Status().Shards[0].Leader == 0
-				})
-				create(t, s)
-				ens.HealAll()
-				ens.Ready(one)
-				if now := ens.Node(leader).Status().Shards[0]; now.Leader != leader || now.Term != term {
-					t.Errorf("the leader was replaced: %+v, term %d before", now, term)
+			testkit.Bubble(t, func(t *testing.T) {
+				// A longer tick: a busy machine must not look like a leader that is gone.
+				ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
+				const leader, one, other = 1, 2, 3
+				ens.TransferLeadership(leader)
+				s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+				term := ens.Node(leader).Status().Shards[0].Term
+				c.cut(ens, leader, one, other)
+				if c.stays {
+					ens.Until("the member that does not hear its leader to notice", func() bool {
+						return ens.Node(one).Status().Shards[0].Leader == 0
+					})
+					create(t, s)
+					ens.HealAll()
+					ens.Ready(one)
+					if now := ens.Node(leader).Status().Shards[0]; now.Leader != leader || now.Term != term {
+						t.Errorf("the leader was replaced: %+v, term %d before", now, term)
+					}
+					return
 				}
-				return
-			}
-			ens.Until("another to lead", func() bool { return ens.Leader() != leader })
-			made := create(t, s)
-			ens.HealAll()
-			ens.Ready(leader)
-			has(t, ens.Session(leader, embed.SessionOptions{}), made)
+				ens.Until("another to lead", func() bool { return ens.Leader() != leader })
+				made := create(t, s)
+				ens.HealAll()
+				ens.Ready(leader)
+				has(t, ens.Session(leader, embed.SessionOptions{}), made)
+			})
 		})
 	}
 }
@@ -102,70 +104,74 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 // Nearly a third of all messages vanish, and each write is applied once.
 func TestFaults_LossyLinks(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	var sessions []*embed.Session
-	for _, id := range ens.Members() {
-		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
-	}
-	for _, a := range ens.Members() {
-		for _, b := range ens.Members() {
-			ens.Faults(a).SetLink(b, embedtest.Link{Loss: 0.3})
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		var sessions []*embed.Session
+		for _, id := range ens.Members() {
+			sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
 		}
-	}
-	const each = 10
-	var mu sync.Mutex
-	var names []string
-	var wg sync.WaitGroup
-	for _, s := range sessions {
-		wg.Go(func() {
-			for range each {
-				name, err := s.Create(bounded(t), "/job-", nil, embed.Sequential)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				names = append(names, name)
-				mu.Unlock()
+		for _, a := range ens.Members() {
+			for _, b := range ens.Members() {
+				ens.Faults(a).SetLink(b, embedtest.Link{Loss: 0.3})
 			}
-		})
-	}
-	wg.Wait()
-	ens.HealAll()
-	slices.Sort(names)
-	for i, name := range names {
-		if want := fmt.Sprintf("/job-%010d", i); name != want {
-			t.Fatalf("create %d made %s, want %s", i, name, want)
 		}
-	}
-	has(t, ens.Session(1, embed.SessionOptions{}), names...)
-	there, _, err := ens.Session(2, embed.SessionOptions{}).Children(bounded(t), "/")
-	must(t, err)
-	jobs := slices.DeleteFunc(there, func(name string) bool { return name == "zookeeper" })
-	if len(jobs) != 3*each {
-		t.Errorf("%d znodes of %d creates", len(jobs), 3*each)
-	}
+		const each = 10
+		var mu sync.Mutex
+		var names []string
+		var wg sync.WaitGroup
+		for _, s := range sessions {
+			wg.Go(func() {
+				for range each {
+					name, err := s.Create(bounded(t), "/job-", nil, embed.Sequential)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					names = append(names, name)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		ens.HealAll()
+		slices.Sort(names)
+		for i, name := range names {
+			if want := fmt.Sprintf("/job-%010d", i); name != want {
+				t.Fatalf("create %d made %s, want %s", i, name, want)
+			}
+		}
+		has(t, ens.Session(1, embed.SessionOptions{}), names...)
+		there, _, err := ens.Session(2, embed.SessionOptions{}).Children(bounded(t), "/")
+		must(t, err)
+		jobs := slices.DeleteFunc(there, func(name string) bool { return name == "zookeeper" })
+		if len(jobs) != 3*each {
+			t.Errorf("%d znodes of %d creates", len(jobs), 3*each)
+		}
+	})
 }
 
 // A write crosses slow links twice, and succeeds.
 func TestFaults_SlowLinks(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	leader := ens.Leader()
-	s := ens.Session(leader, embed.SessionOptions{Timeout: time.Minute})
-	const delay = 20 * time.Millisecond
-	for _, a := range ens.Members() {
-		for _, b := range ens.Members() {
-			ens.Faults(a).SetLink(b, embedtest.Link{Delay: delay})
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		leader := ens.Leader()
+		s := ens.Session(leader, embed.SessionOptions{Timeout: time.Minute})
+		const delay = 20 * time.Millisecond
+		for _, a := range ens.Members() {
+			for _, b := range ens.Members() {
+				ens.Faults(a).SetLink(b, embedtest.Link{Delay: delay})
+			}
 		}
-	}
-	for range 10 {
-		began := time.Now()
-		create(t, s)
-		if took := time.Since(began); took < 2*delay {
-			t.Errorf("a write took %v over links of %v", took, delay)
+		for range 10 {
+			began := time.Now()
+			create(t, s)
+			if took := time.Since(began); took < 2*delay {
+				t.Errorf("a write took %v over links of %v", took, delay)
+			}
 		}
-	}
+	})
 }
 
 // A disk that is full, does not write or does not sync fails its own member and no other. Once the
@@ -179,37 +185,44 @@ func TestFaults_FailingDisk(t *testing.T) {
 		"nothing can be read":    {Err: syscall.EIO, On: embedtest.Reads},
 		"no descriptors":         {Err: syscall.EMFILE, On: embedtest.Descriptors},
 	} {
+		in := testkit.Bubble
+		if d.Err != syscall.EIO {
+			// The member waits for room, and holds a mutex of the machine that others want.
+			in = func(t *testing.T, test func(t *testing.T)) { test(t) }
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
-			const victim, other = 2, 3
-			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
-			n := ens.Node(victim)
-			ens.Faults(victim).SetDisk(d)
-			var made []string
-			ens.Until("the node to fail", func() bool { // one fsync may make several writes durable
-				made = append(made, create(t, s))
-				_ = ens.Snapshot(victim) // some files are read only to write a snapshot
-				return failed(n)
-			})
-			if !errors.Is(n.Err(), d.Err) {
-				t.Errorf("Err is %v, want %v", n.Err(), d.Err)
-			}
-			made = append(made, create(t, s))
-			ens.Kill(victim)
-
-			// A restart mends nothing.
-			if n, err := ens.TryStart(victim); err == nil {
-				ens.Until("the node to fail again", func() bool {
-					create(t, s)
-					_ = ens.Snapshot(victim)
+			in(t, func(t *testing.T) {
+				ens := embedtest.New(t, 3, embedtest.Options{})
+				const victim, other = 2, 3
+				s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+				n := ens.Node(victim)
+				ens.Faults(victim).SetDisk(d)
+				var made []string
+				ens.Until("the node to fail", func() bool { // one fsync may make several writes durable
+					made = append(made, create(t, s))
+					_ = ens.Snapshot(victim) // some files are read only to write a snapshot
 					return failed(n)
 				})
+				if !errors.Is(n.Err(), d.Err) {
+					t.Errorf("Err is %v, want %v", n.Err(), d.Err)
+				}
+				made = append(made, create(t, s))
 				ens.Kill(victim)
-			}
-			ens.Faults(victim).SetDisk(embedtest.Disk{})
-			ens.Restart(victim)
-			has(t, ens.Session(victim, embed.SessionOptions{}), made...)
+
+				// A restart mends nothing.
+				if n, err := ens.TryStart(victim); err == nil {
+					ens.Until("the node to fail again", func() bool {
+						create(t, s)
+						_ = ens.Snapshot(victim)
+						return failed(n)
+					})
+					ens.Kill(victim)
+				}
+				ens.Faults(victim).SetDisk(embedtest.Disk{})
+				ens.Restart(victim)
+				has(t, ens.Session(victim, embed.SessionOptions{}), made...)
+			})
 		})
 	}
 }
@@ -217,20 +230,22 @@ func TestFaults_FailingDisk(t *testing.T) {
 // A disk that is full for less than Patience fails nobody. What waited for room is written later.
 func TestFaults_DiskFullForAMoment(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Growth})
-	p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
-	select {
-	case <-p.Done():
-		t.Error("a write was done without room")
-	case <-time.After(embedtest.Patience / 20):
-	}
-	ens.Faults(1).SetDisk(embedtest.Disk{})
-	_, err := p.Result()
-	must(t, err)
-	must(t, ens.Node(1).Err())
-	has(t, s, "/a")
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Growth})
+		p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
+		select {
+		case <-p.Done():
+			t.Error("a write was done without room")
+		case <-time.After(embedtest.Patience / 20):
+		}
+		ens.Faults(1).SetDisk(embedtest.Disk{})
+		_, err := p.Result()
+		must(t, err)
+		must(t, ens.Node(1).Err())
+		has(t, s, "/a")
+	})
 }
 
 // A slow disk delays calls and fails none. Once it is fast again, waiting calls go on at once.
@@ -275,12 +290,20 @@ func TestFaults_Pause(t *testing.T) {
 			} else {
 				ens.TransferLeadership(other)
 			}
-			// On a busy machine, a shorter timeout would end the Hold before the pause.
-			s := ens.Session(victim, embed.SessionOptions{Timeout: 4 * time.Second})
-			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
-			must(t, err)
 			waiter := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
-			ens.Pause(victim)
+			var s *embed.Session
+			var hold *lock.Hold
+			ens.Until("a hold that lasts until the pause", func() bool { // a busy machine may end it before
+				ens.Resume(victim)
+				s = ens.Session(victim, embed.SessionOptions{Timeout: time.Second})
+				var err error
+				hold, err = lock.NewMutex(s, "/lock").Lock(bounded(t))
+				if err != nil {
+					return false
+				}
+				ens.Pause(victim)
+				return hold.Err() == nil
+			})
 			p := s.Submit(bounded(t), embed.OpCreate("/a", nil, embed.Persistent))
 			next, err := lock.NewMutex(waiter, "/lock").Lock(bounded(t))
 			if hold.Err() == nil {
@@ -339,49 +362,53 @@ func TestFaults_PauseForAMoment(t *testing.T) {
 // members go on.
 func TestFaults_WallClock(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	s := ens.Session(1, embed.SessionOptions{})
-	other := ens.Session(2, embed.SessionOptions{})
-	kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
-	must(t, err)
-	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
-		hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		s := ens.Session(1, embed.SessionOptions{})
+		other := ens.Session(2, embed.SessionOptions{})
+		kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
 		must(t, err)
-		ens.Faults(1).SetWallClock(offset)
-		if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
-			t.Errorf("a hold after a jump to %v: %v", offset, err)
+		for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
+			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+			must(t, err)
+			ens.Faults(1).SetWallClock(offset)
+			if err := hold.Err(); !errors.Is(err, embed.ErrSuspended) {
+				t.Errorf("a hold after a jump to %v: %v", offset, err)
+			}
+			testkit.Reaches(t, s.State, embed.Connected)
+			before := time.Now().Add(offset - time.Minute)
+			_, stat, err := s.Get(bounded(t), create(t, s))
+			must(t, err)
+			if made := stat.Ctime; made.Before(before) || made.After(before.Add(2*time.Minute)) {
+				t.Errorf("a znode was made at %v by a clock that is off by %v", made, offset)
+			}
 		}
-		testkit.Reaches(t, s.State, embed.Connected)
-		before := time.Now().Add(offset - time.Minute)
-		_, stat, err := s.Get(bounded(t), create(t, s))
-		must(t, err)
-		if made := stat.Ctime; made.Before(before) || made.After(before.Add(2*time.Minute)) {
-			t.Errorf("a znode was made at %v by a clock that is off by %v", made, offset)
-		}
-	}
-	must(t, s.Err())
-	must(t, kept.Err())
+		must(t, s.Err())
+		must(t, kept.Err())
+	})
 }
 
 // The machine under one member sleeps. Its holds are lost at the first question. After a short
 // sleep the session still lives.
 func TestFaults_Sleep(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	other := ens.Session(2, embed.SessionOptions{})
-	kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
-	must(t, err)
-	for timeouts, want := range map[time.Duration]embed.State{1: embed.Connected, 3: embed.Expired} {
-		s := ens.Session(1, embed.SessionOptions{})
-		hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		other := ens.Session(2, embed.SessionOptions{})
+		kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
 		must(t, err)
-		ens.Faults(1).Sleep(timeouts * s.Timeout())
-		if err := hold.Err(); err == nil {
-			t.Errorf("a hold outlived a sleep of %d timeouts", timeouts)
+		for timeouts, want := range map[time.Duration]embed.State{1: embed.Connected, 3: embed.Expired} {
+			s := ens.Session(1, embed.SessionOptions{})
+			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+			must(t, err)
+			ens.Faults(1).Sleep(timeouts * s.Timeout())
+			if err := hold.Err(); err == nil {
+				t.Errorf("a hold outlived a sleep of %d timeouts", timeouts)
+			}
+			testkit.Reaches(t, s.State, want)
 		}
-		testkit.Reaches(t, s.State, want)
-	}
-	must(t, kept.Err())
+		must(t, kept.Err())
+	})
 }
 
 // The virtual machine under one member pauses, and only the wall clock notices. A pause beyond the
@@ -395,7 +422,7 @@ func TestFaults_Freeze(t *testing.T) {
 		for range 2 {
 			hold, err := lock.NewMutex(s, "/lock").Lock(t.Context())
 			must(t, err)
-			<-time.After(time.Minute)
+			<-time.After(20 * time.Second)
 			must(t, hold.Err())
 			ens.Faults(1).Freeze(true)
 			ens.Pause(1)

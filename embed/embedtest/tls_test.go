@@ -158,11 +158,11 @@ func TestBubble_AllCertificatesExpire(t *testing.T) {
 				certs.issue(id+1, end)
 			}
 		}
-		issue(time.Now().Add(time.Hour))
+		issue(time.Now().Add(10 * time.Minute))
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick, c.TLS = time.Second, certs.tls(c.ID) }})
-		<-time.After(2 * time.Hour)
+		<-time.After(20 * time.Minute)
 		for id := range embed.MemberID(3) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			err := ens.Node(id + 1).Ready(ctx)
 			cancel()
 			if err == nil || !strings.Contains(err.Error(), "certificate") {
