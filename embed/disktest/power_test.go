@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -24,16 +25,21 @@ import (
 // The power of a node that is alone fails at any moment of its first start, its work, its snapshots
 // and its later starts. The node starts on any directory that the disk may then hold, with
 // everything acknowledged.
-func TestPowerCut_OfANodeAlone(t *testing.T) { powerCuts(t, 1, 3, 20) }
+func TestPowerCut_OfANodeAlone(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) { powerCuts(t, 1, 3, 20) })
+}
 
 // The power of all three members fails at once. Any two of them start again, elect a leader, and
 // have everything acknowledged. So does the third when it comes.
-func TestPowerCut_OfAllMembersAtOnce(t *testing.T) { powerCuts(t, 3, 2, 400) }
+func TestPowerCut_OfAllMembersAtOnce(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) { powerCuts(t, 3, 2, 400) })
+}
 
 // powerCuts lets members live some lives, and checks what a power cut would leave before one in so
 // many calls.
 func powerCuts(t *testing.T, members, lives, odds int) {
-	t.Parallel()
 	if *everyCall {
 		odds = max(1, odds/20)
 	}
@@ -172,7 +178,7 @@ func (g *grid) live(i int) {
 // survives starts the members on what a power cut left.
 func (g *grid) survives(c blackout) {
 	what := fmt.Sprintf("luck %d after %s", c.luck, c.after)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	mesh := transporttest.NewMesh()
 	order := g.rng.Perm(len(g.ids))
