@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -18,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // lagging starts three members that keep little log: a member that misses a few entries needs the
@@ -27,8 +27,8 @@ func lagging(t *testing.T) *embedtest.Ensemble {
 }
 
 // compact asks all members but the one that is away for snapshots, which compact their logs. They
-// do so in the background. A busy machine needs more time for that than for a few writes, so late
-// says how often the logs were not compacted in time: each time doubles the writes.
+// do so in the background. In real time a busy machine needs more time for that than for a few
+// writes, so late says how often the logs were not compacted in time: each time doubles the writes.
 func compact(t *testing.T, ens *embedtest.Ensemble, late int, write func() error) {
 	t.Helper()
 	for _, id := range ens.Members() {
@@ -39,6 +39,7 @@ func compact(t *testing.T, ens *embedtest.Ensemble, late int, write func() error
 	for range 5 << min(late, 8) {
 		must(t, write())
 	}
+	settle()
 }
 
 // D2: a random history passes while a member is away for so long that it gets a snapshot. Before,
@@ -49,18 +50,20 @@ func compact(t *testing.T, ens *embedtest.Ensemble, late int, write func() error
 func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
 	embedkit.MembersOnly(t, "the watches of a client end with its connection, changed or not")
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	h := newGapHistory(t, seed)
-	rounds := 12
-	if testing.Short() {
-		rounds = 4
-	}
-	for (h.installs < rounds || h.went == 0 || h.fired == 0 || h.ended == 0) && !t.Failed() {
-		h.round()
-	}
-	t.Logf("%d rounds, %d snapshots installed; of %d watches at a gap: %d went on, %d fired, %d ended; %d events checked",
-		h.rounds, h.installs, h.went+h.fired+h.ended, h.went, h.fired, h.ended, h.events)
+	testkit.Bubble(t, func(t *testing.T) {
+		seed := uint64(time.Now().UnixNano()) // a bubble's clock always starts at the same time
+		t.Logf("seed %d", seed)
+		h := newGapHistory(t, seed)
+		rounds := 12
+		if testing.Short() {
+			rounds = 4
+		}
+		for (h.installs < rounds || h.went == 0 || h.fired == 0 || h.ended == 0) && !t.Failed() {
+			h.round()
+		}
+		t.Logf("%d rounds, %d snapshots installed; of %d watches at a gap: %d went on, %d fired, %d ended; %d events checked",
+			h.rounds, h.installs, h.went+h.fired+h.ended, h.went, h.fired, h.ended, h.events)
+	})
 }
 
 // away is the member that gets the snapshots.
@@ -382,10 +385,12 @@ func (h *gapHistory) replaced(path string, g gap) bool {
 // on that member goes to the contender that came meanwhile.
 func TestRecipes_AcrossASnapshot(t *testing.T) {
 	t.Parallel()
-	ens, rounds := lagging(t), 0
-	ens.Until("a snapshot", func() bool { // one more round if the log is not compacted in time
-		rounds++
-		return recipesWhileAway(t, ens, rounds)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens, rounds := lagging(t), 0
+		ens.Until("a snapshot", func() bool { // one more round if the log is not compacted in time
+			rounds++
+			return recipesWhileAway(t, ens, rounds)
+		})
 	})
 }
 
@@ -477,7 +482,7 @@ func recipesWhileAway(t *testing.T, ens *embedtest.Ensemble, round int) bool {
 // is applied again. Later requests are neither lost nor confused with the ones that were answered.
 func TestGuarantee_ExactlyOnce_AcrossASnapshot(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		ens, round := lagging(t), 1
 		for ; !swallowed(t, ens, round); round++ {
 			if round == 1000 { // one in eight is enough
@@ -514,7 +519,6 @@ func swallowed(t *testing.T, ens *embedtest.Ensemble, round int) bool {
 		_, err := here.Set(ctx, path, nil, embed.AnyVersion)
 		return err
 	})
-	synctest.Wait() // until the logs are compacted
 	later := there.Submit(ctx, embed.OpCreate(path+"/later", nil, embed.Persistent))
 	ens.HealAll()
 

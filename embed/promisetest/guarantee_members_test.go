@@ -4,18 +4,27 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
+
+// growing runs a test with an ensemble of founders that others may join.
+func growing(t *testing.T, founders int, change func(*embed.Config), test func(t *testing.T, e *embedtest.Ensemble)) {
+	t.Helper()
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		test(t, embedtest.New(t, founders, embedtest.Options{Join: true, Config: change}))
+	})
+}
 
 // A fresh node with the address of one member becomes a learner that has everything, and a voter as
 // soon as that helps. Nothing that is written meanwhile is lost.
 func TestGuarantee_Joins(t *testing.T) {
-	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		w := embedkit.Scribble(t, e, 1, "w", 10*time.Millisecond)
 		learner := embedkit.Joined(e, 1)[0]
 		there := embedkit.Scribble(t, e, learner, "learner", 10*time.Millisecond)
@@ -33,7 +42,7 @@ func TestGuarantee_Joins(t *testing.T) {
 // Then the ensemble survives as many failures as before (dapr#8305).
 func TestGuarantee_Replaces(t *testing.T) {
 	const deadAfter = 20 * time.Second
-	embedkit.Growing(t, 3, func(c *embed.Config) {
+	growing(t, 3, func(c *embed.Config) {
 		c.MaxSessionTimeout, c.DeadAfter = deadAfter/2, deadAfter
 	}, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
@@ -57,7 +66,7 @@ func TestGuarantee_Replaces(t *testing.T) {
 
 // Whatever is asked and whoever dies, no change of the members takes a quorum that was there.
 func TestGuarantee_SafeChange(t *testing.T) {
-	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		w := embedkit.Scribble(t, e, 1, "w", 100*time.Millisecond)
 		e.Kill(3)
@@ -92,11 +101,12 @@ func TestGuarantee_SafeChange(t *testing.T) {
 // Founders found together or not at all, and who has lost a directory joins. So there is one
 // ensemble, with everything that was acknowledged.
 func TestGuarantee_OneEnsemble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true})
 		e.Start(1)
 		e.Start(2)
-		<-time.After(time.Minute)
+		<-time.After(20 * time.Second)
 		for _, place := range []embed.MemberID{1, 2} {
 			if s := e.Node(place).Status(); s.Joining == "" {
 				t.Fatalf("member %d has founded without the third", place)
@@ -116,7 +126,7 @@ func TestGuarantee_OneEnsemble(t *testing.T) {
 		}
 		e.Wipe(2)
 		e.Start(2) // nobody answers, and it is a founder by its config
-		<-time.After(time.Minute)
+		<-time.After(20 * time.Second)
 		if s := e.Node(2).Status(); s.Joining == "" {
 			t.Fatal("a founder that has lost its directory has founded again")
 		}
