@@ -19,6 +19,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftio"
 	sm "github.com/lni/dragonboat/v4/statemachine"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
@@ -200,7 +201,11 @@ var quiet sync.Once
 // every member. They go on when one is cut off. When its link heals they send it a snapshot, also
 // after a restart. Nothing is left behind.
 func TestDragonboat(t *testing.T) {
-	for _, carrier := range []string{"mesh", "tcp"} {
+	carriers := []string{"tcp"}
+	if testkit.Night() {
+		carriers = append(carriers, "mesh") // package replication has tests with this one by day
+	}
+	for _, carrier := range carriers {
 		t.Run(carrier, func(t *testing.T) {
 			quiet.Do(func() {
 				for _, name := range []string{"dragonboat", "raft", "rsm", "transport", "logdb", "config", "raftpb", "tan", "server", "registry", "settings", "utils", "grpc", "vfs"} {

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
@@ -64,39 +65,41 @@ func TestHandshakeMatrix(t *testing.T) {
 		{name: "not accepted", self: unwelcome, dial: 2, kind: ErrNotAccepted, text: "directory 03"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mesh := transporttest.NewMesh()
-			o := meshOptions(t, mesh, identity(2))
-			o.Accept = func(p Identity) error {
-				if p.Member == 3 {
-					return fmt.Errorf("directory %x is not the one recorded\x00\n", p.Directory[:1])
+			testkit.Bubble(t, func(t *testing.T) {
+				mesh := transporttest.NewMesh()
+				o := meshOptions(t, mesh, identity(2))
+				o.Accept = func(p Identity) error {
+					if p.Member == 3 {
+						return fmt.Errorf("directory %x is not the one recorded\x00\n", p.Directory[:1])
+					}
+					return nil
 				}
-				return nil
-			}
-			b := newPeer(t, o)
-			a := newPeer(t, among(Options{Self: c.self, Network: everywhere{mesh.Network(c.self.Member), 2}}, 1, 2, 3, 4))
-			if c.kind == nil {
-				a.connected(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
-				get(t, b.batches, "batch")
-				return
-			}
-			a.link(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
-			reason := get(t, a.refused, "refusal")
-			if !errors.Is(reason, c.kind) || !strings.Contains(reason.Error(), c.text) {
-				t.Fatalf("refused because %v: %q", errors.Unwrap(reason), reason)
-			}
-			if strings.ContainsAny(reason.Error(), "\x00\n") {
-				t.Fatalf("unprintable %q", reason)
-			}
-			until(t, "refusal in both logs", func() bool {
-				return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+				b := newPeer(t, o)
+				a := newPeer(t, among(Options{Self: c.self, Network: everywhere{mesh.Network(c.self.Member), 2}}, 1, 2, 3, 4))
+				if c.kind == nil {
+					a.connected(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
+					get(t, b.batches, "batch")
+					return
+				}
+				a.link(t, c.dial).SendMessageBatch(beat(c.self.Member, 2, 1))
+				reason := get(t, a.refused, "refusal")
+				if !errors.Is(reason, c.kind) || !strings.Contains(reason.Error(), c.text) {
+					t.Fatalf("refused because %v: %q", errors.Unwrap(reason), reason)
+				}
+				if strings.ContainsAny(reason.Error(), "\x00\n") {
+					t.Fatalf("unprintable %q", reason)
+				}
+				until(t, "refusal in both logs", func() bool {
+					return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+				})
+				if len(b.batches) != 0 {
+					t.Fatal("a message passed")
+				}
+				_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(c.dial))
+				if !errors.Is(err, c.kind) {
+					t.Fatalf("snapshot: %v", err)
+				}
 			})
-			if len(b.batches) != 0 {
-				t.Fatal("a message passed")
-			}
-			_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(c.dial))
-			if !errors.Is(err, c.kind) {
-				t.Fatalf("snapshot: %v", err)
-			}
 		})
 	}
 }
@@ -114,19 +117,21 @@ func (e everywhere) Dial(ctx context.Context, _ Target) (net.Conn, error) {
 // The side that dialled refuses too. The side that accepted logs the refusal and does not believe
 // it, because anyone could have dialled. It asks at the address that it knows.
 func TestDiallerRefuses(t *testing.T) {
-	mesh := transporttest.NewMesh()
-	b := onMesh(t, mesh, identity(2))
-	o := meshOptions(t, mesh, identity(1))
-	o.Accept = func(p Identity) error { return errors.New("wrong directory") }
-	a := newPeer(t, o)
-	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
-	until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "wrong directory") })
-	if len(b.batches) != 0 {
-		t.Error("a message passed")
-	}
-	if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAccepted) {
-		t.Errorf("the reason is %v", reason)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		b := onMesh(t, mesh, identity(2))
+		o := meshOptions(t, mesh, identity(1))
+		o.Accept = func(p Identity) error { return errors.New("wrong directory") }
+		a := newPeer(t, o)
+		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+		until(t, "the reason in the log", func() bool { return strings.Contains(b.log.String(), "wrong directory") })
+		if len(b.batches) != 0 {
+			t.Error("a message passed")
+		}
+		if reason := get(t, b.refused, "what it is told when it asks back"); !errors.Is(reason, ErrNotAccepted) {
+			t.Errorf("the reason is %v", reason)
+		}
+	})
 }
 
 // A process that is not member 1, but knows member 1's hello, refuses member 2 again and again. The
@@ -199,33 +204,35 @@ func TestStrangersLearnNothing(t *testing.T) {
 
 // A peer that is not recognised cannot make a member believe that its directory is wrong.
 func TestStrangersDoNotRefuseDirectories(t *testing.T) {
-	mesh := transporttest.NewMesh()
-	foreign := identity(2)
-	foreign.Digest[0]++
-	n := mesh.Network(2)
-	l, err := n.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			h, err := readHello(bufio.NewReader(conn), protocolMin, protocolMax)
-			if err == nil {
-				there := hello{Identity: foreign, version: protocolMax, purpose: forMessages, wanted: 1}
-				conn.Write(h.appendVerdict(there.marshal(nil), refusal(ErrNotAccepted, "go away")))
-			}
+	testkit.Bubble(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		foreign := identity(2)
+		foreign.Digest[0]++
+		n := mesh.Network(2)
+		l, err := n.Listen()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	a := onMesh(t, mesh, identity(1))
-	a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
-	if reason := get(t, a.refused, "refusal"); errors.Is(reason, ErrNotAccepted) || !errors.Is(reason, ErrOtherEnsemble) {
-		t.Fatal(reason)
-	}
+		defer l.Close()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				h, err := readHello(bufio.NewReader(conn), protocolMin, protocolMax)
+				if err == nil {
+					there := hello{Identity: foreign, version: protocolMax, purpose: forMessages, wanted: 1}
+					conn.Write(h.appendVerdict(there.marshal(nil), refusal(ErrNotAccepted, "go away")))
+				}
+			}
+		}()
+		a := onMesh(t, mesh, identity(1))
+		a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+		if reason := get(t, a.refused, "refusal"); errors.Is(reason, ErrNotAccepted) || !errors.Is(reason, ErrOtherEnsemble) {
+			t.Fatal(reason)
+		}
+	})
 }
 
 // Bytes that are no handshake end the connection, without an answer and without a message.
@@ -420,35 +427,37 @@ func TestHandshakeTicks(t *testing.T) {
 		{one: 500 * time.Millisecond, two: 50 * time.Millisecond, kind: ErrOtherTick},
 	} {
 		t.Run(fmt.Sprint(c.one, c.two), func(t *testing.T) {
-			mesh := transporttest.NewMesh()
-			one, two := identity(1), identity(2)
-			one.Tick, two.Tick = c.one, c.two
-			a, b := onMesh(t, mesh, one), onMesh(t, mesh, two)
-			if c.kind == nil {
-				a.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
-				get(t, b.batches, "batch")
-				for _, p := range []*peer{a, b} {
-					if warns := strings.Contains(p.log.String(), "another tick than this member's"); warns != c.warns {
-						t.Errorf("warns: %v\n%s", warns, p.log)
+			testkit.Bubble(t, func(t *testing.T) {
+				mesh := transporttest.NewMesh()
+				one, two := identity(1), identity(2)
+				one.Tick, two.Tick = c.one, c.two
+				a, b := onMesh(t, mesh, one), onMesh(t, mesh, two)
+				if c.kind == nil {
+					a.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
+					get(t, b.batches, "batch")
+					for _, p := range []*peer{a, b} {
+						if warns := strings.Contains(p.log.String(), "another tick than this member's"); warns != c.warns {
+							t.Errorf("warns: %v\n%s", warns, p.log)
+						}
 					}
+					return
 				}
-				return
-			}
-			a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
-			if reason := get(t, a.refused, "refusal"); !errors.Is(reason, c.kind) {
-				t.Fatal(reason)
-			}
-			until(t, "both values in both logs", func() bool {
-				for _, p := range []*peer{a, b} {
-					if !strings.Contains(p.log.String(), c.one.String()) || !strings.Contains(p.log.String(), c.two.String()) {
-						return false
+				a.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+				if reason := get(t, a.refused, "refusal"); !errors.Is(reason, c.kind) {
+					t.Fatal(reason)
+				}
+				until(t, "both values in both logs", func() bool {
+					for _, p := range []*peer{a, b} {
+						if !strings.Contains(p.log.String(), c.one.String()) || !strings.Contains(p.log.String(), c.two.String()) {
+							return false
+						}
 					}
+					return true
+				})
+				if len(b.batches) != 0 {
+					t.Error("a message passed")
 				}
-				return true
 			})
-			if len(b.batches) != 0 {
-				t.Error("a message passed")
-			}
 		})
 	}
 }

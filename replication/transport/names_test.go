@@ -67,6 +67,7 @@ func (n *names) answer(query []byte) []byte {
 // The name of a pod resolves once the pod is ready, and its address changes when the pod moves. So
 // names are looked up at every dial. An error meanwhile is logged once, not at every lookup.
 func TestTCP_NameThatDoesNotResolveYet(t *testing.T) {
+	t.Parallel()
 	var at addresses
 	b := at.onTCP(t, 2, "127.0.0.1", nil)
 	_, port, err := net.SplitHostPort(at.of(2))

@@ -17,68 +17,71 @@ import (
 	"github.com/lni/dragonboat/v4/config"
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // A node that is no member answers questions and refuses messages. The refusal is not final: the
 // node becomes a member, starts, and then receives them on the same port.
 func TestBecome(t *testing.T) {
-	mesh := transporttest.NewMesh()
-	o := meshOptions(t, mesh, identity(2))
-	o.Self, o.Answer, o.Target, o.Logger = nobody(), echo, targetOf, slog.New(&logbook{})
-	b := New(o)
-	defer b.Close()
-	if err := b.Open(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Open(); err != nil {
-		t.Errorf("the second Open: %v", err)
-	}
-	a := onMesh(t, mesh, identity(1))
-	link := a.link(t, 2)
-	refused := func(text string) {
-		t.Helper()
-		until(t, "the refusal: "+text, func() bool {
-			link.SendMessageBatch(beat(1, 2, 1))
-			if len(a.refused) == 0 {
-				return false
+	testkit.Bubble(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		o := meshOptions(t, mesh, identity(2))
+		o.Self, o.Answer, o.Target, o.Logger = nobody(), echo, targetOf, slog.New(&logbook{})
+		b := New(o)
+		defer b.Close()
+		if err := b.Open(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Open(); err != nil {
+			t.Errorf("the second Open: %v", err)
+		}
+		a := onMesh(t, mesh, identity(1))
+		link := a.link(t, 2)
+		refused := func(text string) {
+			t.Helper()
+			until(t, "the refusal: "+text, func() bool {
+				link.SendMessageBatch(beat(1, 2, 1))
+				if len(a.refused) == 0 {
+					return false
+				}
+				reason := (<-a.refused).(*Refusal)
+				if reason.Kind != ErrNotMember || reason.Final() {
+					t.Fatalf("refused because %v: %v", reason.Kind, reason)
+				}
+				return strings.Contains(reason.Text, text)
+			})
+			if _, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrNotMember) {
+				t.Fatalf("snapshot: %v", err)
 			}
-			reason := (<-a.refused).(*Refusal)
-			if reason.Kind != ErrNotMember || reason.Final() {
-				t.Fatalf("refused because %v: %v", reason.Kind, reason)
+			if got, err := a.Ask(t.Context(), Target{Member: 2}, []byte("x")); err != nil || string(got) != "re: x" {
+				t.Fatalf("%q, %v", got, err)
 			}
-			return strings.Contains(reason.Text, text)
+		}
+		refused("is no member yet")
+		b.Become(identity(2), "a founding in words")
+		refused("member 2 has not started yet")
+		b.Become(identity(3), "another")
+		if got := b.self().Member; got != 2 {
+			t.Fatalf("became member %d", got)
+		}
+		got := make(chan pb.MessageBatch, 1024)
+		m := b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, func(b pb.MessageBatch) { got <- b }, nil)
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a message that passes", func() bool {
+			link.SendMessageBatch(beat(1, 2, 7))
+			return len(got) > 0
 		})
-		if _, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrNotMember) {
-			t.Fatalf("snapshot: %v", err)
+		back, err := m.GetConnection(t.Context(), uuidOf(1))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got, err := a.Ask(t.Context(), Target{Member: 2}, []byte("x")); err != nil || string(got) != "re: x" {
-			t.Fatalf("%q, %v", got, err)
-		}
-	}
-	refused("is no member yet")
-	b.Become(identity(2), "a founding in words")
-	refused("member 2 has not started yet")
-	b.Become(identity(3), "another")
-	if got := b.self().Member; got != 2 {
-		t.Fatalf("became member %d", got)
-	}
-	got := make(chan pb.MessageBatch, 1024)
-	m := b.Factory().Create(config.NodeHostConfig{DeploymentID: deployment}, func(b pb.MessageBatch) { got <- b }, nil)
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "a message that passes", func() bool {
-		link.SendMessageBatch(beat(1, 2, 7))
-		return len(got) > 0
-	})
-	back, err := m.GetConnection(t.Context(), uuidOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "a message back", func() bool {
-		back.SendMessageBatch(beat(2, 1, 8))
-		return len(a.batches) > 0
+		until(t, "a message back", func() bool {
+			back.SendMessageBatch(beat(2, 1, 8))
+			return len(a.batches) > 0
+		})
 	})
 }
 
@@ -190,32 +193,34 @@ func TestRemovedMember(t *testing.T) {
 	for version, kind := range map[uint16]error{2: ErrNotAccepted, 3: ErrNotAccepted, 4: ErrRemoved} {
 		for _, from := range []uint64{1, 2} {
 			t.Run(fmt.Sprintf("version %d, %d dials", version, from), func(t *testing.T) {
-				mesh := transporttest.NewMesh()
-				o := meshOptions(t, mesh, identity(1))
-				o.Lineage = func() [16]byte { return [16]byte{1} }
-				o.Members = func() []uint64 { return []uint64{2} }
-				o.Knows = func(m uint64) *Refusal { return refusal(ErrRemoved, "member %d was removed at zxid 7", m) }
-				a := newPeer(t, o)
-				o = meshOptions(t, mesh, identity(2))
-				o.highest = version
-				o.Lineage = func() [16]byte { return [16]byte{1} }
-				o.Held = func(int) Held { t.Error("the log was read"); return Held{} }
-				removed := newPeer(t, o)
-				if from == 1 {
-					a.link(t, 2).SendMessageBatch(beat(1, 2, 1)) // it is told when it asks back
-				} else {
-					removed.link(t, 1).SendMessageBatch(beat(2, 1, 1))
-				}
-				no := get(t, removed.refused, "refusal").(*Refusal)
-				if no.Kind != kind || !no.Final() || no.Text != "member 2 was removed at zxid 7" {
-					t.Errorf("refused because %v: %v", no.Kind, no)
-				}
-				if len(a.refused)+len(a.batches)+len(removed.batches) != 0 {
-					t.Error("something passed")
-				}
-				if p := a.Peers()[0]; from == 2 && !errors.Is(p.Refused, ErrRemoved) {
-					t.Errorf("the other knows %+v", p)
-				}
+				testkit.Bubble(t, func(t *testing.T) {
+					mesh := transporttest.NewMesh()
+					o := meshOptions(t, mesh, identity(1))
+					o.Lineage = func() [16]byte { return [16]byte{1} }
+					o.Members = func() []uint64 { return []uint64{2} }
+					o.Knows = func(m uint64) *Refusal { return refusal(ErrRemoved, "member %d was removed at zxid 7", m) }
+					a := newPeer(t, o)
+					o = meshOptions(t, mesh, identity(2))
+					o.highest = version
+					o.Lineage = func() [16]byte { return [16]byte{1} }
+					o.Held = func(int) Held { t.Error("the log was read"); return Held{} }
+					removed := newPeer(t, o)
+					if from == 1 {
+						a.link(t, 2).SendMessageBatch(beat(1, 2, 1)) // it is told when it asks back
+					} else {
+						removed.link(t, 1).SendMessageBatch(beat(2, 1, 1))
+					}
+					no := get(t, removed.refused, "refusal").(*Refusal)
+					if no.Kind != kind || !no.Final() || no.Text != "member 2 was removed at zxid 7" {
+						t.Errorf("refused because %v: %v", no.Kind, no)
+					}
+					if len(a.refused)+len(a.batches)+len(removed.batches) != 0 {
+						t.Error("something passed")
+					}
+					if p := a.Peers()[0]; from == 2 && !errors.Is(p.Refused, ErrRemoved) {
+						t.Errorf("the other knows %+v", p)
+					}
+				})
 			})
 		}
 	}
@@ -254,66 +259,74 @@ func TestSuperseded(t *testing.T) {
 		return survivor, newPeer(t, o)
 	}
 	t.Run("it dials", func(t *testing.T) {
-		survivor, old := pair(t, 0)
-		old.link(t, 1).SendMessageBatch(beat(2, 1, 1))
-		no := get(t, old.refused, "refusal").(*Refusal)
-		if no.Kind != ErrSuperseded || !no.Final() || !strings.Contains(no.Text, "lineage 0100000000000000, which a forced recovery has ended") {
-			t.Errorf("refused because %v: %v", no.Kind, no)
-		}
-		if len(survivor.refused)+len(survivor.batches)+len(old.batches) != 0 {
-			t.Error("something passed")
-		}
+		testkit.Bubble(t, func(t *testing.T) {
+			survivor, old := pair(t, 0)
+			old.link(t, 1).SendMessageBatch(beat(2, 1, 1))
+			no := get(t, old.refused, "refusal").(*Refusal)
+			if no.Kind != ErrSuperseded || !no.Final() || !strings.Contains(no.Text, "lineage 0100000000000000, which a forced recovery has ended") {
+				t.Errorf("refused because %v: %v", no.Kind, no)
+			}
+			if len(survivor.refused)+len(survivor.batches)+len(old.batches) != 0 {
+				t.Error("something passed")
+			}
+		})
 	})
 	t.Run("it is dialled", func(t *testing.T) {
-		survivor, old := pair(t, 0)
-		if _, err := survivor.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrOtherLineage) {
-			t.Error(err)
-		}
-		if no := get(t, survivor.refused, "refusal").(*Refusal); no.Final() {
-			t.Errorf("the survivor has to stop: %v", no)
-		}
-		if len(survivor.batches)+len(old.batches) != 0 {
-			t.Error("something passed")
-		}
+		testkit.Bubble(t, func(t *testing.T) {
+			survivor, old := pair(t, 0)
+			if _, err := survivor.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrOtherLineage) {
+				t.Error(err)
+			}
+			if no := get(t, survivor.refused, "refusal").(*Refusal); no.Final() {
+				t.Errorf("the survivor has to stop: %v", no)
+			}
+			if len(survivor.batches)+len(old.batches) != 0 {
+				t.Error("something passed")
+			}
+		})
 	})
 	t.Run("of another ensemble", func(t *testing.T) {
-		_, old := pair(t, 1)
-		if _, err := old.module.GetSnapshotConnection(t.Context(), uuidOf(1)); !errors.Is(err, ErrOtherEnsemble) {
-			t.Error(err)
-		}
+		testkit.Bubble(t, func(t *testing.T) {
+			_, old := pair(t, 1)
+			if _, err := old.module.GetSnapshotConnection(t.Context(), uuidOf(1)); !errors.Is(err, ErrOtherEnsemble) {
+				t.Error(err)
+			}
+		})
 	})
 }
 
 // M33: a member that is removed while its connection stands is cut off, and told at its next
 // handshake.
 func TestRemovedMeanwhile(t *testing.T) {
-	mesh := transporttest.NewMesh()
-	var mu sync.Mutex
-	out := false
-	o := meshOptions(t, mesh, identity(1))
-	o.Members = func() []uint64 { return nil }
-	o.Knows = func(m uint64) *Refusal {
-		mu.Lock()
-		defer mu.Unlock()
-		if out {
-			return refusal(ErrRemoved, "removed")
+	testkit.Bubble(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		var mu sync.Mutex
+		out := false
+		o := meshOptions(t, mesh, identity(1))
+		o.Members = func() []uint64 { return nil }
+		o.Knows = func(m uint64) *Refusal {
+			mu.Lock()
+			defer mu.Unlock()
+			if out {
+				return refusal(ErrRemoved, "removed")
+			}
+			return nil
 		}
-		return nil
-	}
-	a, b := newPeer(t, o), onMesh(t, mesh, identity(2))
-	link := b.connected(t, 1)
-	link.SendMessageBatch(beat(2, 1, 1))
-	get(t, a.batches, "batch")
-	mu.Lock()
-	out = true
-	mu.Unlock()
-	until(t, "the refusal", func() bool {
-		link.SendMessageBatch(beat(2, 1, 2))
-		return len(b.refused) > 0
+		a, b := newPeer(t, o), onMesh(t, mesh, identity(2))
+		link := b.connected(t, 1)
+		link.SendMessageBatch(beat(2, 1, 1))
+		get(t, a.batches, "batch")
+		mu.Lock()
+		out = true
+		mu.Unlock()
+		until(t, "the refusal", func() bool {
+			link.SendMessageBatch(beat(2, 1, 2))
+			return len(b.refused) > 0
+		})
+		if no := <-b.refused; !errors.Is(no, ErrRemoved) {
+			t.Error(no)
+		}
 	})
-	if no := <-b.refused; !errors.Is(no, ErrRemoved) {
-		t.Error(no)
-	}
 }
 
 // M56: the log may have a member that this one does not know yet. It is let in, and listed once
@@ -392,46 +405,48 @@ func TestRemovedMembersAreForgotten(t *testing.T) {
 // What is remembered about ids that Options.Members does not have is bounded: anybody may claim any.
 // Whoever was forgotten connects again, and members are not forgotten.
 func TestStrangersAreForgotten(t *testing.T) {
-	mesh := transporttest.NewMesh()
-	o := meshOptions(t, mesh, identity(1))
-	o.Members = func() []uint64 { return []uint64{2} }
-	o.Knows = func(uint64) *Refusal { return nil }
-	a := newPeer(t, o)
-	b, c := onMesh(t, mesh, identity(2)), onMesh(t, mesh, identity(3))
-	ofMember, ofStranger := b.connected(t, 1), c.connected(t, 1)
-	before := ofMember.(*link)
-	first, _, _ := before.look(time.Now())
-	most := [4]int{}
-	for id := uint64(100); id < 100+2*strangersMax+10; id++ {
-		conn, err := stranger(t, mesh.Network(9), 1, helloOf(id, 1))
-		if err != nil {
-			t.Fatal(err)
+	testkit.Bubble(t, func(t *testing.T) {
+		mesh := transporttest.NewMesh()
+		o := meshOptions(t, mesh, identity(1))
+		o.Members = func() []uint64 { return []uint64{2} }
+		o.Knows = func(uint64) *Refusal { return nil }
+		a := newPeer(t, o)
+		b, c := onMesh(t, mesh, identity(2)), onMesh(t, mesh, identity(3))
+		ofMember, ofStranger := b.connected(t, 1), c.connected(t, 1)
+		before := ofMember.(*link)
+		first, _, _ := before.look(time.Now())
+		most := [4]int{}
+		for id := uint64(100); id < 100+2*strangersMax+10; id++ {
+			conn, err := stranger(t, mesh.Network(9), 1, helloOf(id, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id%3 > 0 {
+				conn.Close()
+			}
+			a.askBack(id)
+			p := a.role.Load().promises
+			a.mu.Lock()
+			n := [4]int{len(a.mu.peers), len(a.mu.served), len(a.mu.asked), len(p.members())}
+			a.mu.Unlock()
+			for i := range n {
+				most[i] = max(most[i], n[i])
+			}
 		}
-		if id%3 > 0 {
-			conn.Close()
+		for i, n := range most {
+			if n > strangersMax+5 {
+				t.Errorf("map %d has had %d entries", i, n)
+			}
 		}
-		a.askBack(id)
-		p := a.role.Load().promises
-		a.mu.Lock()
-		n := [4]int{len(a.mu.peers), len(a.mu.served), len(a.mu.asked), len(p.members())}
-		a.mu.Unlock()
-		for i := range n {
-			most[i] = max(most[i], n[i])
+		if now, _, _ := before.look(time.Now()); now != first {
+			t.Error("a member's connection was closed")
 		}
-	}
-	for i, n := range most {
-		if n > strangersMax+5 {
-			t.Errorf("map %d has had %d entries", i, n)
-		}
-	}
-	if now, _, _ := before.look(time.Now()); now != first {
-		t.Error("a member's connection was closed")
-	}
-	until(t, "a message of the stranger, and its pulse", func() bool {
-		ofStranger.SendMessageBatch(batchOf(pb.Message{Type: pb.HeartbeatResp, From: 3, To: 1, ShardID: 1, Term: 1}))
-		return !a.Pulse(3, 1).Answered.IsZero()
+		until(t, "a message of the stranger, and its pulse", func() bool {
+			ofStranger.SendMessageBatch(batchOf(pb.Message{Type: pb.HeartbeatResp, From: 3, To: 1, ShardID: 1, Term: 1}))
+			return !a.Pulse(3, 1).Answered.IsZero()
+		})
+		a.Shut()
 	})
-	a.Shut()
 }
 
 // Both sides learn after each handshake where the other says that it is reached. An address that is

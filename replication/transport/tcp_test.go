@@ -159,6 +159,7 @@ func TestAddressChanges(t *testing.T) {
 // Members whose certificates come from different authorities do not talk, in neither direction.
 // Both log the peer and the reason.
 func TestOtherAuthorityStaysOut(t *testing.T) {
+	t.Parallel()
 	ours, theirs := testkit.NewAuthority(t, "ours"), testkit.NewAuthority(t, "theirs")
 	both := x509.NewCertPool()
 	both.AddCert(ours.Cert)
@@ -172,6 +173,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		"a client's empty certificate list": {RootCAs: ours.Pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var at addresses
 			a, b := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours)), at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
 			c := newPeer(t, Options{Self: identity(3), Address: at.of, Network: TCP("127.0.0.1:0", certs.Fixed(foreign), false)})
@@ -191,6 +193,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		})
 	}
 	t.Run("foreign server", func(t *testing.T) {
+		t.Parallel()
 		var at addresses
 		at.onTCP(t, 1, "127.0.0.1", memberTLS(t, theirs))
 		b := at.onTCP(t, 2, "127.0.0.1", memberTLS(t, ours))
@@ -200,6 +203,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		})
 	})
 	t.Run("plain text", func(t *testing.T) {
+		t.Parallel()
 		var at addresses
 		a := at.onTCP(t, 1, "127.0.0.1", memberTLS(t, ours))
 		b := at.onTCP(t, 2, "127.0.0.1", nil)
@@ -215,6 +219,7 @@ func TestOtherAuthorityStaysOut(t *testing.T) {
 		}
 	})
 	t.Run("certificate of another host", func(t *testing.T) {
+		t.Parallel()
 		var at addresses
 		wrong := memberTLS(t, ours)
 		wrong.Certificates = []tls.Certificate{ours.Issue(t, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"example.invalid"} })}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/golden"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
@@ -89,23 +90,25 @@ func TestGoldenHandshake(t *testing.T) {
 
 // A single changed byte in the version or the levels of a hello is an error.
 func TestChangedVersionOrLevels(t *testing.T) {
-	for v := uint16(protocolMin); v <= protocolMax; v++ {
-		h := goldenHello(v)
-		places := []int{4, 5}
-		for i := helloStart; i < helloHead(v); i++ {
-			places = append(places, i)
-		}
-		for _, i := range places {
-			for change := 1; change < 256; change++ {
-				b := h.marshal(nil)
-				b[i] ^= byte(change)
-				_, err := readHello(bufio.NewReader(bytes.NewReader(b)), protocolMin, protocolMax)
-				if err != ErrOtherVersion && !errors.Is(err, errHandshake) {
-					t.Fatalf("version %d, byte %d changed by %x: %v", v, i, change, err)
+	testkit.Bubble(t, func(t *testing.T) {
+		for v := uint16(protocolMin); v <= protocolMax; v++ {
+			h := goldenHello(v)
+			places := []int{4, 5}
+			for i := helloStart; i < helloHead(v); i++ {
+				places = append(places, i)
+			}
+			for _, i := range places {
+				for change := 1; change < 256; change++ {
+					b := h.marshal(nil)
+					b[i] ^= byte(change)
+					_, err := readHello(bufio.NewReader(bytes.NewReader(b)), protocolMin, protocolMax)
+					if err != ErrOtherVersion && !errors.Is(err, errHandshake) {
+						t.Fatalf("version %d, byte %d changed by %x: %v", v, i, change, err)
+					}
 				}
 			}
 		}
-	}
+	})
 }
 
 // offers is a network that keeps the versions that a member offers when it dials.
@@ -298,44 +301,46 @@ func TestLevels(t *testing.T) {
 	} {
 		for _, from := range []uint64{1, 2} {
 			t.Run(fmt.Sprint(c.name, ", ", from, " dials"), func(t *testing.T) {
-				mesh := transporttest.NewMesh()
-				member := func(id uint64, levels Levels, at uint32, highest uint16) *peer {
-					o := meshOptions(t, mesh, identity(id))
-					o.Self.Levels, o.Self.Level, o.highest = levels, 0, highest
-					o.Level = func() uint32 { return at }
-					return newPeer(t, o)
-				}
-				a, b := member(1, c.one, c.at[0], c.highest), member(2, c.two, c.at[1], 0)
-				if from == 2 {
-					a, b = b, a
-				}
-				to := b.self().Member
-				if c.text == "" {
-					a.connected(t, to).SendMessageBatch(beat(from, to, 1))
-					get(t, b.batches, "batch")
-					if got := b.Peers()[0].Levels; got != a.self().Levels {
-						t.Errorf("knows that the peer reads %v", got)
+				testkit.Bubble(t, func(t *testing.T) {
+					mesh := transporttest.NewMesh()
+					member := func(id uint64, levels Levels, at uint32, highest uint16) *peer {
+						o := meshOptions(t, mesh, identity(id))
+						o.Self.Levels, o.Self.Level, o.highest = levels, 0, highest
+						o.Level = func() uint32 { return at }
+						return newPeer(t, o)
 					}
-					return
-				}
-				a.link(t, to).SendMessageBatch(beat(from, to, 1))
-				until(t, "the reason in both logs", func() bool {
-					return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+					a, b := member(1, c.one, c.at[0], c.highest), member(2, c.two, c.at[1], 0)
+					if from == 2 {
+						a, b = b, a
+					}
+					to := b.self().Member
+					if c.text == "" {
+						a.connected(t, to).SendMessageBatch(beat(from, to, 1))
+						get(t, b.batches, "batch")
+						if got := b.Peers()[0].Levels; got != a.self().Levels {
+							t.Errorf("knows that the peer reads %v", got)
+						}
+						return
+					}
+					a.link(t, to).SendMessageBatch(beat(from, to, 1))
+					until(t, "the reason in both logs", func() bool {
+						return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
+					})
+					kind := ErrOtherLevel
+					if c.highest == 2 && from == 1 {
+						kind = ErrOtherVersion // as a build of version 2 reads it
+					}
+					_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(to))
+					if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != kind || no.Final() {
+						t.Errorf("the snapshot is refused because %v", err)
+					}
+					if len(b.batches) != 0 {
+						t.Error("a message passed")
+					}
+					if p := a.Peers()[0]; !errors.Is(p.Refused, kind) && !errors.Is(p.RefusedBy, kind) {
+						t.Errorf("the dialler knows %+v", p)
+					}
 				})
-				kind := ErrOtherLevel
-				if c.highest == 2 && from == 1 {
-					kind = ErrOtherVersion // as a build of version 2 reads it
-				}
-				_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(to))
-				if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != kind || no.Final() {
-					t.Errorf("the snapshot is refused because %v", err)
-				}
-				if len(b.batches) != 0 {
-					t.Error("a message passed")
-				}
-				if p := a.Peers()[0]; !errors.Is(p.Refused, kind) && !errors.Is(p.RefusedBy, kind) {
-					t.Errorf("the dialler knows %+v", p)
-				}
 			})
 		}
 	}
@@ -377,26 +382,28 @@ func TestLineages(t *testing.T) {
 		refused  bool
 	}{{name: "none"}, {"the same", a, a, false}, {"one knows none", [16]byte{}, b, false}, {"two knows none", a, [16]byte{}, false}, {"others", a, b, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			mesh := transporttest.NewMesh()
-			member := func(id uint64, l [16]byte) *peer {
-				o := meshOptions(t, mesh, identity(id))
-				o.Lineage = func() [16]byte { return l }
-				return newPeer(t, o)
-			}
-			one, two := member(1, c.one), member(2, c.two)
-			if !c.refused {
-				one.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
-				get(t, two.batches, "batch")
-				return
-			}
-			one.link(t, 2).SendMessageBatch(beat(1, 2, 1))
-			_, err := one.module.GetSnapshotConnection(t.Context(), uuidOf(2))
-			const text = "member 1 is of another lineage than member 2 (aa00000000000000, not bb00000000000000)"
-			if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != ErrOtherLineage || no.Final() || !strings.Contains(no.Text, text) {
-				t.Errorf("refused because %v", err)
-			}
-			until(t, "the reason in both logs", func() bool {
-				return strings.Contains(one.log.String(), text) && strings.Contains(two.log.String(), text)
+			testkit.Bubble(t, func(t *testing.T) {
+				mesh := transporttest.NewMesh()
+				member := func(id uint64, l [16]byte) *peer {
+					o := meshOptions(t, mesh, identity(id))
+					o.Lineage = func() [16]byte { return l }
+					return newPeer(t, o)
+				}
+				one, two := member(1, c.one), member(2, c.two)
+				if !c.refused {
+					one.connected(t, 2).SendMessageBatch(beat(1, 2, 1))
+					get(t, two.batches, "batch")
+					return
+				}
+				one.link(t, 2).SendMessageBatch(beat(1, 2, 1))
+				_, err := one.module.GetSnapshotConnection(t.Context(), uuidOf(2))
+				const text = "member 1 is of another lineage than member 2 (aa00000000000000, not bb00000000000000)"
+				if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != ErrOtherLineage || no.Final() || !strings.Contains(no.Text, text) {
+					t.Errorf("refused because %v", err)
+				}
+				until(t, "the reason in both logs", func() bool {
+					return strings.Contains(one.log.String(), text) && strings.Contains(two.log.String(), text)
+				})
 			})
 		})
 	}
