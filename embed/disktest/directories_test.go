@@ -19,7 +19,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -67,23 +70,28 @@ func TestGoldenDirectories(t *testing.T) {
 			}
 			text, err := os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".txt")
 			must(t, err)
-			dir := t.TempDir()
-			unpack(t, archive, dir)
-			startOnGolden(t, goldenDirectories[i], dir, string(text))
+			now := time.Now().Round(0)
+			testkit.Bubble(t, func(t *testing.T) {
+				<-time.After(time.Until(now)) // a bubble begins in the year 2000, before the directories
+				disk, dir := newDisk(t)
+				unpack(t, archive, disk, dir)
+				startOnGolden(t, goldenDirectories[i], disk, dir, string(text))
+			})
 		})
 	}
 }
 
-func newGolden(t *testing.T, d directories, dir string) *embedtest.Ensemble {
+func newGolden(t *testing.T, d directories, disk files.System, dir string) *embedtest.Ensemble {
 	return embedtest.New(t, d.members, embedtest.Options{Dir: dir, KeepEntries: 8, Config: func(c *embed.Config) {
 		c.Shards, c.MaxSessionTimeout = d.shards, remoteTimeout
+		c.Inside = &inside.Seams{Files: disk}
 	}})
 }
 
 // startOnGolden starts an ensemble on golden directories and compares all it holds with the text
 // beside them.
-func startOnGolden(t *testing.T, d directories, dir, text string) {
-	ens := newGolden(t, d, dir)
+func startOnGolden(t *testing.T, d directories, disk files.System, dir, text string) {
+	ens := newGolden(t, d, disk, dir)
 	want := readPromise(t, text)
 	same := func(want string) {
 		t.Helper()
@@ -258,7 +266,7 @@ func writeGoldenDirectories(t *testing.T, set string) {
 	for _, d := range goldenDirectories {
 		t.Run(d.name, func(t *testing.T) { // an ensemble of its own, which ends with the subtest
 			dir := t.TempDir()
-			w := &directoryWriter{t: t, Ensemble: newGolden(t, d, dir)}
+			w := &directoryWriter{t: t, Ensemble: newGolden(t, d, files.OS, dir)}
 			for _, m := range w.Members() {
 				w.Until("the level of this build", func() bool { return w.Node(m).Status().Level == engine.LevelMax })
 			}
@@ -420,7 +428,7 @@ func pack(t *testing.T, dir, archive string) {
 }
 
 // unpack writes the files of an archive below dir.
-func unpack(t *testing.T, archive, dir string) {
+func unpack(t *testing.T, archive string, disk files.System, dir string) {
 	f, err := os.Open(archive)
 	must(t, err)
 	defer f.Close()
@@ -433,10 +441,8 @@ func unpack(t *testing.T, archive, dir string) {
 			return
 		}
 		must(t, err)
-		name := filepath.Join(dir, filepath.FromSlash(h.Name))
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		data, err := io.ReadAll(in)
 		must(t, err)
-		must(t, os.WriteFile(name, data, 0o640))
+		writeFile(t, disk, filepath.Join(dir, filepath.FromSlash(h.Name)), data)
 	}
 }

@@ -346,17 +346,17 @@ func newSweep(t *testing.T, p patience) *sweep {
 	skipIfShort(t)
 	w := &sweep{t: t, rng: seeded(t), books: newLedger(), stop: make(chan struct{}), began: time.Now(), hits: make(map[string]int)}
 	w.trap.Store(never())
-	disks := newDisks(t)
-	w.disk = disks.of(victim)
+	shared, dir := newDisk(t)
+	w.disk = newSystem(shared)
 	w.ens = embedtest.New(t, 3, embedtest.Options{
-		Dir: disks.dir, KeepEntries: keptEntries,
+		Dir: dir, KeepEntries: keptEntries,
 		Config: func(c *embed.Config) {
 			c.Tick, c.MaxDataSize = 2*embedtest.DefaultTick, largest
 			c.RequestTimeout = hung // a busy machine may stall
-			c.Inside = &inside.Seams{Files: disks.of(c.ID), Close: testkit.Patience}
+			c.Inside = &inside.Seams{Files: shared, Close: testkit.Patience}
 			if c.ID == victim {
 				fault := func(op disk.Op, name string) error { return w.trap.Load().ask(op, name) }
-				c.Inside.Fault, c.Inside.Unread, c.Inside.Lack, c.Inside.Close = fault, fault, p.lack, p.close
+				c.Inside = &inside.Seams{Files: w.disk, Fault: fault, Unread: fault, Lack: p.lack, Close: p.close}
 			}
 		},
 	})

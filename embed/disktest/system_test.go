@@ -2,11 +2,11 @@ package disktest
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
-	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit"
@@ -24,34 +24,33 @@ func newSystem(on files.System) *system {
 	return &system{System: on, open: make(map[*file]string)}
 }
 
-// disks are the file systems of the members of an ensemble in real time. By day they are in memory,
-// so that no member waits for another test's fsyncs. By night they are the machine's.
-type disks struct {
-	dir string // the ensemble's
-	mu  sync.Mutex
-	all map[embed.MemberID]*system
-}
-
-func newDisks(t testing.TB) *disks {
-	d := &disks{dir: "/", all: make(map[embed.MemberID]*system)}
+// newDisk returns a file system and a directory for the members of an ensemble. By day it is in
+// memory, because a real one would take real time, and every test would wait for the fsyncs of all
+// others.
+func newDisk(t testing.TB) (disk files.System, dir string) {
 	if testkit.Night() {
-		d.dir = t.TempDir()
+		return files.OS, t.TempDir()
 	}
-	return d
+	return memory.New(), "/"
 }
 
-// of returns the file system of a member.
-func (d *disks) of(id embed.MemberID) *system {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.all[id] == nil {
-		if testkit.Night() {
-			d.all[id] = newSystem(files.OS)
-		} else {
-			d.all[id] = newSystem(memory.New())
+// writeFile writes a file, and makes the directories above it that are missing.
+func writeFile(t testing.TB, disk files.System, name string, data []byte) {
+	t.Helper()
+	var above func(dir string)
+	above = func(dir string) {
+		if _, err := disk.Stat(dir); err == nil {
+			return
 		}
+		above(filepath.Dir(dir))
+		must(t, disk.Mkdir(dir, 0o755))
 	}
-	return d.all[id]
+	above(filepath.Dir(name))
+	f, err := disk.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	must(t, err)
+	_, err = f.WriteAt(data, 0)
+	must(t, err)
+	must(t, f.Close())
 }
 
 func (s *system) OpenFile(name string, flag int, perm os.FileMode) (files.File, error) {
