@@ -37,6 +37,7 @@ func unchanged(t *testing.T, e *embedtest.Ensemble, place embed.MemberID, want .
 
 // M24: Found says once who founds. Nodes wait while it says no, or nothing.
 func TestJoin_Found(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		chosen, down := "", true
@@ -81,6 +82,7 @@ func TestJoin_Found(t *testing.T) {
 // M26: the founder has lost its directory while all others are down. Found has said yes once, so it
 // waits for them, and becomes a new member of the ensemble that it has founded.
 func TestJoin_AWipedFounderWaitsForTheOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var once atomic.Bool
 		e := embedtest.New(t, 1, embedtest.Options{Join: true, Config: func(c *embed.Config) {
@@ -111,6 +113,7 @@ func TestJoin_AWipedFounderWaitsForTheOthers(t *testing.T) {
 
 // Founders whose lists differ do not found, whatever the order in which they start.
 func TestJoin_FoundersWithOtherLists(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
 			if c.ID == 3 { // it leaves out the first
@@ -134,6 +137,7 @@ func TestJoin_FoundersWithOtherLists(t *testing.T) {
 // A founder finds its id by its address, and who is none of the founders joins: one Config serves
 // all.
 func TestJoin_OneConfigForAll(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var founders map[embed.MemberID]string
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
@@ -158,6 +162,7 @@ func TestJoin_OneConfigForAll(t *testing.T) {
 
 // M22: Admit may refuse a node, which is told why and asks again.
 func TestJoin_AdmitRefuses(t *testing.T) {
+	t.Parallel()
 	var open atomic.Bool
 	var seen atomic.Pointer[embed.Candidate]
 	embedkit.Growing(t, 1, func(c *embed.Config) {
@@ -183,6 +188,7 @@ func TestJoin_AdmitRefuses(t *testing.T) {
 
 // An observer never votes, however many voters are missing. It serves like any member.
 func TestJoin_AnObserverStaysOne(t *testing.T) {
+	t.Parallel()
 	var observer bool
 	embedkit.Growing(t, 1, func(c *embed.Config) { c.Observer = observer }, func(t *testing.T, e *embedtest.Ensemble) {
 		observer = true
@@ -205,6 +211,7 @@ func TestJoin_AnObserverStaysOne(t *testing.T) {
 // M16: a new voter comes from the zone that has the fewest, though another member is first by its
 // id.
 func TestJoin_VotersSpreadOverZones(t *testing.T) {
+	t.Parallel()
 	zones := map[string]string{"member-1.test:1": "a", "member-2.test:1": "b", "member-3.test:1": "c", "member-4.test:1": "a", "member-5.test:1": "c"}
 	embedkit.Growing(t, 3, func(c *embed.Config) { c.Zone = zones[c.Advertise] }, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
@@ -218,6 +225,7 @@ func TestJoin_VotersSpreadOverZones(t *testing.T) {
 // M22: with TLS a node joins if an authority of the members has signed its certificate. A stranger
 // is told why it gets no answer, and is never asked about.
 func TestJoin_TLS(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, others := embedkit.NewAuthority(t, "ours"), embedkit.NewAuthority(t, "others")
 		certified := func(by, trusts embedkit.Authority) *embed.TLS {
@@ -249,6 +257,7 @@ func TestJoin_TLS(t *testing.T) {
 // M26: two nodes that each found alone are two ensembles, which never mix. A node whose seeds lead
 // to both joins neither, and says what to change.
 func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := embedtest.New(t, 2, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
 			if c.ID != 0 { // alone among its founders, and knows no seed but itself
@@ -278,6 +287,7 @@ func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
 // M17: an address that a member is said to have may be that of another ensemble's member, with the
 // same id. Nobody is admitted there by mistake, and nobody is removed.
 func TestJoin_AnAddressOfAnotherEnsemble(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		strays := false
 		join := map[string]string{"member-3.test:1": "member-1.test:1", "member-4.test:1": "member-2.test:1", "member-5.test:1": "member-1.test:1"}
@@ -320,6 +330,7 @@ func TestJoin_AnAddressOfAnotherEnsemble(t *testing.T) {
 // M25: the directory of a member that somebody removed is never let in again, and says so. Emptied,
 // it is a new member; the old id is not given again.
 func TestRemoveMember_TheDirectoryStaysOut(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		must(t, e.Node(1).RemoveMember(bounded(t), 2))

@@ -84,14 +84,17 @@ func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 // If member 2 led before, the others elect in the term in which member 3 has voted for member 1.
 // Then one term has two leaders.
 func TestForgotten_IsFoundWhenTheOneWhoKnowsComesBack(t *testing.T) {
+	t.Parallel()
 	for _, leader := range []embed.MemberID{1, 2} {
-		t.Run(fmt.Sprintf("member %d leads", leader), func(t *testing.T) { t.Parallel(); comesBack(t, leader) })
+		t.Run(fmt.Sprintf("member %d leads", leader), func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) { comesBack(t, leader) })
+		})
 	}
 }
 
 func comesBack(t *testing.T, leader embed.MemberID) {
-	var log embedkit.Journal
-	ens := embedtest.New(t, 3, embedtest.Options{Logger: log.Logger()})
+	ens := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()}) // the test copies files
 	ens.TransferLeadership(leader)
 	embedkit.Write(t, ens.Node(1), "/before")
 	ens.Isolate(2)

@@ -34,6 +34,7 @@ func ends(t *testing.T, n *embed.Node) {
 // third one makes voters of all three: with two, either failure would stop both. What was there
 // stays there.
 func TestJoin_OneBecomesThree(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
 		s := e.Session(1, embed.SessionOptions{})
@@ -65,6 +66,7 @@ func TestJoin_OneBecomesThree(t *testing.T) {
 
 // A member that joined comes back after a restart as itself, before and after its log was cut.
 func TestJoin_RestartOfAMemberThatJoined(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		places := embedkit.Joined(e, 2)
 		embedkit.Voting(e, 1, 1, 2, 3)
@@ -87,6 +89,7 @@ func TestJoin_RestartOfAMemberThatJoined(t *testing.T) {
 // M40: a member that leaves frees its locks at once, and a learner takes its place, also that of
 // the leader and founder.
 func TestLeave_ALearnerTakesThePlace(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
 		embedkit.Joined(e, 3)
@@ -109,6 +112,7 @@ func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 // another one, before or after it. It comes back as a replica, and the ensemble has the quorum that
 // it needs to take it out.
 func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {
+	t.Parallel()
 	for _, crashes := range [][]embed.MemberID{{2, 3}, {3, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) { testCrashesWhileLeaving(t, crashes) })
 	}
@@ -151,6 +155,7 @@ func testCrashesWhileLeaving(t *testing.T, crashes []embed.MemberID) {
 
 // A learner that lost its directory comes back under its name. Its old record goes at once.
 func TestJoin_AWipedLearnerIsReplaced(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		place := embedkit.Joined(e, 1)[0]
@@ -171,6 +176,7 @@ func TestJoin_AWipedLearnerIsReplaced(t *testing.T) {
 
 // Config.Observer counts when a member joins. A later value changes nothing, and the log says so.
 func TestJoin_ObserverCountsThenOnly(t *testing.T) {
+	t.Parallel()
 	logs := &embedkit.Journal{}
 	observer := false
 	embedkit.Growing(t, 1, func(c *embed.Config) { c.Observer, c.Logger = observer, logs.Logger() }, func(t *testing.T, e *embedtest.Ensemble) {
@@ -194,6 +200,7 @@ func TestJoin_ObserverCountsThenOnly(t *testing.T) {
 
 // The last member that votes cannot leave.
 func TestLeave_TheLast(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		if err := e.Node(1).Leave(bounded(t)); !errors.Is(err, embed.ErrUnsafe) {
@@ -207,6 +214,7 @@ func TestLeave_TheLast(t *testing.T) {
 // M15: two of three leave at the same time. Each has the vote of the other for as long as its own
 // removal needs it, and the one that stays goes on alone.
 func TestLeave_TwoOfThreeAtOnce(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		left := make(chan error, 2)
@@ -226,6 +234,7 @@ func TestLeave_TwoOfThreeAtOnce(t *testing.T) {
 // M50: the directory of a member that has left is started again. It joins as a new member, and
 // nothing of its log counts.
 func TestLeave_TheDirectoryIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		e.Stop(2)
@@ -240,6 +249,7 @@ func TestLeave_TheDirectoryIsStartedAgain(t *testing.T) {
 
 // With an ephemeral directory Shutdown leaves.
 func TestLeave_EphemeralMembersRollOver(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Joined(e, 2)
 		embedkit.Voting(e, 1, 1, 2, 3)
@@ -256,6 +266,7 @@ func TestLeave_EphemeralMembersRollOver(t *testing.T) {
 
 // M37: a removed member fails, and says why. Its directory is never let in again; an empty one is.
 func TestRemoveMember(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
 		embedkit.Founded(e)
@@ -276,6 +287,7 @@ func TestRemoveMember(t *testing.T) {
 // M38: dragonboat empties the image of a member that is out. Its node is over before that, so
 // nobody reads that a znode is gone.
 func TestRemoveMember_NobodyReadsAnEmptyTree(t *testing.T) {
+	t.Parallel()
 	for _, place := range []embed.MemberID{2, 3} {
 		embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 			embedkit.Founded(e)
@@ -308,6 +320,7 @@ func TestRemoveMember_NobodyReadsAnEmptyTree(t *testing.T) {
 // M32: a member that is cut off holds a lock, and is removed. That ends none of its sessions, so
 // nobody else has the lock before the holder knows that it has lost it.
 func TestRemoveMember_OneThatIsCutOffHoldsALock(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
 		embedkit.Founded(e)
@@ -331,6 +344,7 @@ func TestRemoveMember_OneThatIsCutOffHoldsALock(t *testing.T) {
 // M62: with several shards, who is out of one is over on all. So a removal must not need the vote
 // of the member on the others.
 func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, func(c *embed.Config) { c.Shards = 4 }, func(t *testing.T, e *embedtest.Ensemble) {
 		ctx := bounded(t)
 		embedkit.Founded(e)
@@ -358,6 +372,7 @@ func TestRemoveMember_OfTwoOnSeveralShards(t *testing.T) {
 // M62: three of five are removed at once. Each removal is safe by itself, and together they must
 // not take the quorum of the second shard.
 func TestRemoveMember_SeveralAtOnce(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 5, func(c *embed.Config) { c.Shards = 2; c.Voters = 1 }, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		<-time.After(3 * time.Second)
@@ -403,6 +418,7 @@ func TestRemoveMember_SeveralAtOnce(t *testing.T) {
 // M63: a learner is removed while it is down, and comes back when the others have stopped dialling
 // it. A learner says nothing by itself; it asks, and learns that it is out.
 func TestRemoveMember_ALearnerThatIsDown(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		learner := embedkit.Joined(e, 1)[0]
@@ -424,6 +440,7 @@ func TestRemoveMember_ALearnerThatIsDown(t *testing.T) {
 
 // M1: without the members that answer there would be no quorum: nothing is changed.
 func TestRemoveMember_Unsafe(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		e.Kill(3)
@@ -443,6 +460,7 @@ func TestRemoveMember_Unsafe(t *testing.T) {
 // A member of an ensemble with fixed members loses its directory for good. The others, one after the
 // other, are started with Join, and then it joins as a new member.
 func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		grows := false
 		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
@@ -469,7 +487,9 @@ func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
 // member. M13: no default makes a stranger of a process that is away for some minutes. M5: one that
 // comes back with its old directory is told that it is out, and its next start is a new member.
 func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
-	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	t.Parallel()
+	slow := func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick } // a quarter of an hour passes
+	embedkit.Growing(t, 3, slow, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		e.Kill(3)
 		e.Wipe(3)
@@ -502,6 +522,7 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 // M18, hazelcast#14088, rqlite#1293: all members come back at other addresses at once. Only the name
 // of the seeds still leads to them.
 func TestJoin_AllAddressesChange(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Joined(e, 2)
 		embedkit.Voting(e, 1, 1, 2, 3)
@@ -523,6 +544,7 @@ func TestJoin_AllAddressesChange(t *testing.T) {
 
 // M23: a node that does not fit is told what to change, and nothing of it is recorded.
 func TestJoin_WhatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*embed.Config)
 		want   string
@@ -561,6 +583,7 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 
 // An ephemeral member that was removed cannot leave any more. Its Shutdown gives everything back.
 func TestLeave_AfterTheRemoval(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, func(c *embed.Config) { c.Ephemeral = true }, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		must(t, e.Node(3).RemoveMember(bounded(t), 2))
@@ -575,6 +598,7 @@ func TestLeave_AfterTheRemoval(t *testing.T) {
 // M52: founders that have one Name by mistake do not pass for replacements of one another. A node
 // that wants to join under it is refused.
 func TestJoin_OneNameForAll(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 3, func(c *embed.Config) {
 		if c.ID != 0 {
 			c.Name = "service"
@@ -594,6 +618,7 @@ func TestJoin_OneNameForAll(t *testing.T) {
 
 // Status can be asked while a node joins. The race detector watches.
 func TestJoin_StatusMeanwhile(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		two := e.Join()
 		n, stop, ended := e.Node(two), make(chan struct{}), make(chan struct{})
@@ -617,6 +642,7 @@ func TestJoin_StatusMeanwhile(t *testing.T) {
 // M64: the disk of the only voter fails while a learner writes, and what was not synced is lost. What
 // was acknowledged at the learner is there when the voter is back, and nobody finds two histories.
 func TestJoin_ALoneVoterDies(t *testing.T) {
+	t.Parallel()
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		learner := embedkit.Joined(e, 1)[0]
 		for fails := range 3 {
@@ -638,6 +664,7 @@ func TestJoin_ALoneVoterDies(t *testing.T) {
 // M44: many start at once, as after a deployment. Each becomes a member of its own and is ready, and
 // the founder goes on meanwhile.
 func TestJoin_ManyAtOnce(t *testing.T) {
+	t.Parallel()
 	const many = 19
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)

@@ -33,6 +33,7 @@ type fleet struct {
 func withFleets(t *testing.T, fn func(f *fleet, t *testing.T), held ...embed.MemberID) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &fleet{t: t, held: make(map[embed.MemberID]bool)}
 				for _, m := range held {
@@ -90,18 +91,22 @@ func (f *fleet) stays(heldDown ...embed.MemberID) {
 	}
 }
 
+// looks is long enough for leaders to look several times whether the level may rise.
+const looks = 10 * time.Second
+
 // B5, M47: the level rises when the last member is upgraded, and not before.
 func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
+	t.Parallel()
 	withFleets(t, func(f *fleet, t *testing.T) {
-		<-time.After(time.Minute)
+		<-time.After(looks)
 		f.stays(1, 2, 3)
 		f.restart(3, false)
 		f.restart(1, false)
 		f.TransferLeadership(1) // a new build leads
-		<-time.After(time.Minute)
+		<-time.After(looks)
 		f.stays(2)
 		f.restart(3, true) // it may go back until the level rises
-		<-time.After(time.Minute)
+		<-time.After(looks)
 		f.stays(2, 3)
 		f.restart(3, false)
 		f.restart(2, false)
@@ -120,6 +125,7 @@ func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 
 // A level never goes down. Who wants to hold it below is refused, and changes nothing.
 func TestLevel_NeverGoesDown(t *testing.T) {
+	t.Parallel()
 	withFleets(t, func(f *fleet, t *testing.T) {
 		f.wait(embedkit.Newest, 1, 2, 3)
 		f.Stop(2) // its image is of the newest level
@@ -137,6 +143,7 @@ func TestLevel_NeverGoesDown(t *testing.T) {
 // A founder that is gone for good keeps the level down until somebody leaves it behind. M47: it can
 // come back, but not with the old build.
 func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	withFleets(t, func(f *fleet, t *testing.T) {
 		n := f.Node(1)
 		if err := n.RaiseLevel(t.Context(), 3); err == nil || !strings.Contains(err.Error(), "member 3 is up") {
@@ -154,7 +161,7 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 
 		old, err := f.TryStart(3)
 		if err == nil { // its directory is of level 1, so only the others can tell it
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), looks)
 			defer cancel()
 			err = old.Ready(ctx)
 		}
@@ -168,6 +175,7 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 
 // A member that was away while the level rose gets it with the state that it installs.
 func TestLevel_ComesWithAnInstalledState(t *testing.T) {
+	t.Parallel()
 	withFleets(t, func(f *fleet, t *testing.T) {
 		f.Kill(3)
 		f.hold(3, false)
@@ -191,6 +199,7 @@ func TestLevel_ComesWithAnInstalledState(t *testing.T) {
 
 // A scheme can be added by a rolling restart. At that level the members without it go on.
 func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		with := make(map[embed.MemberID]bool)
@@ -241,6 +250,7 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 // 1. Until the level rises, its directories are as the older build reads them, and each member may
 // go back. From then on others join and vote, and a founder is removed.
 func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		fixed, held, forgotten := map[embed.MemberID]bool{1: true, 2: true, 3: true}, true, false
@@ -269,7 +279,7 @@ func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 			restart(m, false)
 			restart(m, true)
 			restart(m, false)
-			<-time.After(time.Minute)
+			<-time.After(looks)
 			text, err := os.ReadFile(filepath.Join(e.Dir(m), "identity"))
 			if err != nil || !strings.Contains(string(text), `"format": 1`) || e.Node(m).Status().Level != 1 {
 				t.Fatalf("level %d, %v, the identity file is\n%s", e.Node(m).Status().Level, err, text)

@@ -19,6 +19,7 @@ import (
 // belong together, and no member fails. Otherwise the stranger's word would end those who belong
 // here.
 func TestLineage_AMemberOfAnotherEnsembleOfTheSameConfig(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, strangerAmongMembers)
 }
 

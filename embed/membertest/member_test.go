@@ -12,7 +12,8 @@ import (
 )
 
 // M17: a process that is no member removes one, if it names the ensemble. At an address that has
-// become another ensemble's, it changes nothing and says so.
+// become another ensemble's, it changes nothing and says so. Who asks so has no seams, so this needs
+// real TCP. The table of members is there after three seconds, a level a second.
 func TestAskRemoval(t *testing.T) {
 	t.Parallel()
 	nodes := embedkit.StartTCP(t, "127.0.0.1", 3, func(c *embed.Config) {

@@ -16,6 +16,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -24,6 +26,7 @@ import (
 // F3: two members agree on who belongs to the ensemble. The config of a third names another set, or
 // another ensemble. The logs of both sides say what each has.
 func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
 	const theirs = ` has Ensemble "", Members 1, 2, 3 and Shards 1`
 	for name, c := range map[string]struct {
 		odd embed.Config
@@ -36,40 +39,44 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			odd := c.odd
-			var logs [4]embedkit.Journal // by the member's id
-			mesh := transporttest.NewMesh()
-			start := func(cfg embed.Config) *embed.Node {
-				cfg.Dir, cfg.Tick, cfg.Logger = t.TempDir(), 10*time.Millisecond, logs[cfg.ID].Logger()
-				cfg.Inside = &inside.Seams{Network: func(transport.Network) transport.Network {
-					return mesh.Network(uint64(cfg.ID))
-				}}
-				n, err := embed.Start(cfg)
-				must(t, err)
-				t.Cleanup(func() { n.Close() })
-				return n
-			}
-			odd.ID = 3
-			outsider := start(odd)
-			agreed := map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}
-			one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
-			embedkit.Ready(t, one, two)
-			embedkit.Complaint(t, outsider, "no leader", "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
-			others := embedkit.InLog("member 3 has " + c.has)
-			until(t, "the log of member 1 to say what both have", func() bool {
-				return logs[1].Says(others) && logs[1].Says(embedkit.InLog("member 1"+theirs))
+			testkit.Bubble(t, func(t *testing.T) {
+				odd := c.odd
+				var logs [4]embedkit.Journal // by the member's id
+				mesh := transporttest.NewMesh()
+				start := func(cfg embed.Config) *embed.Node {
+					cfg.Dir, cfg.Tick, cfg.Logger = "/", 10*time.Millisecond, logs[cfg.ID].Logger()
+					seams := inside.Seams{Network: func(transport.Network) transport.Network {
+						return mesh.Network(uint64(cfg.ID))
+					}}
+					seams.Files = memory.New()
+					cfg.Inside = &seams
+					n, err := embedtest.Start(cfg, embedtest.NewFaults()) // whose clock is that of the bubble
+					must(t, err)
+					t.Cleanup(func() { n.Close() })
+					return n
+				}
+				odd.ID = 3
+				outsider := start(odd)
+				agreed := map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}
+				one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
+				embedkit.Ready(t, one, two)
+				embedkit.Complaint(t, outsider, "no leader", "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
+				others := embedkit.InLog("member 3 has " + c.has)
+				until(t, "the log of member 1 to say what both have", func() bool {
+					return logs[1].Says(others) && logs[1].Says(embedkit.InLog("member 1"+theirs))
+				})
+				until(t, "the log of member 3 to say what both have", func() bool { // at least the leader dials it
+					return logs[3].Says(others) && (logs[3].Says(embedkit.InLog("member 1"+theirs)) || logs[3].Says(embedkit.InLog("member 2"+theirs)))
+				})
+				if err := outsider.Err(); err != nil {
+					t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
+				}
+				embedkit.Write(t, one, "/a")
+				embedkit.Has(t, two, "/a")
+				if s := outsider.Status().Shards[0]; s.Applied != 0 || s.Leader == 1 || s.Leader == 2 {
+					t.Errorf("the outsider takes part: %+v", s)
+				}
 			})
-			until(t, "the log of member 3 to say what both have", func() bool { // at least the leader dials it
-				return logs[3].Says(others) && (logs[3].Says(embedkit.InLog("member 1"+theirs)) || logs[3].Says(embedkit.InLog("member 2"+theirs)))
-			})
-			if err := outsider.Err(); err != nil {
-				t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
-			}
-			embedkit.Write(t, one, "/a")
-			embedkit.Has(t, two, "/a")
-			if s := outsider.Status().Shards[0]; s.Applied != 0 || s.Leader == 1 || s.Leader == 2 {
-				t.Errorf("the outsider takes part: %+v", s)
-			}
 		})
 	}
 }
@@ -81,37 +88,39 @@ func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
 // dragonboat#256: one voted.)
 func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	embedkit.Write(t, ens.Node(1), "/a")
-	ens.Kill(2)
-	ens.Kill(3)
-	must(t, os.RemoveAll(ens.Dir(3)))
-	wiped := ens.Start(3)
-	<-wiped.Done()
-	for _, words := range []string{"refused by member 1", "the directory of member 3 is new", replication.WayOut} {
-		if !strings.Contains(wiped.Err().Error(), words) {
-			t.Errorf("Err does not say %q: %v", words, wiped.Err())
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		embedkit.Write(t, ens.Node(1), "/a")
+		ens.Kill(2)
+		ens.Kill(3)
+		ens.Wipe(3)
+		wiped := ens.Start(3)
+		<-wiped.Done()
+		for _, words := range []string{"refused by member 1", "the directory of member 3 is new", replication.WayOut} {
+			if !strings.Contains(wiped.Err().Error(), words) {
+				t.Errorf("Err does not say %q: %v", words, wiped.Err())
+			}
 		}
-	}
-	if err := wiped.Ready(bounded(t)); !errors.Is(err, embed.ErrFailed) || !strings.Contains(err.Error(), "is new") {
-		t.Errorf("Ready: %v", err)
-	}
-	if _, err := wiped.NewSession(bounded(t), embed.SessionOptions{}); !errors.Is(err, embed.ErrFailed) {
-		t.Errorf("NewSession: %v", err)
-	}
-	// Member 1 is alone now. With a vote of the wiped member it would lead within a few ticks.
-	ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
-	defer cancel()
-	if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
-		t.Error("one member of three and a wiped one make a quorum")
-	}
-	ens.Restart(2)
-	embedkit.Synced(t, ens.Node(1))
-	embedkit.Write(t, ens.Node(1), "/b")
-	embedkit.Has(t, ens.Node(2), "/a", "/b")
-	if s := wiped.Status().Shards[0]; s.Applied != 0 {
-		t.Errorf("the wiped member has applied %d entries", s.Applied)
-	}
+		if err := wiped.Ready(bounded(t)); !errors.Is(err, embed.ErrFailed) || !strings.Contains(err.Error(), "is new") {
+			t.Errorf("Ready: %v", err)
+		}
+		if _, err := wiped.NewSession(bounded(t), embed.SessionOptions{}); !errors.Is(err, embed.ErrFailed) {
+			t.Errorf("NewSession: %v", err)
+		}
+		// Member 1 is alone now. With a vote of the wiped member it would lead within a few ticks.
+		ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
+		defer cancel()
+		if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
+			t.Error("one member of three and a wiped one make a quorum")
+		}
+		ens.Restart(2)
+		embedkit.Synced(t, ens.Node(1))
+		embedkit.Write(t, ens.Node(1), "/b")
+		embedkit.Has(t, ens.Node(2), "/a", "/b")
+		if s := wiped.Status().Shards[0]; s.Applied != 0 {
+			t.Errorf("the wiped member has applied %d entries", s.Applied)
+		}
+	})
 }
 
 // C6.1, C6.2: the process moves to another machine, or its container is created anew. The host name
@@ -168,12 +177,12 @@ func TestMembers_EachSpellsTheAddressesInItsOwnWay(t *testing.T) {
 
 // C4.2: the members' transport also works with IPv6.
 func TestMembers_IPv6(t *testing.T) {
+	t.Parallel()
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skipf("no IPv6 here: %v", err)
 	} else {
 		l.Close()
 	}
-	t.Parallel()
 	nodes := embedkit.StartTCP(t, "::1", 2, func(c *embed.Config) { c.Dir = t.TempDir() })
 	embedkit.Ready(t, nodes[1], nodes[2])
 	embedkit.Write(t, nodes[1], "/a")
@@ -185,6 +194,7 @@ func TestMembers_IPv6(t *testing.T) {
 // third member shows a certificate of another authority although it trusts theirs, or shows none.
 // They do not connect to it, and refuse its connections.
 func TestMembers_MutualTLS(t *testing.T) {
+	t.Parallel()
 	ours, other := embedkit.NewAuthority(t, "ours"), embedkit.NewAuthority(t, "another")
 	for name, c := range map[string]struct {
 		odd  func(*testing.T) *embed.TLS
