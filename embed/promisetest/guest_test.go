@@ -296,14 +296,14 @@ func TestGuarantee_GoodGuest_FailedDiskAlone(t *testing.T) {
 // (kazoo#482: a lock of a client that was closed hung.)
 func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 	for name, end := range map[string]struct {
-		how  func(*embedtest.Ensemble)
+		how  func(*testing.T, *embedtest.Ensemble)
 		want error
 	}{
-		"of a closed node": {func(e *embedtest.Ensemble) { must(t, e.Node(1).Close()) }, embed.ErrClosed},
-		"of a failed node": {func(e *embedtest.Ensemble) { e.Snapshot(1); e.Kill(1) }, embed.ErrFailed},
-		"after a shutdown": {func(e *embedtest.Ensemble) { must(t, e.Node(1).Shutdown(t.Context())) }, embed.ErrSessionClosed},
+		"of a closed node": {func(t *testing.T, e *embedtest.Ensemble) { must(t, e.Node(1).Close()) }, embed.ErrClosed},
+		"of a failed node": {func(t *testing.T, e *embedtest.Ensemble) { e.Snapshot(1); e.Kill(1) }, embed.ErrFailed},
+		"after a shutdown": {func(t *testing.T, e *embedtest.Ensemble) { must(t, e.Node(1).Shutdown(t.Context())) }, embed.ErrSessionClosed},
 	} {
-		t.Run(name, func(t *testing.T) {
+		run(t, name, func(t *testing.T) {
 			ens := embedtest.New(t, 1, embedtest.Options{})
 			ctx := bounded(t)
 			n := ens.Node(1)
@@ -327,7 +327,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 			_, err = pending.Result()
 			must(t, err)
 
-			end.how(ens)
+			end.how(t, ens)
 			session := end.want
 			node := end.want
 			if errors.Is(session, embed.ErrSessionClosed) {

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A step is a ctx that does something in the middle of a recipe. Every method of a Session asks its
@@ -64,28 +65,26 @@ func contender(t *testing.T, s *embed.Session, parent, value string) (path strin
 // (CURATOR-527: one that was gone between two looks left the waiter waiting.)
 func TestRecipes_APredecessorThatLeavesWhileAWaiterLooks(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
-	s, ctx := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), bounded(t)
-	recipes := map[string]func(ctx context.Context, path string) error{
-		"Lock": func(ctx context.Context, path string) error {
-			_, err := lock.NewMutex(s, path).Lock(ctx)
+	recipes := map[string]func(ctx context.Context, s *embed.Session) error{
+		"Lock": func(ctx context.Context, s *embed.Session) error {
+			_, err := lock.NewMutex(s, "/queue").Lock(ctx)
 			return err
 		},
-		"Campaign": func(ctx context.Context, path string) error {
-			_, err := election.New(s, path).Campaign(ctx, nil)
+		"Campaign": func(ctx context.Context, s *embed.Session) error {
+			_, err := election.New(s, "/queue").Campaign(ctx, nil)
 			return err
 		},
 	}
 	for name, enter := range recipes {
-		for i, at := range []*step{{method: "Before", n: 1}, {method: "Before", n: 2}, {method: "Watch", n: 1}, {method: "Exists", n: 1}} {
-			t.Run(name+"/"+at.String(), func(t *testing.T) {
-				path := fmt.Sprintf("/%s-%d", name, i)
-				_, err := s.Create(bounded(t), path, nil, embed.Persistent)
+		for _, at := range []*step{{method: "Before", n: 1}, {method: "Before", n: 2}, {method: "Watch", n: 1}, {method: "Exists", n: 1}} {
+			run(t, name+"/"+at.String(), func(t *testing.T) {
+				s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Timeout: time.Minute})
+				_, err := s.Create(bounded(t), "/queue", nil, embed.Persistent)
 				must(t, err)
-				ahead := contender(t, s, path, "")
-				at.Context = ctx
+				ahead := contender(t, s, "/queue", "")
+				at.Context = bounded(t)
 				at.do = func() { must(t, s.Delete(bounded(t), ahead, embed.AnyVersion)) }
-				if err := enter(at, path); err != nil {
+				if err := enter(at, s); err != nil {
 					t.Errorf("the one ahead left, and the waiter was told nothing: %v", err)
 				}
 			})
@@ -97,35 +96,32 @@ func TestRecipes_APredecessorThatLeavesWhileAWaiterLooks(t *testing.T) {
 // yields the newest.
 func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
-	s, ctx := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), bounded(t)
-	changes := map[string]func(t *testing.T, path, first string){
-		"the next one leads": func(t *testing.T, path, first string) {
+	const path = "/election"
+	changes := map[string]func(t *testing.T, s *embed.Session, first string){
+		"the next one leads": func(t *testing.T, s *embed.Session, first string) {
 			contender(t, s, path, "new")
 			must(t, s.Delete(bounded(t), first, embed.AnyVersion))
 		},
-		"nobody leads for a while": func(t *testing.T, path, first string) {
+		"nobody leads for a while": func(t *testing.T, s *embed.Session, first string) {
 			must(t, s.Delete(bounded(t), first, embed.AnyVersion))
 			contender(t, s, path, "new")
 		},
-		"it has another value": func(t *testing.T, path, first string) {
+		"it has another value": func(t *testing.T, s *embed.Session, first string) {
 			_, err := s.Set(bounded(t), first, []byte("new"), embed.AnyVersion)
 			must(t, err)
 		},
 	}
-	elections := 0
 	for name, change := range changes {
 		for _, method := range []string{"Watch", "Children", "Get"} {
 			for n := range int32(2) { // before Observe has yielded the first leader, and after
 				at := &step{method: method, n: n + 1}
-				t.Run(name+"/"+at.String(), func(t *testing.T) {
-					elections++
-					path := fmt.Sprintf("/election-%d", elections)
+				run(t, name+"/"+at.String(), func(t *testing.T) {
+					s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{Timeout: time.Minute})
 					_, err := s.Create(bounded(t), path, nil, embed.Persistent)
 					must(t, err)
 					first := contender(t, s, path, "old")
-					at.Context = ctx
-					at.do = func() { change(t, path, first) }
+					at.Context = bounded(t)
+					at.do = func() { change(t, s, first) }
 					for l, err := range election.New(s, path).Observe(at) {
 						if err != nil {
 							t.Errorf("the leader changed, and the observer was told nothing: %v", err)
@@ -143,21 +139,23 @@ func TestRecipes_ALeaderThatChangesWhileAnObserverLooks(t *testing.T) {
 // TryLock of a held lock leaves no trace: no znode comes and goes, and no watch fires.
 func TestRecipes_TryLockOfAHeldLockWritesNothing(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	_, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
-	must(t, err)
-	before, _, err := s.Exists(bounded(t), "/lock")
-	must(t, err)
-	for range 5 {
-		if _, err := lock.NewMutex(s, "/lock").TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
-			t.Errorf("TryLock: %v", err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		_, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
+		must(t, err)
+		before, _, err := s.Exists(bounded(t), "/lock")
+		must(t, err)
+		for range 5 {
+			if _, err := lock.NewMutex(s, "/lock").TryLock(bounded(t)); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("TryLock: %v", err)
+			}
 		}
-	}
-	must(t, s.Close()) // comes after everything that they wrote
-	after, _, err := ens.Session(1, embed.SessionOptions{}).Exists(bounded(t), "/lock")
-	must(t, err)
-	if wrote := after.Cversion - before.Cversion - 1; wrote != 0 { // the end of the hold is one
-		t.Errorf("the children changed %d times for five who only asked", wrote)
-	}
+		must(t, s.Close()) // comes after everything that they wrote
+		after, _, err := ens.Session(1, embed.SessionOptions{}).Exists(bounded(t), "/lock")
+		must(t, err)
+		if wrote := after.Cversion - before.Cversion - 1; wrote != 0 { // the end of the hold is one
+			t.Errorf("the children changed %d times for five who only asked", wrote)
+		}
+	})
 }
