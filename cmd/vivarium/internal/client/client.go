@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Config struct {
 	// Events, if not nil, receives the events of watches and of the connection. It must neither
 	// call the client nor block for long.
 	Events func(Event)
+
+	pipe func(ctx context.Context, server string) (net.Conn, error) // instead of TCP; for tests in virtual time
 }
 
 // An Event is what a watch saw. If its Type is wire.EventNone, it is a change of the State.

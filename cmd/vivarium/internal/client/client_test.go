@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -165,9 +168,10 @@ func TestWatches(t *testing.T) {
 
 // After a lost connection, the client has its session, watches and identities again.
 func TestReconnection(t *testing.T) {
+	t.Parallel()
 	addr := start(t)
 	p := newProxy(t, addr)
-	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: 10 * time.Second})
+	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: time.Minute})
 	other, _ := connect(t, Config{Servers: []string{addr}})
 	must(t, c.AddAuth(t.Context(), "digest", []byte("bob:secret")))
 	secret := creation("/secret", "mine", 0)
@@ -311,43 +315,43 @@ func TestXidsBeginAnew(t *testing.T) {
 
 // A client without requests keeps its session.
 func TestIdle(t *testing.T) {
-	c, events := connect(t, Config{Servers: []string{start(t)}, Timeout: 2 * time.Second})
-	select {
-	case e := <-events:
-		t.Errorf("%+v", e)
-	case <-time.After(2500 * time.Millisecond):
-	}
-	mustDo(t, c, op(wire.OpExists, "/"))
+	synctest.Test(t, func(t *testing.T) {
+		c, events := connect(t, Config{Servers: []string{"home"}, Timeout: 2 * time.Second, pipe: home(t).dial})
+		select {
+		case e := <-events:
+			t.Errorf("%+v", e)
+		case <-time.After(time.Minute):
+		}
+		mustDo(t, c, op(wire.OpExists, "/"))
+	})
 }
 
 func TestExpiry(t *testing.T) {
-	p := newProxy(t, start(t))
-	c, events := connect(t, Config{Servers: []string{p.addr()}, Timeout: time.Second})
-	mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
-	other, _ := connect(t, Config{Servers: []string{p.to}})
-	if _, err := do(t, other, watched(wire.OpExists, "/eph")); err != nil {
-		t.Fatal(err)
-	}
-	p.cut(true)
-	events.expect(t, wire.EventNone, wire.StateDisconnected, "")
-	for { // until the session has ended
-		if _, err := do(t, other, op(wire.OpExists, "/eph")); CodeOf(err) == wire.NoNode {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		l := home(t)
+		c, events := connect(t, Config{Servers: []string{"home"}, Timeout: time.Second, pipe: l.dial})
+		mustDo(t, c, creation("/eph", "", wire.FlagsEphemeral))
+		l.cut()
+		events.expect(t, wire.EventNone, wire.StateDisconnected, "")
+		s := l.ens.Session(1, embed.SessionOptions{})
+		l.ens.Until("the session to have ended", func() bool {
+			_, there, err := s.Exists(t.Context(), "/eph")
+			must(t, err)
+			return !there
+		})
+		l.open()
+		events.expect(t, wire.EventNone, wire.StateExpired, "")
+		_, err := do(t, c, op(wire.OpExists, "/"))
+		is(t, "a call", err, wire.SessionExpired)
+		is(t, "ready", c.Ready(t.Context()), wire.SessionExpired)
+		if now, _ := c.State(); now != Expired || now.Alive() || now.String() != "CLOSED" {
+			t.Errorf("state %v", now)
 		}
-		<-time.After(20 * time.Millisecond)
-	}
-	p.open()
-	events.expect(t, wire.EventNone, wire.StateExpired, "")
-	_, err := do(t, c, op(wire.OpExists, "/"))
-	is(t, "a call", err, wire.SessionExpired)
-	is(t, "ready", c.Ready(t.Context()), wire.SessionExpired)
-	if now, _ := c.State(); now != Expired || now.Alive() || now.String() != "CLOSED" {
-		t.Errorf("state %v", now)
-	}
-	must(t, c.Close())
-	if len(events) > 0 {
-		t.Errorf("then %+v", <-events)
-	}
+		must(t, c.Close())
+		if len(events) > 0 {
+			t.Errorf("then %+v", <-events)
+		}
+	})
 }
 
 func TestAuthFailure(t *testing.T) {
@@ -379,42 +383,47 @@ func TestClose(t *testing.T) {
 
 // Calls in flight end when the client is closed, or when their own contexts end.
 func TestCallsEnd(t *testing.T) {
-	f := fake(t, func(s *served) { // answers nothing after the handshake
-		s.shakeHands(10_000)
-		s.silent()
-	})
-	c, _ := connect(t, Config{Servers: []string{f}, Timeout: 500 * time.Millisecond})
-	errs := make(chan error, 1)
-	go func() {
-		_, err := c.Call(context.Background(), wire.Request{Operation: op(wire.OpExists, "/")})
-		errs <- err
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")})
-	if is(t, "a call with a deadline", err, wire.OperationTimeout); err.Error() != "KeeperErrorCode = OperationTimeout for /x" {
-		t.Error(err)
-	}
-	ctx, cancel = context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that was cancelled: %v", err)
-	}
-	go func() { _ = c.Close() }()
-	select {
-	case err := <-errs:
-		if CodeOf(err) == wire.OK {
-			t.Errorf("a call in flight: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		pipe := func(context.Context, string) (net.Conn, error) { // to a server that answers nothing after the handshake
+			ours, theirs := net.Pipe()
+			go func() {
+				s := &served{theirs, t}
+				s.shakeHands(10_000)
+				s.silent()
+			}()
+			return ours, nil
 		}
-	case <-time.After(patience):
-		t.Fatal("a call hangs")
-	}
+		c, _ := connect(t, Config{Servers: []string{"silent"}, Timeout: 500 * time.Millisecond, pipe: pipe})
+		errs := make(chan error, 1)
+		go func() {
+			_, err := c.Call(context.Background(), wire.Request{Operation: op(wire.OpExists, "/")})
+			errs <- err
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")})
+		if is(t, "a call with a deadline", err, wire.OperationTimeout); err.Error() != "KeeperErrorCode = OperationTimeout for /x" {
+			t.Error(err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.Call(ctx, wire.Request{Operation: op(wire.OpExists, "/x")}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that was cancelled: %v", err)
+		}
+		go func() { _ = c.Close() }()
+		select {
+		case err := <-errs:
+			if CodeOf(err) == wire.OK {
+				t.Errorf("a call in flight: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a call hangs")
+		}
+	})
 }
 
 func TestNobodyThere(t *testing.T) {
-	p := newProxy(t, "127.0.0.1:1")
-	_ = p.Listener.Close()
-	c, events := begin(t, Config{Servers: []string{p.addr()}})
+	c, events := begin(t, Config{Servers: []string{"127.0.0.1:1"}})
 	_, err := do(t, c, op(wire.OpGetData, "/a"))
 	if is(t, "a call", err, wire.ConnectionLoss); err.Error() != "KeeperErrorCode = ConnectionLoss for /a" || errors.Unwrap(err) == nil {
 		t.Error(err)
@@ -427,9 +436,7 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestTooManyCalls(t *testing.T) {
-	p := newProxy(t, "127.0.0.1:1")
-	_ = p.Listener.Close()
-	c, err := New(Config{Servers: []string{p.addr()}})
+	c, err := New(Config{Servers: []string{"127.0.0.1:1"}})
 	must(t, err)
 	defer c.Close()
 	c.mu.Lock()

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-const patience = 20 * time.Second
+const patience = testkit.Patience
 
 // start opens a gateway on a node that is alone, and returns the gateway's address.
 func start(t testing.TB) string {
@@ -30,6 +31,56 @@ func start(t testing.TB) string {
 	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	return g.Addr().String()
+}
+
+// A line leads to a gateway in a bubble of testing/synctest, where there are no ports. It can be cut.
+type line struct {
+	ens *embedtest.Ensemble
+
+	mu    sync.Mutex
+	shut  bool
+	socks []net.Conn
+}
+
+// home opens a gateway on a member that is alone, in a bubble.
+func home(t *testing.T) *line {
+	t.Helper()
+	ens := embedtest.New(t, 1, embedtest.Options{})
+	g, err := gateway.Start(ens.Node(1), gateway.Config{Listen: "127.0.0.1:0"})
+	must(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	return &line{ens: ens}
+}
+
+func (l *line) dial(ctx context.Context, _ string) (net.Conn, error) {
+	c, err := l.ens.Dial(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	l.socks = append(l.socks, c)
+	return c, nil
+}
+
+// cut ends all connections, and lets nobody in until open is called.
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shut = true
+	for _, s := range l.socks {
+		_ = s.Close()
+	}
+}
+
+func (l *line) open() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shut = false
 }
 
 // told collects the events of a client.

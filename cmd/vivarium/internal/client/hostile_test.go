@@ -89,7 +89,7 @@ func (s *served) silent() {
 func TestHostileServers(t *testing.T) {
 	answer := func(f func(s *served, q wire.Request)) func(*served) {
 		return func(s *served) {
-			s.shakeHands(600)
+			s.shakeHands(300)
 			if q, err := s.request(); err == nil {
 				f(s, q)
 			}
@@ -113,8 +113,8 @@ func TestHostileServers(t *testing.T) {
 			s.silent()
 		}},
 		{"gives a session of a millisecond", func(s *served) { s.shakeHands(1); s.silent() }},
-		{"gives a session and closes", func(s *served) { s.shakeHands(600) }},
-		{"gives a session and sends nothing", func(s *served) { s.shakeHands(600); s.silent() }},
+		{"gives a session and closes", func(s *served) { s.shakeHands(300) }},
+		{"gives a session and sends nothing", func(s *served) { s.shakeHands(300); s.silent() }},
 		{"announces a frame that is too long", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{0x7f, 0xff, 0xff, 0xff}) })},
 		{"announces a long frame and sends none", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{3, 0xff, 0xff, 0xff, 1}) })},
 		{"answers with a frame without a header", answer(func(s *served, _ wire.Request) { _, _ = s.Write([]byte{0, 0, 0, 1, 1}) })},
@@ -147,7 +147,7 @@ func TestHostileServers(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			addr := fake(t, h.do)
-			c, err := New(Config{Servers: []string{addr}, Timeout: 300 * time.Millisecond})
+			c, err := New(Config{Servers: []string{addr}, Timeout: 100 * time.Millisecond})
 			must(t, err)
 			for range 3 {
 				if _, err := do(t, c, op(wire.OpGetData, "/a")); err == nil {

@@ -119,6 +119,9 @@ func (c *Client) open(server string) (net.Conn, error) {
 }
 
 func (c *Client) dial(d *net.Dialer, server string) (net.Conn, error) {
+	if c.cfg.pipe != nil {
+		return c.cfg.pipe(c.ctx, server)
+	}
 	if c.cfg.TLS == nil {
 		return d.DialContext(c.ctx, "tcp", server)
 	}

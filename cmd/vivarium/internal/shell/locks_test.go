@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/gateway"
@@ -23,7 +24,7 @@ func TestLocks(t *testing.T) {
 	t.Cleanup(func() { _ = g.Close() })
 	ctx := testkit.Context(t)
 	open := func() *embed.Session {
-		s, err := n.NewSession(ctx, embed.SessionOptions{})
+		s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Minute})
 		testkit.Must(t, err)
 		return s
 	}

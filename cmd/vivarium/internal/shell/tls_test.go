@@ -55,7 +55,7 @@ func TestTLS(t *testing.T) {
 			{"no TLS", "zookeeper.client.secure=false", false},
 		} {
 			file := put(t, dir, "client.properties", "zookeeper.client.secure=true\n"+c.file+"\n")
-			code, out := sh(t, "", "-server", g.Addr().String(), "-timeout", "2000", "-client-configuration", file, "whoami")
+			code, out := sh(t, "", "-server", g.Addr().String(), "-timeout", "60000", "-client-configuration", file, "whoami")
 			if ok := code == 0 && strings.Contains(out, "x509: CN=web\n"); ok != c.ok || code > 1 {
 				t.Errorf("%s, named %v: exit code %d\n%s", c.what, named, code, out)
 			}
