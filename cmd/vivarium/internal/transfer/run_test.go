@@ -22,6 +22,7 @@ func sides(t *testing.T) (cfg Config, from, to *hand) {
 
 // A copy has all of a subtree, under another path, and nothing else.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "root")
 	from.create("/ab", "beside it")
@@ -54,6 +55,7 @@ func TestRun(t *testing.T) {
 
 // A subtree that is there already is not touched, unless the caller says so.
 func TestRun_Existing(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "root")
 	from.create("/a/x", "new")
@@ -96,6 +98,7 @@ func TestRun_Existing(t *testing.T) {
 
 // Into the root of a tree, what is not the ensemble's own is copied, and the root stays as it is.
 func TestRun_IntoTheRoot(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "not copied")
 	from.create("/a/x", "1")
@@ -117,6 +120,7 @@ func TestRun_IntoTheRoot(t *testing.T) {
 
 // Whatever happens to the source's znodes while a copy follows happens to the target's.
 func TestRun_Follow(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	for range 5 {
@@ -153,6 +157,7 @@ func TestRun_Follow(t *testing.T) {
 // A copy that follows goes on by itself when its session with the source ends, although it has
 // nothing to ask for: the end is heard, not found.
 func TestRun_SessionEndsWhileIdle(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	relay := newRelay(t, cfg.From.Servers[0])
@@ -172,6 +177,7 @@ func TestRun_SessionEndsWhileIdle(t *testing.T) {
 // A source that never stops changing does not keep a copy from its end. The comparison then tells
 // how far it came.
 func TestRun_GoesOnChanging(t *testing.T) {
+	t.Parallel()
 	cfg, from, _ := sides(t)
 	from.create("/a", "")
 	w := write(t, cfg.From.Servers)
@@ -188,6 +194,7 @@ func TestRun_GoesOnChanging(t *testing.T) {
 
 // What somebody changes at the target is found, and named.
 func TestRun_PlantedDifferences(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	for i := range 30 {
@@ -221,6 +228,7 @@ func TestRun_PlantedDifferences(t *testing.T) {
 // A deleted znode stays at the target if somebody else's znodes are below it. It is named, and
 // nothing of theirs is lost.
 func TestRun_OthersBelow(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	from.create("/a/x", "1")
@@ -243,6 +251,7 @@ func TestRun_OthersBelow(t *testing.T) {
 // A znode that a client may not read, or whose ACL it may not see, is named, and never copied with
 // a wrong ACL. What the superuser copies is whole.
 func TestRun_NotReadable(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	from.create("/a/ok", "1")
@@ -272,6 +281,7 @@ func TestRun_NotReadable(t *testing.T) {
 // A znode that does not fit into a frame of the target is named. The others are copied, although
 // each attempt costs the connection.
 func TestRun_TooLarge(t *testing.T) {
+	t.Parallel()
 	a, b := start(t, gateway.Config{}), start(t, gateway.Config{FrameSize: 8 << 10})
 	from, to := take(t, a), take(t, b)
 	from.create("/a", "")
@@ -294,6 +304,7 @@ func TestRun_TooLarge(t *testing.T) {
 
 // A copy that cannot begin changes nothing, and says why.
 func TestRun_CannotBegin(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	before := to.dump("/")
 	wants := func(cfg Config, part string) {
@@ -325,6 +336,7 @@ func TestRun_CannotBegin(t *testing.T) {
 
 // The end of the context ends a copy that follows, and leaves no goroutine.
 func TestRun_Stopped(t *testing.T) {
+	t.Parallel()
 	cfg, from, to := sides(t)
 	from.create("/a", "")
 	ctx, cancel := context.WithCancel(testkit.Context(t))
