@@ -171,55 +171,60 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 // (dragonboat#264: what a follower passes on may be lost on the way, and its caller learns it by a
 // timeout only.)
 func TestGuarantee_ExactlyOnce(t *testing.T) {
-	b := burst{names: make(map[string]string)}
-	heard := make(chan change, 1024)
-	ens := embedtest.New(t, 3, embedtest.Options{
-		Config: func(c *embed.Config) {
-			if c.ID == 1 {
-				c.Events.LeaderChanged = func(l embed.LeaderChange) { heard <- change{l, b.open()} }
+	t.Parallel()
+	const delay = 10 * time.Millisecond
+	testkit.Bubble(t, func(t *testing.T) {
+		b := burst{names: make(map[string]string)}
+		heard := make(chan change, 1024)
+		ens := embedtest.New(t, 3, embedtest.Options{
+			Config: func(c *embed.Config) {
+				if c.ID == 1 {
+					c.Events.LeaderChanged = func(l embed.LeaderChange) { heard <- change{l, b.open()} }
+				}
+			},
+		})
+		apart(ens, delay)
+		ctx := bounded(t)
+		b.s = ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		b.parents = embedkit.Places()
+		for _, p := range b.parents {
+			if _, err := b.s.Create(ctx, p, nil, embed.Persistent); err != nil {
+				t.Fatal(err)
 			}
-		},
+		}
+		ens.TransferLeadership(2)
+		stop := b.start(ctx, t)
+		met := make(map[string]int)
+		for n := 0; met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3; n++ {
+			shard := n%len(b.parents) + 1
+			from, to, kind := leaderOf(ens, shard), embed.MemberID(1), "gained"
+			switch {
+			case from == 1:
+				to, kind = 3, "lost"
+			case met["unheard"] <= met["gained"]:
+				to, kind = 5-from, "unheard"
+				ens.Faults(from).SetLink(1, embedtest.Link{Cut: true})
+				if !behind(ens, shard, 1, from) {
+					apart(ens, delay)
+					continue
+				}
+			}
+			before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
+			apart(ens, delay)
+			open := 0
+			for caller, n := range before.open {
+				if after.open[caller] == n && b.parent(caller) == b.parents[shard-1] {
+					open++
+				}
+			}
+			t.Logf("leadership of shard %d %s: %d creates were open when member %d led no more, %d of those on it when member %d did", shard, kind, len(before.open), from, open, to)
+			if open > 0 {
+				met[kind]++
+			}
+		}
+		stop()
+		b.check(ctx, t)
 	})
-	ctx := bounded(t)
-	b.s = ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	b.parents = embedkit.Places()
-	for _, p := range b.parents {
-		if _, err := b.s.Create(ctx, p, nil, embed.Persistent); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ens.TransferLeadership(2)
-	stop := b.start(ctx, t)
-	met := make(map[string]int)
-	for n := 0; met["gained"] < 3 || met["lost"] < 3 || met["unheard"] < 3; n++ {
-		shard := n%len(b.parents) + 1
-		from, to, kind := leaderOf(ens, shard), embed.MemberID(1), "gained"
-		switch {
-		case from == 1:
-			to, kind = 3, "lost"
-		case met["unheard"] <= met["gained"]:
-			to, kind = 5-from, "unheard"
-			ens.Faults(from).SetLink(1, embedtest.Link{Cut: true})
-			if !behind(ens, shard, 1, from) {
-				ens.HealAll()
-				continue
-			}
-		}
-		before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
-		ens.HealAll()
-		open := 0
-		for caller, n := range before.open {
-			if after.open[caller] == n && b.parent(caller) == b.parents[shard-1] {
-				open++
-			}
-		}
-		t.Logf("leadership of shard %d %s: %d creates were open when member %d led no more, %d of those on it when member %d did", shard, kind, len(before.open), from, open, to)
-		if open > 0 {
-			met[kind]++
-		}
-	}
-	stop()
-	b.check(ctx, t)
 }
 
 // leaderOf waits until most members agree on a leader of a shard, and returns it. A leader that
@@ -414,101 +419,109 @@ func (c *chain) judge(t *testing.T, enough *atomic.Bool) {
 // on its shard was applied. The test ends after three transfers in each direction that have met
 // open writes: open when the old leader was gone, and still open when the new leader was there.
 func TestGuarantee_Ordered(t *testing.T) {
-	const ahead = 2000 // writes without an outcome; many more would be refused
-	var chains []*chain
-	for _, p := range embedkit.Places() {
-		chains = append(chains, &chain{path: p, pending: make(chan *embed.Pending, ahead)})
-	}
-	heard := make(chan change, 1024)
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		if c.ID == 1 {
-			c.Events.LeaderChanged = func(l embed.LeaderChange) {
-				if l.Shard <= len(chains) {
-					heard <- change{l, chains[l.Shard-1].open()}
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		const ahead = 2000 // writes without an outcome; many more would be refused
+		var chains []*chain
+		for _, p := range embedkit.Places() {
+			chains = append(chains, &chain{path: p, pending: make(chan *embed.Pending, ahead)})
+		}
+		heard := make(chan change, 1024)
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			if c.ID == 1 {
+				c.Events.LeaderChanged = func(l embed.LeaderChange) {
+					if l.Shard <= len(chains) {
+						heard <- change{l, chains[l.Shard-1].open()}
+					}
 				}
 			}
+		}})
+		apart(ens, 10*time.Millisecond)
+		ctx := bounded(t)
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		var enough atomic.Bool
+		var judges sync.WaitGroup
+		for _, c := range chains {
+			if _, err := s.Create(ctx, c.path, nil, embed.Persistent); err != nil {
+				t.Fatal(err)
+			}
+			judges.Go(func() { c.judge(t, &enough) })
 		}
-	}})
-	ctx := bounded(t)
-	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
-	var enough atomic.Bool
-	var judges sync.WaitGroup
-	for _, c := range chains {
-		if _, err := s.Create(ctx, c.path, nil, embed.Persistent); err != nil {
-			t.Fatal(err)
-		}
-		judges.Go(func() { c.judge(t, &enough) })
-	}
-	go func() {
-		for i := int32(0); !enough.Load(); i++ {
+		go func() {
+			for i := int32(0); !enough.Load(); i++ {
+				for _, c := range chains {
+					c.pending <- s.Submit(ctx, embed.OpSet(c.path, fmt.Append(nil, i), i))
+					c.submitted.Add(1)
+				}
+			}
 			for _, c := range chains {
-				c.pending <- s.Submit(ctx, embed.OpSet(c.path, fmt.Append(nil, i), i))
-				c.submitted.Add(1)
+				close(c.pending)
+			}
+		}()
+		met := make(map[bool]int) // by whether member 1 gained the leadership
+		for transfers := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); transfers++ {
+			shard, round := transfers%len(chains)+1, transfers/len(chains)
+			from, to := leaderOf(ens, shard), embed.MemberID(1)
+			if from == 1 {
+				to = embed.MemberID(2 + round/2%2)
+			}
+			before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
+			if n, open := before.open[0]; open && n == after.open[0] && len(after.open) > 0 {
+				met[to == 1]++
 			}
 		}
+		enough.Store(true)
+		judges.Wait()
 		for _, c := range chains {
-			close(c.pending)
+			writes := c.submitted.Load()
+			t.Logf("%s: %d writes", c.path, writes)
+			if data, stat, err := s.Get(ctx, c.path); err != nil || string(data) != fmt.Sprint(writes-1) || int64(stat.Version) != writes {
+				t.Errorf("%s: got %q, version %d, %v", c.path, data, stat.Version, err)
+			}
 		}
-	}()
-	met := make(map[bool]int) // by whether member 1 gained the leadership
-	for transfers := 0; (met[true] < 3 || met[false] < 3) && !enough.Load(); transfers++ {
-		shard, round := transfers%len(chains)+1, transfers/len(chains)
-		from, to := leaderOf(ens, shard), embed.MemberID(1)
-		if from == 1 {
-			to = embed.MemberID(2 + round/2%2)
-		}
-		before, after := transfer(ctx, t, shard, ens.Node(1), ens.Node(from), to, heard)
-		if n, open := before.open[0]; open && n == after.open[0] && len(after.open) > 0 {
-			met[to == 1]++
-		}
-	}
-	enough.Store(true)
-	judges.Wait()
-	for _, c := range chains {
-		writes := c.submitted.Load()
-		t.Logf("%s: %d writes", c.path, writes)
-		if data, stat, err := s.Get(ctx, c.path); err != nil || string(data) != fmt.Sprint(writes-1) || int64(stat.Version) != writes {
-			t.Errorf("%s: got %q, version %d, %v", c.path, data, stat.Version, err)
-		}
-	}
+	})
 }
 
 // A write that one member acknowledged is read on another after a Sync of its path, or of "/". This
 // holds at once, and while leaders change.
 func TestGuarantee_LinearizableSync(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ctx := bounded(t)
-	var sessions []*embed.Session
-	for _, id := range ens.Members() {
-		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
-	}
-	paths := embedkit.Places()
-	for _, p := range paths {
-		if _, err := sessions[0].Create(ctx, p, nil, embed.Persistent); err != nil {
-			t.Fatal(err)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		apart(ens, time.Millisecond)
+		ctx := bounded(t)
+		var sessions []*embed.Session
+		for _, id := range ens.Members() {
+			sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
 		}
-	}
-	for i := range 300 {
-		if i%100 == 50 {
-			ens.TransferLeadership(ens.Leader()%3 + 1)
+		paths := embedkit.Places()
+		for _, p := range paths {
+			if _, err := sessions[0].Create(ctx, p, nil, embed.Persistent); err != nil {
+				t.Fatal(err)
+			}
 		}
-		want, path := fmt.Sprint(i), paths[i%len(paths)]
-		if _, err := sessions[i%3].Set(ctx, path, []byte(want), embed.AnyVersion); err != nil {
-			t.Fatal(err)
+		for i := range 300 {
+			if i%100 == 50 {
+				ens.TransferLeadership(ens.Leader()%3 + 1)
+			}
+			want, path := fmt.Sprint(i), paths[i%len(paths)]
+			if _, err := sessions[i%3].Set(ctx, path, []byte(want), embed.AnyVersion); err != nil {
+				t.Fatal(err)
+			}
+			reader, synced := sessions[(i+1)%3], path
+			if i/len(paths)%2 == 1 {
+				synced = "/"
+			}
+			zxid, err := reader.Sync(ctx, synced)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, stat, err := reader.Get(ctx, path)
+			if err != nil || string(data) != want || stat.Mzxid > zxid && (synced == path || len(paths) == 1) {
+				t.Fatalf("read %q of zxid %d, %v after a Sync of %s at %d; want %q", data, stat.Mzxid, err, synced, zxid, want)
+			}
 		}
-		reader, synced := sessions[(i+1)%3], path
-		if i/len(paths)%2 == 1 {
-			synced = "/"
-		}
-		zxid, err := reader.Sync(ctx, synced)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, stat, err := reader.Get(ctx, path)
-		if err != nil || string(data) != want || stat.Mzxid > zxid && (synced == path || len(paths) == 1) {
-			t.Fatalf("read %q of zxid %d, %v after a Sync of %s at %d; want %q", data, stat.Mzxid, err, synced, zxid, want)
-		}
-	}
+	})
 }
 
 const (
@@ -526,49 +539,53 @@ type follower struct{ seen atomic.Int64 }
 // D1, D3: watches of one znode and of all znodes, and a reader on the same member. When the reader
 // sees a change, its event can be received.
 func TestGuarantee_WatchNoGap(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ctx := bounded(t)
-	paths := embedkit.Places()
-	writer := ens.Session(1, embed.SessionOptions{})
-	for _, p := range paths {
-		if _, err := writer.Create(ctx, p, nil, embed.Persistent); err != nil {
-			t.Fatal(err)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		apart(ens, time.Millisecond)
+		ctx := bounded(t)
+		paths := embedkit.Places()
+		writer := ens.Session(1, embed.SessionOptions{})
+		for _, p := range paths {
+			if _, err := writer.Create(ctx, p, nil, embed.Persistent); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	var wg sync.WaitGroup
-	var followers []*follower
-	follow := func(s *embed.Session, on string, mode embed.WatchMode, paths ...string) {
-		f := new(follower)
-		followers = append(followers, f)
-		wg.Go(func() {
-			defer f.seen.Store(watchedSets)
-			watchAll(t, ctx, s, f, on, mode, paths...)
-		})
-	}
-	for _, id := range ens.Members() {
-		s := ens.Session(id, embed.SessionOptions{})
-		if _, err := s.Sync(ctx, "/"); err != nil {
-			t.Fatal(err)
+		var wg sync.WaitGroup
+		var followers []*follower
+		follow := func(s *embed.Session, on string, mode embed.WatchMode, paths ...string) {
+			f := new(follower)
+			followers = append(followers, f)
+			wg.Go(func() {
+				defer f.seen.Store(watchedSets)
+				watchAll(t, ctx, s, f, on, mode, paths...)
+			})
+		}
+		for _, id := range ens.Members() {
+			s := ens.Session(id, embed.SessionOptions{})
+			if _, err := s.Sync(ctx, "/"); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range paths {
+				follow(s, p, embed.WatchPersistent, p)
+			}
+			follow(s, "/", embed.WatchRecursive, paths...)
+		}
+		for i := range watchedSets {
+			ens.Until("the followers to follow", func() bool {
+				return !slices.ContainsFunc(followers, func(f *follower) bool { return f.seen.Load() < int64(i-watchedAhead) })
+			})
+			if _, err := writer.Set(ctx, paths[i%len(paths)], fmt.Append(nil, i), embed.AnyVersion); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for _, p := range paths {
-			follow(s, p, embed.WatchPersistent, p)
+			if err := writer.Delete(ctx, p, embed.AnyVersion); err != nil {
+				t.Fatal(err)
+			}
 		}
-		follow(s, "/", embed.WatchRecursive, paths...)
-	}
-	for i := range watchedSets {
-		ens.Until("the followers to follow", func() bool {
-			return !slices.ContainsFunc(followers, func(f *follower) bool { return f.seen.Load() < int64(i-watchedAhead) })
-		})
-		if _, err := writer.Set(ctx, paths[i%len(paths)], fmt.Append(nil, i), embed.AnyVersion); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, p := range paths {
-		if err := writer.Delete(ctx, p, embed.AnyVersion); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wg.Wait()
+		wg.Wait()
+	})
 }
 
 // watchAll follows znodes with one watch until they are deleted. It checks that the watch tells of
@@ -642,100 +659,107 @@ func watchAll(t *testing.T, ctx context.Context, s *embed.Session, f *follower, 
 // E1: tokens grow with every grant on a path, even if the path is deleted, the leader changes, and
 // everything restarts.
 func TestGuarantee_Fenced(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ctx := bounded(t)
-	last := make(map[string]lock.Token)
-	grant := func(id embed.MemberID) {
-		t.Helper()
-		s := ens.Session(id, embed.SessionOptions{})
-		defer s.Close()
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		ctx := bounded(t)
+		last := make(map[string]lock.Token)
+		grant := func(id embed.MemberID) {
+			t.Helper()
+			s := ens.Session(id, embed.SessionOptions{})
+			defer s.Close()
+			for _, p := range embedkit.Places() {
+				h, err := lock.NewMutex(s, p+"/lock").Lock(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.Token().Compare(last[p]) <= 0 {
+					t.Errorf("%s: token %v after %v", p, h.Token(), last[p])
+				}
+				last[p] = h.Token()
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		grant(1)
+		grant(2)
+		s := ens.Session(1, embed.SessionOptions{})
 		for _, p := range embedkit.Places() {
-			h, err := lock.NewMutex(s, p+"/lock").Lock(ctx)
-			if err != nil {
+			if err := s.Delete(ctx, p+"/lock", embed.AnyVersion); err != nil {
 				t.Fatal(err)
 			}
-			if h.Token().Compare(last[p]) <= 0 {
-				t.Errorf("%s: token %v after %v", p, h.Token(), last[p])
-			}
-			last[p] = h.Token()
-			if err := h.Release(); err != nil {
-				t.Error(err)
-			}
 		}
-	}
-	grant(1)
-	grant(2)
-	s := ens.Session(1, embed.SessionOptions{})
-	for _, p := range embedkit.Places() {
-		if err := s.Delete(ctx, p+"/lock", embed.AnyVersion); err != nil {
-			t.Fatal(err)
+		grant(3)
+		ens.TransferLeadership(ens.Leader()%3 + 1)
+		grant(1)
+		for _, id := range ens.Members() {
+			ens.Kill(id)
 		}
-	}
-	grant(3)
-	ens.TransferLeadership(ens.Leader()%3 + 1)
-	grant(1)
-	for _, id := range ens.Members() {
-		ens.Kill(id)
-	}
-	for _, id := range ens.Members() {
-		ens.Start(id)
-	}
-	for _, id := range ens.Members() {
-		ens.Ready(id)
-	}
-	grant(2)
+		for _, id := range ens.Members() {
+			ens.Start(id)
+		}
+		for _, id := range ens.Members() {
+			ens.Ready(id)
+		}
+		grant(2)
+	})
 }
 
 // Contenders of all members queue one after the other, on every shard. They are served in that
 // order.
 func TestGuarantee_Fair(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ctx := bounded(t)
-	var sessions []*embed.Session
-	for _, id := range ens.Members() {
-		sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
-	}
-	const contenders = 32
-	queues := embedkit.Places()
-	var first []*lock.Hold
-	served := make(map[string]chan int)
-	for i, p := range queues {
-		queues[i] = p + "/queue"
-		h, err := lock.NewMutex(sessions[0], queues[i]).Lock(ctx)
-		if err != nil {
-			t.Fatal(err)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		apart(ens, time.Millisecond)
+		ctx := bounded(t)
+		var sessions []*embed.Session
+		for _, id := range ens.Members() {
+			sessions = append(sessions, ens.Session(id, embed.SessionOptions{Timeout: time.Minute}))
 		}
-		first = append(first, h)
-		served[queues[i]] = make(chan int, contenders)
-	}
-	var wg sync.WaitGroup
-	for i := range contenders {
-		s, queue := sessions[i%3], queues[i%len(queues)]
-		wg.Go(func() {
-			h, err := lock.NewMutex(s, queue).Lock(ctx)
+		const contenders = 32
+		queues := embedkit.Places()
+		var first []*lock.Hold
+		served := make(map[string]chan int)
+		for i, p := range queues {
+			queues[i] = p + "/queue"
+			h, err := lock.NewMutex(sessions[0], queues[i]).Lock(ctx)
 			if err != nil {
-				t.Error(err)
-				return
+				t.Fatal(err)
 			}
-			served[queue] <- i
+			first = append(first, h)
+			served[queues[i]] = make(chan int, contenders)
+		}
+		var wg sync.WaitGroup
+		for i := range contenders {
+			s, queue := sessions[i%3], queues[i%len(queues)]
+			wg.Go(func() {
+				h, err := lock.NewMutex(s, queue).Lock(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				served[queue] <- i
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+			ens.Until("the contender to queue", func() bool {
+				names, _, err := s.Children(ctx, queue)
+				return err == nil && len(names) == i/len(queues)+2
+			})
+		}
+		for _, h := range first {
 			if err := h.Release(); err != nil {
-				t.Error(err)
+				t.Fatal(err)
 			}
-		})
-		ens.Until("the contender to queue", func() bool {
-			names, _, err := s.Children(ctx, queue)
-			return err == nil && len(names) == i/len(queues)+2
-		})
-	}
-	for _, h := range first {
-		if err := h.Release(); err != nil {
-			t.Fatal(err)
 		}
-	}
-	wg.Wait()
-	for i := range contenders {
-		if got := <-served[queues[i%len(queues)]]; got != i {
-			t.Fatalf("contender %d was served in place %d", got, i)
+		wg.Wait()
+		for i := range contenders {
+			if got := <-served[queues[i%len(queues)]]; got != i {
+				t.Fatalf("contender %d was served in place %d", got, i)
+			}
 		}
-	}
+	})
 }

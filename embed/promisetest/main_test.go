@@ -56,6 +56,16 @@ func settle() {
 	synctest.Wait()
 }
 
+// apart makes every link whole, and lets messages take a while on each. In virtual time they take
+// no time otherwise.
+func apart(ens *embedtest.Ensemble, delay time.Duration) {
+	for _, from := range ens.Places() {
+		for _, to := range ens.Places() {
+			ens.Faults(from).SetLink(to, embedtest.Link{Delay: delay})
+		}
+	}
+}
+
 // alone starts a node that is its own ensemble.
 func alone(t *testing.T, seams inside.Seams) *embed.Node {
 	t.Helper()
