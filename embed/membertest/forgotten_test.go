@@ -57,7 +57,8 @@ func refusedAsOlder(t *testing.T, n *embed.Node, by string) {
 func TestForgotten_ACopyOfTheSameStartNeverVotes(t *testing.T) {
 	t.Parallel()
 	var log embedkit.Journal
-	ens := embedtest.New(t, 3, embedtest.Options{Logger: log.Logger()})
+	// A member that is paused holds mutexes, so this needs real time.
+	ens := embedtest.New(t, 3, embedtest.Options{Logger: log.Logger(), Config: embedkit.Patient})
 	embedkit.Write(t, ens.Node(1), "/before")
 	ens.Isolate(2)
 	embedkit.Synced(t, ens.Node(3))

@@ -692,6 +692,7 @@ func TestShards_SyncOfTheRoot(t *testing.T) {
 	t.Parallel()
 	slow := embedkit.NewStall(bounded(t))
 	ens := embedtest.New(t, 3, embedkit.InMemory(embedtest.Options{Config: func(c *embed.Config) {
+		embedkit.Patient(c)
 		c.Shards, c.Schemes = len(embedkit.OnShard), map[string]embed.Scheme{"stall": &embedkit.Stall{}}
 		if c.ID == 3 {
 			c.Schemes["stall"] = slow

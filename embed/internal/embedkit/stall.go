@@ -84,6 +84,7 @@ func Stalling(t *testing.T, shard int) (ens *embedtest.Ensemble, s *Stall, begin
 	ctx := bounded(t)
 	s = NewStall(ctx)
 	ens = embedtest.New(t, 3, InMemory(embedtest.Options{Config: func(c *embed.Config) {
+		Patient(c)
 		c.Shards, c.Schemes = len(OnShard), map[string]embed.Scheme{"stall": s}
 	}}))
 	t.Cleanup(s.End) // runs before the ensemble is closed

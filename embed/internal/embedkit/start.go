@@ -22,6 +22,9 @@ import (
 // Quiet discards what is logged.
 var Quiet = slog.New(slog.DiscardHandler)
 
+// Patient lets the requests and sessions of a member outlive stalls of a busy machine, in real time.
+func Patient(c *embed.Config) { c.RequestTimeout, c.SessionTimeout = time.Minute, time.Minute }
+
 // Addrs returns loopback addresses that were free a moment ago, for members 1 to n.
 func Addrs(t *testing.T, host string, n int) map[embed.MemberID]string {
 	t.Helper()

@@ -54,6 +54,7 @@ func StartTCP(t *testing.T, host string, n int, give func(*embed.Config)) map[em
 		var err error
 		for id := range members {
 			cfg := embed.Config{ID: id, Members: members, Shards: shardsflag.N, Tick: 20 * time.Millisecond, Logger: Quiet}
+			Patient(&cfg)
 			give(&cfg)
 			if nodes[id], err = embed.Start(cfg); err != nil {
 				delete(nodes, id)
