@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage"
@@ -29,24 +29,25 @@ import (
 // Package transport does this to the handshake, and package storage to the snapshot stream.
 func TestStart_ChangesNothingAfterAChangedVersion(t *testing.T) {
 	const ofEach = 25
-	rng := seeded(t)
-	base := t.TempDir()
-	ens := newLone(t, base)
-	embedkit.Write(t, ens.Node(1), "/a")
-	ens.Stop(1) // all of it is in the image
-	for i := 0; ; i++ {
-		needle := fmt.Sprint("/needle", i)
-		ens.Start(1)
-		ens.Ready(1)
-		embedkit.Write(t, ens.Node(1), needle, needle+"-behind") // the last record of a log may be torn
-		ens.Kill(1)
-		if !inImage(t, memberDir(base, 1), needle) {
-			break // it is only in the log: the save that each start asks for was before it
+	base, baseDir := newDisk(t)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := newLone(t, base, baseDir)
+		embedkit.Write(t, ens.Node(1), "/a")
+		ens.Stop(1) // all of it is in the image
+		for i := 0; ; i++ {
+			needle := fmt.Sprint("/needle", i)
+			ens.Start(1)
+			ens.Ready(1)
+			embedkit.Write(t, ens.Node(1), needle, needle+"-behind") // the last record of a log may be torn
+			ens.Kill(1)
+			if !inImage(t, base, memberDir(baseDir, 1), needle) {
+				break // it is only in the log: the save that each start asks for was before it
+			}
 		}
-	}
+	})
 	for _, c := range []struct {
 		what   string
-		change func(t *testing.T, rng *rand.Rand, member string)
+		change change
 		says   string
 	}{
 		{"identity", changeIn("identity", `"format": 1`, 11, nil), "identity"},
@@ -60,32 +61,39 @@ func TestStart_ChangesNothingAfterAChangedVersion(t *testing.T) {
 		{"log of another build", changeIn(".log", "\x00\x97\x02", 3, sealChunk), "raft/"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			for range ofEach {
-				dir := filepath.Join(t.TempDir(), "changed")
-				embedkit.CopyDir(t, base, dir)
-				member := memberDir(dir, 1)
-				c.change(t, rng, member)
-				before := testkit.Contents(t, member, false)
-				_, err := newLone(t, dir).TryStart(1)
-				if err == nil {
-					t.Fatal("it has started")
+			t.Parallel()
+			rng := seeded(t)
+			testkit.Bubble(t, func(t *testing.T) {
+				for range ofEach {
+					disk, dir := newDisk(t)
+					copyTree(t, disk, dir, base, baseDir)
+					member := memberDir(dir, 1)
+					c.change(t, rng, disk, member)
+					before := contents(t, disk, member)
+					_, err := newLone(t, disk, dir).TryStart(1)
+					if err == nil {
+						t.Fatal("it has started")
+					}
+					if text := err.Error(); !strings.Contains(text, c.says) || !strings.Contains(text, "; ") && !strings.Contains(text, ": start ") {
+						t.Errorf("it does not say what is wrong and what to do: %v", err)
+					}
+					if after := contents(t, disk, member); !reflect.DeepEqual(before, after) {
+						t.Errorf("the start that was refused with %q has changed the directory", err)
+					}
+					if t.Failed() {
+						return
+					}
 				}
-				if text := err.Error(); !strings.Contains(text, c.says) || !strings.Contains(text, "; ") && !strings.Contains(text, ": start ") {
-					t.Errorf("it does not say what is wrong and what to do: %v", err)
-				}
-				if after := testkit.Contents(t, member, false); !reflect.DeepEqual(before, after) {
-					t.Errorf("the start that was refused with %q has changed the directory", err)
-				}
-				if t.Failed() {
-					return
-				}
-			}
+			})
 		})
 	}
 }
 
-func inImage(t *testing.T, member, path string) (found bool) {
-	d, err := disk.Open(files.OS, member)
+// A change is made to the directory of a member.
+type change func(t *testing.T, rng *rand.Rand, on files.System, member string)
+
+func inImage(t *testing.T, on files.System, member, path string) (found bool) {
+	d, err := disk.Open(on, member)
 	must(t, err)
 	_, err = storage.Check(storage.Options{Disk: d, Dir: filepath.Join(member, "image", "shard-1")}, func(table storage.Table, key, _ []byte) error {
 		found = found || table == storage.Znodes && string(key) == path
@@ -96,21 +104,22 @@ func inImage(t *testing.T, member, path string) (found bool) {
 }
 
 // newLone returns an ensemble of one, which runs if dir is empty.
-func newLone(t *testing.T, dir string) *embedtest.Ensemble {
-	_, err := os.Stat(memberDir(dir, 1))
-	return embedtest.New(t, 1, embedtest.Options{Dir: dir, Stopped: err == nil, Config: func(c *embed.Config) { c.Shards = 1 }})
+func newLone(t *testing.T, disk files.System, dir string) *embedtest.Ensemble {
+	_, err := disk.Stat(memberDir(dir, 1))
+	return embedtest.New(t, 1, embedtest.Options{Dir: dir, Stopped: err == nil, Config: func(c *embed.Config) {
+		c.Shards, c.Inside = 1, &inside.Seams{Files: disk}
+	}})
 }
 
 // changeIn changes one of the last bytes of a text in a file, and then seals the file. In a log,
 // the text is the beginning of the batch with the needle.
-func changeIn(suffix, text string, last int, seal func(file []byte, at int)) func(*testing.T, *rand.Rand, string) {
-	return func(t *testing.T, rng *rand.Rand, member string) {
+func changeIn(suffix, text string, last int, seal func(file []byte, at int)) change {
+	return func(t *testing.T, rng *rand.Rand, on files.System, member string) {
 		var at int
 		name := ""
 		var data []byte
-		for _, file := range filesBelow(t, member) {
-			read, err := os.ReadFile(file)
-			must(t, err)
+		for _, file := range filesBelow(t, on, member) {
+			read := readFile(t, on, file)
 			before, _, _ := bytes.Cut(read, []byte("/needle"))
 			if i := bytes.LastIndex(before, []byte(text)); strings.HasSuffix(file, suffix) && i >= 0 {
 				name, data, at = file, read, i+len(text)-1-rng.IntN(last)
@@ -127,7 +136,7 @@ func changeIn(suffix, text string, last int, seal func(file []byte, at int)) fun
 		if seal != nil {
 			seal(data, at)
 		}
-		must(t, os.WriteFile(name, data, 0o640))
+		writeFile(t, on, name, data)
 	}
 }
 
@@ -158,9 +167,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // changeState changes a byte of the record from which a start learns the level of the image. The
 // byte at 0 says how many fields the record has, the next one is the level.
-func changeState(at int) func(*testing.T, *rand.Rand, string) {
-	return func(t *testing.T, rng *rand.Rand, member string) {
-		d, err := disk.Open(files.OS, member)
+func changeState(at int) change {
+	return func(t *testing.T, rng *rand.Rand, on files.System, member string) {
+		d, err := disk.Open(on, member)
 		must(t, err)
 		image, err := storage.Open(storage.Options{Disk: d, Dir: filepath.Join(member, "image", "shard-1")})
 		must(t, err)
@@ -177,14 +186,4 @@ func changeState(at int) func(*testing.T, *rand.Rand, string) {
 		must(t, b.Commit(image.Applied()))
 		must(t, image.Close())
 	}
-}
-
-func filesBelow(t *testing.T, dir string) (names []string) {
-	must(t, filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			names = append(names, name)
-		}
-		return err
-	}))
-	return names
 }

@@ -1,6 +1,10 @@
 package disktest
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,20 +41,91 @@ func newDisk(t testing.TB) (disk files.System, dir string) {
 // writeFile writes a file, and makes the directories above it that are missing.
 func writeFile(t testing.TB, disk files.System, name string, data []byte) {
 	t.Helper()
-	var above func(dir string)
-	above = func(dir string) {
-		if _, err := disk.Stat(dir); err == nil {
-			return
-		}
-		above(filepath.Dir(dir))
-		must(t, disk.Mkdir(dir, 0o755))
-	}
-	above(filepath.Dir(name))
+	makeDir(t, disk, filepath.Dir(name))
 	f, err := disk.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
 	must(t, err)
 	_, err = f.WriteAt(data, 0)
 	must(t, err)
 	must(t, f.Close())
+}
+
+func makeDir(t testing.TB, disk files.System, dir string) {
+	t.Helper()
+	if _, err := disk.Stat(dir); err == nil {
+		return
+	}
+	makeDir(t, disk, filepath.Dir(dir))
+	must(t, disk.Mkdir(dir, 0o755))
+}
+
+func readFile(t testing.TB, disk files.System, name string) []byte {
+	t.Helper()
+	f, err := disk.OpenFile(name, os.O_RDONLY, 0)
+	must(t, err)
+	info, err := f.Stat()
+	must(t, err)
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != io.EOF {
+		must(t, err)
+	}
+	must(t, f.Close())
+	return data
+}
+
+// walk calls fn with the path of each file and directory below dir, in the order of their paths.
+func walk(t testing.TB, disk files.System, dir string, fn func(path string, info os.FileInfo)) {
+	t.Helper()
+	f, err := disk.OpenFile(dir, os.O_RDONLY, 0)
+	must(t, err)
+	names, err := f.Readdirnames(-1)
+	must(t, errors.Join(err, f.Close()))
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		path := filepath.Join(dir, name)
+		info, err := disk.Lstat(path)
+		must(t, err)
+		fn(path, info)
+		if info.IsDir() {
+			walk(t, disk, path, fn)
+		}
+	}
+}
+
+// filesBelow returns the paths of all files below dir.
+func filesBelow(t testing.TB, disk files.System, dir string) (paths []string) {
+	t.Helper()
+	walk(t, disk, dir, func(path string, info os.FileInfo) {
+		if info.Mode().IsRegular() {
+			paths = append(paths, path)
+		}
+	})
+	return paths
+}
+
+// contents describes all files and directories below dir, by their paths.
+func contents(t testing.TB, disk files.System, dir string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	walk(t, disk, dir, func(path string, info os.FileInfo) {
+		all[path] = info.Mode().String()
+		if info.Mode().IsRegular() {
+			all[path] += fmt.Sprintf(" %x", sha256.Sum256(readFile(t, disk, path)))
+		}
+	})
+	return all
+}
+
+// copyTree copies what is in a directory in which no node runs.
+func copyTree(t testing.TB, to files.System, toDir string, from files.System, fromDir string) {
+	t.Helper()
+	walk(t, from, fromDir, func(path string, info os.FileInfo) {
+		copied, err := filepath.Rel(fromDir, path)
+		must(t, err)
+		if copied = filepath.Join(toDir, copied); info.IsDir() {
+			makeDir(t, to, copied)
+		} else {
+			writeFile(t, to, copied, readFile(t, from, path))
+		}
+	})
 }
 
 func (s *system) OpenFile(name string, flag int, perm os.FileMode) (files.File, error) {
