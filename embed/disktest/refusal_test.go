@@ -3,7 +3,6 @@ package disktest
 import (
 	"bytes"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +15,11 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/replication/transport"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // docs/upgrades.md has the text that a member gets whose build is older than the directory or the
@@ -23,38 +27,47 @@ import (
 // Start change nothing on disk.
 func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	texts := refusalsOfDoc(t)
-	base := t.TempDir()
+	base, baseDir := newDisk(t)
 	schemes := map[string]embed.Scheme{"token": embedkit.Tokens{}}
-	n, err := embed.Start(embed.Config{Dir: base, Shards: 1, Logger: embedkit.Quiet, Schemes: schemes})
-	must(t, err)
-	until(t, "the newest level, and the lineage in the identity file", func() bool {
-		text, err := os.ReadFile(filepath.Join(base, "identity"))
-		return err == nil && strings.Contains(string(text), `"lineage"`) && n.Status().Level == embedkit.Newest
+	testkit.Bubble(t, func(t *testing.T) {
+		n, err := embed.Start(embed.Config{Dir: memberDir(baseDir, 1), Shards: 1, Logger: embedkit.Quiet, Schemes: schemes, Inside: &inside.Seams{Files: base}})
+		must(t, err)
+		until(t, "the newest level", func() bool { return n.Status().Level == embedkit.Newest })
+		hasLineage(t, base, memberDir(baseDir, 1))
+		must(t, n.Close())
 	})
-	must(t, n.Close())
 
 	// start returns a test of a start on a copy of the directory.
-	start := func(cfg embed.Config, spoil func(dir string)) func(*testing.T, string) {
+	start := func(cfg embed.Config, spoil func(t *testing.T, on files.System, dir string)) func(*testing.T, string) {
 		return func(t *testing.T, text string) {
-			cfg.Dir, cfg.Shards = filepath.Join(t.TempDir(), "data"), max(1, cfg.Shards)
-			embedkit.CopyDir(t, base, cfg.Dir)
+			disk, dir := newDisk(t)
+			copyTree(t, disk, dir, base, baseDir)
+			cfg.Dir, cfg.Shards = memberDir(dir, 1), max(1, cfg.Shards)
+			cfg.Logger, cfg.Inside = embedkit.Quiet, &inside.Seams{Files: disk, Network: on(transporttest.NewMesh(), 1)}
 			if spoil != nil {
-				spoil(cfg.Dir)
+				spoil(t, disk, cfg.Dir)
 			}
-			embedkit.StartsNot(t, cfg, text)
+			before := contents(t, disk, dir)
+			n, err := embed.Start(cfg)
+			if err == nil {
+				n.Close()
+				t.Fatal("it started")
+			}
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("the error does not say %q: %v", text, err)
+			}
+			testkit.Unchanged(t, "a refused start", before, contents(t, disk, dir))
 		}
 	}
-	of := func(name, now, then string, seal func([]byte, int)) func(dir string) {
-		return func(dir string) {
+	of := func(name, now, then string, seal func([]byte, int)) func(*testing.T, files.System, string) {
+		return func(t *testing.T, on files.System, dir string) {
 			name := filepath.Join(dir, filepath.FromSlash(name))
-			file, err := os.ReadFile(name)
-			must(t, err)
-			file = bytes.Replace(file, []byte(now), []byte(then), 1)
+			file := bytes.Replace(readFile(t, on, name), []byte(now), []byte(then), 1)
 			seal(file, 0)
-			must(t, os.WriteFile(name, file, 0o600))
+			writeFile(t, on, name, file)
 		}
 	}
-	three := embedkit.Addrs(t, "127.0.0.1", 3)
+	three := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
 	causes := map[string]func(t *testing.T, text string){
 		"an image of a newer build":                                        start(embed.Config{Schemes: schemes}, of("image/shard-1/format", "format 1", "format 2", sealMarker)),
 		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 2`, `"format": 3`, sealIdentity)),
@@ -79,9 +92,23 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 			if texts[what] == "" {
 				t.Fatal("docs/upgrades.md has no row for it")
 			}
-			cause(t, texts[what])
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) { cause(t, texts[what]) })
 		})
 	}
+}
+
+// hasLineage waits until a member has the lineage on its disk.
+func hasLineage(t *testing.T, disk files.System, member string) {
+	t.Helper()
+	until(t, "the lineage in the identity file", func() bool {
+		return bytes.Contains(readFile(t, disk, filepath.Join(member, "identity")), []byte(`"lineage"`))
+	})
+}
+
+// on returns a seam that connects a member by a mesh.
+func on(mesh *transporttest.Mesh, id embed.MemberID) func(transport.Network) transport.Network {
+	return func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }
 }
 
 // refusalsOfDoc returns the texts in docs/upgrades.md by what causes them.
@@ -115,14 +142,24 @@ func refusedForItsLevel(t *testing.T, text string) {
 
 // refusedForItsLineage starts member 3 of another ensemble at member 3's address.
 func refusedForItsLineage(t *testing.T, text string) {
-	here := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
-	there := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
-	embedkit.WithLineage(t, here)
-	embedkit.WithLineage(t, there)
-	here.Stop(3)
-	there.Stop(3)
-	must(t, os.RemoveAll(here.Dir(3)))
-	must(t, os.Rename(there.Dir(3), here.Dir(3)))
+	var moved atomic.Bool
+	there, thereDir := newDisk(t)
+	newEnsemble := func(disk files.System, dir string) *embedtest.Ensemble {
+		ens := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
+			c.Inside = &inside.Seams{Files: disk}
+			if moved.Load() {
+				c.Dir, c.Inside.Files = memberDir(thereDir, 3), there
+			}
+		}})
+		for _, id := range ens.Members() {
+			hasLineage(t, disk, ens.Dir(id))
+		}
+		ens.Stop(3)
+		return ens
+	}
+	newEnsemble(there, thereDir)
+	here := newEnsemble(newDisk(t))
+	moved.Store(true)
 	embedkit.Complaint(t, here.Start(3), text)
 }
 
@@ -140,22 +177,21 @@ func refusedForItsTick(t *testing.T, text string) {
 
 func refusedAsAnotherEnsemble(t *testing.T, text string) {
 	var log embedkit.Journal
-	members := embedkit.Addrs(t, "127.0.0.1", 2)
-	for id := range members {
-		cfg := embed.Config{Dir: t.TempDir(), ID: id, Members: members, Shards: 1, Logger: log.Logger()}
-		if id == 2 {
-			cfg.Ensemble = "orders"
+	ens := embedtest.New(t, 2, embedtest.Options{Stopped: true, Logger: log.Logger(), Config: func(c *embed.Config) {
+		if c.ID == 2 {
+			c.Ensemble = "orders"
 		}
-		n, err := embed.Start(cfg)
-		must(t, err)
-		t.Cleanup(func() { n.Close() })
+	}})
+	for _, id := range ens.Members() {
+		ens.Start(id)
 	}
 	until(t, "both values in a log", func() bool { return log.Says(embedkit.InLog(text)) })
 }
 
 // refusedByANewerProtocol has a peer that answers every hello in version 5 of the protocol.
 func refusedByANewerProtocol(t *testing.T, text string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	mesh := transporttest.NewMesh()
+	l, err := mesh.Network(2).Listen()
 	must(t, err)
 	defer l.Close()
 	go func() {
@@ -169,9 +205,10 @@ func refusedByANewerProtocol(t *testing.T, text string) {
 			_ = conn.Close()
 		}
 	}()
-	members := embedkit.Addrs(t, "127.0.0.1", 1)
-	members[2] = l.Addr().String()
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), ID: 1, Members: members, Shards: 1, Logger: embedkit.Quiet})
+	disk, dir := newDisk(t)
+	members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"}
+	n, err := embed.Start(embed.Config{Dir: memberDir(dir, 1), ID: 1, Members: members, Shards: 1, Logger: embedkit.Quiet,
+		Inside: &inside.Seams{Files: disk, Network: on(mesh, 1)}})
 	must(t, err)
 	defer n.Close()
 	embedkit.Complaint(t, n, text)
