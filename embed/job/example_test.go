@@ -20,7 +20,7 @@ func start() (n *embed.Node, s *embed.Session, end func()) {
 	if err != nil {
 		stdlog.Fatal(err)
 	}
-	n, err = embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	n, err = embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		stdlog.Fatal(err)
 	}

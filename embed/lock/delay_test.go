@@ -288,6 +288,7 @@ func TestDelay_OfReadersWhoWereLostTogether(t *testing.T) {
 // has the place and does not know it yet. In the other it has given up and does not know whether it
 // has the place.
 func TestDelay_GoesOnWhenWhoCameBackCloses(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
 	for name, deaf := range map[string]bool{"in its place": false, "not knowing": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

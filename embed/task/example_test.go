@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/task"
@@ -17,7 +18,7 @@ func start() (n *embed.Node, s *embed.Session, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err = embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	n, err = embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,28 +6,45 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/value"
 )
 
-// start starts a node that is an ensemble by itself, and opens a session.
-func start() (n *embed.Node, s *embed.Session, end func()) {
+// shared is a node that is an ensemble by itself. All examples use it, because a new ensemble needs
+// some seconds before it knows the newest operations.
+var shared = sync.OnceValue(func() *embed.Node {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err = embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	n, err := embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err = n.NewSession(context.Background(), embed.SessionOptions{})
+	closeShared = func() { _ = n.Close(); _ = os.RemoveAll(dir) }
+	return n
+})
+
+var closeShared = func() {}
+
+func TestMain(m *testing.M) {
+	m.Run()
+	closeShared()
+}
+
+// start opens a session.
+func start() (n *embed.Node, s *embed.Session, end func()) {
+	n = shared()
+	s, err := n.NewSession(context.Background(), embed.SessionOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return n, s, func() { _ = n.Close(); _ = os.RemoveAll(dir) }
+	return n, s, func() { _ = s.Close() }
 }
 
 type flags struct{ Beta bool }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/value"
@@ -20,7 +21,7 @@ func start(ctx context.Context) (s *embed.Session, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err := embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	n, err := embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

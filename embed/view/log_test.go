@@ -18,9 +18,10 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/view"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-var changesFlag = flag.Int("changes", 10_000, "how many changes TestView_EveryChangeOfTheLog makes")
+var changesFlag = flag.Int("changes", 0, "how many changes TestView_EveryChangeOfTheLog makes; zero means 2,500, or 10,000 by night")
 
 // Views see every change of the log: none is missing, none comes twice, none is out of order, and
 // each says what was there before and after. Many write at once. One member is cut off again and
@@ -30,102 +31,113 @@ var changesFlag = flag.Int("changes", 10_000, "how many changes TestView_EveryCh
 // else, what a repair or a gap leads to is the state after that transaction of the log.
 func TestView_EveryChangeOfTheLog(t *testing.T) {
 	t.Parallel()
-	const away, much = 3, 1 << 17
-	n := *changesFlag
-	if testing.Short() {
-		n = min(n, 2000)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(n)*2*time.Millisecond)
-	defer cancel()
-	ens := embedtest.New(t, 3, embedtest.Options{
-		KeepEntries: 1, Config: func(c *embed.Config) { c.Shards = 1 },
-	})
-	session := func(id embed.MemberID) *embed.Session {
-		return ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
-	}
-	plant(ctx, t, session(1), "/t")
-	here, there, cut := session(1), session(2), session(away)
-	b := newBook(12)
-	all := func(string) bool { return true }
-	var readers []*reader
-	for _, c := range []struct {
-		name   string
-		s      *embed.Session
-		o      view.Options[string]
-		buffer int
-		keep   func(string) bool
-		pause  time.Duration // now and then
-		exact  bool          // it keeps up
-	}{
-		{name: "all", s: here, o: view.Options[string]{History: much}, buffer: 1 << 15, exact: true},
-		{
-			name: "some", s: there, o: view.Options[string]{History: much, Keep: endsInA},
-			buffer: 1 << 15, keep: endsInA, exact: true,
-		},
-		{name: "overflows", s: there, buffer: 40},
-		{
-			name: "slow", s: here, o: view.Options[string]{History: 100},
-			buffer: 1 << 15, pause: 50 * time.Millisecond,
-		},
-		{name: "away", s: cut, o: view.Options[string]{History: much}, buffer: 1 << 15},
-		{
-			name: "away, some, and slow", s: cut, o: view.Options[string]{History: 100, Keep: endsInA},
-			buffer: 100, keep: endsInA, pause: 20 * time.Millisecond,
-		},
-	} {
-		must(t, syncOf(ctx, c.s))
-		v, err := view.OpenBuffer(ctx, c.s, "/t", c.o, c.buffer)
-		must(t, err)
-		r := &reader{t: t, name: c.name, book: b, v: v, keep: c.keep, pause: c.pause, exact: c.exact}
-		r.cut = c.s == cut && c.buffer == 1<<15
-		if r.keep == nil {
-			r.keep = all
+	testkit.Bubble(t, func(t *testing.T) {
+		const away, much = 3, 1 << 17
+		n := cmp.Or(*changesFlag, 2500)
+		if *changesFlag == 0 && testkit.Night() {
+			n = 10_000
 		}
-		readers = append(readers, r)
-	}
-	st, err := walk(ctx, here, "/t")
-	must(t, err)
-	b.open(st, readers)
-
-	var reading, writing sync.WaitGroup
-	for _, r := range readers {
-		reading.Go(func() { r.read(ctx) })
-	}
-	for i := range b.upTo {
-		s := session(embed.MemberID(i%2 + 1))
-		writing.Go(func() { b.write(ctx, t, s, i, n) })
-	}
-	over := make(chan struct{})
-	go func() {
-		writing.Wait()
-		close(over)
-	}()
-	cuts := 0
-	for ended := false; !ended; cuts++ {
-		select {
-		case <-over:
-			ended = true
-		case <-time.After(rand.N(300 * time.Millisecond)):
-			ens.Isolate(away)
-			<-time.After(rand.N(200 * time.Millisecond))
-			for _, id := range []embed.MemberID{1, 2} {
-				must(t, ens.Snapshot(id))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(n)*2*time.Millisecond)
+		defer cancel()
+		ens := embedtest.New(t, 3, embedtest.Options{
+			KeepEntries: 1, Config: func(c *embed.Config) { c.Shards = 1 },
+		})
+		// Messages take time, so that commits take time in a bubble too. The cuts come in between.
+		connect := func(a, b embed.MemberID) {
+			ens.Faults(a).SetLink(b, embedtest.Link{Delay: 2 * time.Millisecond})
+			ens.Faults(b).SetLink(a, embedtest.Link{Delay: 2 * time.Millisecond})
+		}
+		connect(1, 2)
+		connect(1, away)
+		connect(2, away)
+		session := func(id embed.MemberID) *embed.Session {
+			return ens.Session(id, embed.SessionOptions{Timeout: time.Minute})
+		}
+		plant(ctx, t, session(1), "/t")
+		here, there, cut := session(1), session(2), session(away)
+		b := newBook(12)
+		all := func(string) bool { return true }
+		var readers []*reader
+		for _, c := range []struct {
+			name   string
+			s      *embed.Session
+			o      view.Options[string]
+			buffer int
+			keep   func(string) bool
+			pause  time.Duration // now and then
+			exact  bool          // it keeps up
+		}{
+			{name: "all", s: here, o: view.Options[string]{History: much}, buffer: 1 << 15, exact: true},
+			{
+				name: "some", s: there, o: view.Options[string]{History: much, Keep: endsInA},
+				buffer: 1 << 15, keep: endsInA, exact: true,
+			},
+			{name: "overflows", s: there, buffer: 40},
+			{
+				name: "slow", s: here, o: view.Options[string]{History: 100},
+				buffer: 1 << 15, pause: 50 * time.Millisecond,
+			},
+			{name: "away", s: cut, o: view.Options[string]{History: much}, buffer: 1 << 15},
+			{
+				name: "away, some, and slow", s: cut, o: view.Options[string]{History: 100, Keep: endsInA},
+				buffer: 100, keep: endsInA, pause: 20 * time.Millisecond,
+			},
+		} {
+			must(t, syncOf(ctx, c.s))
+			v, err := view.OpenBuffer(ctx, c.s, "/t", c.o, c.buffer)
+			must(t, err)
+			r := &reader{t: t, name: c.name, book: b, v: v, keep: c.keep, pause: c.pause, exact: c.exact}
+			r.cut = c.s == cut && c.buffer == 1<<15
+			if r.keep == nil {
+				r.keep = all
 			}
-			ens.HealAll()
+			readers = append(readers, r)
 		}
-	}
-	end := b.end()
-	for _, r := range readers {
-		if err := r.v.Await(ctx, end); err != nil {
-			t.Errorf("%s: %v", r.name, err)
+		st, err := walk(ctx, here, "/t")
+		must(t, err)
+		b.open(st, readers)
+
+		var reading, writing sync.WaitGroup
+		for _, r := range readers {
+			reading.Go(func() { r.read(ctx) })
 		}
-		_ = r.v.Close()
-	}
-	reading.Wait()
-	t.Logf("%d changes of %d transactions, %d cuts", b.changes, len(b.pages), cuts)
-	for _, r := range readers {
-		t.Logf("%s: %d changes as they came, %d repairs, %d gaps", r.name, r.seen, r.repairs, r.gaps)
-	}
+		for i := range b.upTo {
+			s := session(embed.MemberID(i%2 + 1))
+			writing.Go(func() { b.write(ctx, t, s, i, n) })
+		}
+		over := make(chan struct{})
+		go func() {
+			writing.Wait()
+			close(over)
+		}()
+		cuts := 0
+		for ended := false; !ended; cuts++ {
+			select {
+			case <-over:
+				ended = true
+			case <-time.After(rand.N(300 * time.Millisecond)):
+				ens.Isolate(away)
+				<-time.After(rand.N(200 * time.Millisecond))
+				for _, id := range []embed.MemberID{1, 2} {
+					must(t, ens.Snapshot(id))
+				}
+				connect(1, away)
+				connect(2, away)
+			}
+		}
+		end := b.end()
+		for _, r := range readers {
+			if err := r.v.Await(ctx, end); err != nil {
+				t.Errorf("%s: %v", r.name, err)
+			}
+			_ = r.v.Close()
+		}
+		reading.Wait()
+		t.Logf("%d changes of %d transactions, %d cuts", b.changes, len(b.pages), cuts)
+		for _, r := range readers {
+			t.Logf("%s: %d changes as they came, %d repairs, %d gaps", r.name, r.seen, r.repairs, r.gaps)
+		}
+	})
 }
 
 // A write is one operation of a transaction.
