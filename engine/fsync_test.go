@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -121,43 +122,47 @@ func TestWriteCostsOneFsyncPerMember(t *testing.T) {
 	const writes = 100
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint("members=", members), func(t *testing.T) {
-			ensemble := startCounted(t, members)
-			for _, on := range ensemble {
-				// On a busy computer, Raft sends again what was only late. That costs fsyncs too,
-				// but not every time.
-				for round := 1; ; round++ {
-					syncs := countWrites(t, ensemble, on, writes)
-					t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
-						writes, on.cfg.Member, members, on.Status()[0].Leader.Member, syncs)
-					total := int64(0)
-					for _, n := range syncs {
-						total += n
-					}
-					// A member that lags accepts two writes with one fsync. A majority has made
-					// every write durable.
-					if majority := int64(members/2 + 1); total < majority*writes {
-						t.Errorf("%d writes cost %d fsyncs in all, want %d at least", writes, total, majority*writes)
-					}
-					if slices.Max(syncs) <= writes+writes/20 { // a few are Raft's own
-						break
-					}
-					if round == 5 {
-						t.Errorf("%d writes cost a member %d fsyncs", writes, slices.Max(syncs))
-						break
+			testkit.Bubble(t, func(t *testing.T) {
+				ensemble := startCounted(t, members)
+				for _, on := range ensemble {
+					// On a busy computer, Raft sends again what was only late. That costs fsyncs too,
+					// but not every time.
+					for round := 1; ; round++ {
+						syncs := countWrites(t, ensemble, on, writes)
+						t.Logf("%d writes on member %d of %d, which follows member %d: fsyncs of the log on each member %v",
+							writes, on.cfg.Member, members, on.Status()[0].Leader.Member, syncs)
+						total := int64(0)
+						for _, n := range syncs {
+							total += n
+						}
+						// A member that lags accepts two writes with one fsync. A majority has made
+						// every write durable.
+						if majority := int64(members/2 + 1); total < majority*writes {
+							t.Errorf("%d writes cost %d fsyncs in all, want %d at least", writes, total, majority*writes)
+						}
+						if slices.Max(syncs) <= writes+writes/20 { // a few are Raft's own
+							break
+						}
+						if round == 5 {
+							t.Errorf("%d writes cost a member %d fsyncs", writes, slices.Max(syncs))
+							break
+						}
 					}
 				}
-			}
+			})
 		})
 	}
 }
 
 // The image is written in the background: many writes, few fsyncs.
 func TestImageCostsNoFsyncPerWrite(t *testing.T) {
-	ensemble := startCounted(t, 1)
-	on := ensemble[0]
-	all, log := on.disk.Syncs(), on.logSyncs.Load()
-	countWrites(t, ensemble, on, 200)
-	if image := int64(on.disk.Syncs()-all) - (on.logSyncs.Load() - log); image > 20 {
-		t.Errorf("200 writes cost %d fsyncs of the image", image)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		ensemble := startCounted(t, 1)
+		on := ensemble[0]
+		all, log := on.disk.Syncs(), on.logSyncs.Load()
+		countWrites(t, ensemble, on, 200)
+		if image := int64(on.disk.Syncs()-all) - (on.logSyncs.Load() - log); image > 20 {
+			t.Errorf("200 writes cost %d fsyncs of the image", image)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -459,7 +460,7 @@ func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 		})
 	}
 	for _, what := range []string{"expired", "addShard", "introduce", "purge", "purge that finds the session", "purged", "lost", "closed"} {
-		if seen[what] == 0 && *enginetest.SeedFlag == 0 && !testing.Short() { // a quarter of the schedules has a call that is told "closed" three times, if at all
+		if seen[what] == 0 && *enginetest.SeedFlag == 0 && testkit.Night() { // a quarter of the schedules has a call that is told "closed" three times, if at all
 			t.Errorf("%s: not once", what)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -178,12 +179,13 @@ func TestStream_SenderHasTrouble(t *testing.T) {
 // C1.2: The receiver's disk fails while the stream arrives, at every kind of call.
 func TestStream_ReceiversDiskFails(t *testing.T) {
 	t.Parallel()
-	points := []int64{20, 40, 60, 80, 100}
-	if testing.Short() {
-		points = points[:1]
+	points := []int64{20, 100}
+	if testkit.Night() {
+		points = []int64{20, 40, 60, 80, 100}
 	}
 	for _, at := range points {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
 			e, behind := lag(t)
 			prepare := e.prepare
 			e.prepare = func(n *node) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -100,9 +101,7 @@ func BenchmarkTable(b *testing.B) {
 // TestCostOf100000Sessions compares the best of many short runs with a hundredth of the sessions
 // and with all of them. A cost by the session would make a factor of a hundred; caches make a few.
 func TestCostOf100000Sessions(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one goroutine: nothing for the race detector")
-	}
+	testkit.ByNight(t, "it compares times, which other programs on the machine disturb")
 	const factor = 20
 	for _, different := range []bool{false, true} {
 		for _, op := range operations {

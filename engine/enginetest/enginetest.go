@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -188,14 +189,14 @@ func Decode(t testing.TB, cmd []byte) command.Command {
 // SeedFlag chooses the seed of the randomized tests.
 var SeedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero means the fixed seeds and a random one")
 
-// Seeds returns n fixed seeds and a random one, or the one of the flag. With -short it returns a
-// quarter of the fixed ones. Name a subtest after its seed, so that a failure shows it.
+// Seeds returns n fixed seeds and a random one, or the one of the flag. By day it returns a quarter
+// of the fixed ones. Name a subtest after its seed, so that a failure shows it.
 func Seeds(n uint64) []uint64 {
 	if *SeedFlag != 0 {
 		return []uint64{*SeedFlag}
 	}
 	list := []uint64{rand.Uint64()>>1 + n + 1}
-	if testing.Short() {
+	if !testkit.Night() {
 		n /= 4
 	}
 	for i := range n {

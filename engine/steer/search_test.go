@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -388,7 +389,7 @@ func TestSearch(t *testing.T) {
 		t.Run(fmt.Sprintf("shards=%d,voters=%d,spares=%d", c.shards, c.voters, c.spares), func(t *testing.T) {
 			x := &search{t: t, seen: make(map[state]bool), trail: []step{{}}}
 			x.reach(firstState(c.shards, c.voters, c.spares), 0, "")
-			if testing.Short() {
+			if !testkit.Night() {
 				c.depth -= 2
 			}
 			for range c.depth + *searchDeeper {

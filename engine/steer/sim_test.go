@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -353,7 +354,7 @@ func random(seed uint64) func(int) int {
 // may find a change of the former one in its log.
 func TestSimulation(t *testing.T) {
 	count := 150
-	if testing.Short() {
+	if !testkit.Night() {
 		count = 30
 	}
 	if *simCount > 0 {

@@ -329,6 +329,7 @@ func (w *worker) durable() map[string]string {
 
 // What is durable agrees with whole copies made at every sync.
 func TestPowerCut_LeavesWhatCopiesHave(t *testing.T) {
+	t.Parallel()
 	seeds(t, func(t *testing.T, rng *rand.Rand) {
 		w := newWorker(t, rng)
 		for range 300 {

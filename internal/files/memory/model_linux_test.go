@@ -18,6 +18,7 @@ import (
 // The same random calls get the same answers from the operating system, down to the texts of
 // errors.
 func TestLikeOperatingSystem(t *testing.T) {
+	t.Parallel()
 	seeds(t, func(t *testing.T, rng *rand.Rand) {
 		w := &twins{t: t, rng: rng, dir: t.TempDir(), memory: New()}
 		must(t, mkdirAll(w.memory, w.dir))
