@@ -1,86 +1,85 @@
 package disktest
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
-	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // One byte of a member's directory changed while the member was down. The member does not start and
 // says why, or fails, or works. It never shows anything else than the others do, and they go on in
 // any case.
+//
+// It is in real time. A member may wait for its end while it holds a lock, because it cannot read
+// its log.
 func TestDisk_AFlippedByte(t *testing.T) {
 	t.Parallel()
-	rng := seeded(t)
-	base := filepath.Join(t.TempDir(), "base")
-	var files []string
-	livedTogether(t, base)
-	must(t, filepath.WalkDir(memberDir(base, victim), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			rel, err := filepath.Rel(base, path)
-			files = append(files, rel)
-			return err
-		}
-		return err
-	}))
-	flips := len(files)
+	base, baseDir := newDisk(t)
+	testkit.Bubble(t, func(t *testing.T) { livedTogether(t, base, baseDir) })
+	names := filesBelow(t, base, memberDir(baseDir, victim))
+	flips := len(names)
 	if *everyCall {
 		flips *= 100
 	}
+	rng := seeded(t)
+	var mu sync.Mutex
 	became := make(map[string]int)
-	for i := range flips {
-		file := files[i%len(files)]
-		data, err := os.ReadFile(filepath.Join(base, file))
-		must(t, err)
-		if len(data) == 0 {
-			continue
+	t.Run("of", func(t *testing.T) {
+		for i := range flips {
+			name := names[i%len(names)]
+			data := readFile(t, base, name)
+			if len(data) == 0 {
+				continue
+			}
+			at := rng.IntN(len(data))
+			data[at] ^= 1 << rng.IntN(8)
+			t.Run(filepath.Base(name), func(t *testing.T) {
+				t.Parallel()
+				disk, dir := newDisk(t)
+				copyTree(t, disk, dir, base, baseDir)
+				rel, err := filepath.Rel(baseDir, name)
+				must(t, err)
+				writeFile(t, disk, filepath.Join(dir, rel), data)
+				// Check has no other file system than the machine's.
+				real := filepath.Join(t.TempDir(), "member")
+				copyTree(t, files.OS, real, disk, memberDir(dir, victim))
+				report, err := engine.Check(real)
+				must(t, err)
+				how := damaged(t, disk, dir)
+				if t.Failed() || how != "served" && !report.Damaged() {
+					t.Errorf("%s, byte %d of %d: %s, and Check says %+v", rel, at, len(data), how, report)
+				}
+				if report.Damaged() {
+					how += ", was found by Check"
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				became[purpose(name)+" "+how]++
+			})
 		}
-		dir := filepath.Join(t.TempDir(), "damaged")
-		embedkit.CopyDir(t, base, dir)
-		at := rng.IntN(len(data))
-		data[at] ^= 1 << rng.IntN(8)
-		must(t, os.WriteFile(filepath.Join(dir, file), data, 0o644))
-		what := fmt.Sprintf("%s, byte %d of %d", file, at, len(data))
-		report, err := engine.Check(memberDir(dir, victim))
-		must(t, err)
-		how := damaged(t, dir, what)
-		if how != "served" && !report.Damaged() {
-			t.Errorf("%s: %s, but Check calls it sound", what, how)
-		}
-		if report.Damaged() {
-			how += ", was found by Check"
-		}
-		became[purpose(file)+" "+how]++
-		must(t, os.RemoveAll(dir))
-		if t.Failed() {
-			break
-		}
-	}
+	})
 	t.Log(became)
 }
 
 // livedTogether makes the directories of three members with an image and a log that goes on after
 // it.
-func livedTogether(t *testing.T, base string) {
-	ens := embedtest.New(t, 3, embedtest.Options{Dir: base})
-	image := func() string { return fmt.Sprint(testkit.Contents(t, filepath.Join(ens.Dir(victim), "image"), false)) }
+func livedTogether(t *testing.T, disk files.System, dir string) {
+	ens := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) { c.Inside = &inside.Seams{Files: disk} }})
+	image := func() string { return fmt.Sprint(filesBelow(t, disk, filepath.Join(ens.Dir(victim), "image"))) }
 	embedkit.Write(t, ens.Node(1), "/a", "/b", "/c")
 	embedkit.Ballast(t, ens.Node(1))
 	before := image()
@@ -97,25 +96,25 @@ func livedTogether(t *testing.T, base string) {
 
 // damaged starts the victim on its damaged directory, beside the others on theirs, and returns what
 // became of it.
-func damaged(t *testing.T, dir, what string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+func damaged(t *testing.T, disk files.System, dir string) string {
 	mesh := transporttest.NewMesh()
 	start := func(id embed.MemberID) (*embed.Node, error) {
 		members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
-		return embed.Start(embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: embedkit.Quiet,
-			Inside: &inside.Seams{Network: func(transport.Network) transport.Network { return mesh.Network(uint64(id)) }}})
+		cfg := embed.Config{Dir: memberDir(dir, id), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick, Logger: embedkit.Quiet,
+			Inside: &inside.Seams{Files: disk, Network: on(mesh, id)}}
+		embedkit.Patient(&cfg)
+		return embed.Start(cfg)
 	}
 	bad, err := start(victim)
 	if err != nil {
 		if !strings.Contains(err.Error(), memberDir(dir, victim)) {
-			t.Errorf("%s: the error does not say where: %v", what, err)
+			t.Errorf("the error does not say where: %v", err)
 		}
 		return "refused"
 	}
 	defer func() {
 		if err := bad.Close(); err != nil {
-			t.Errorf("%s: close: %v", what, err)
+			t.Errorf("close: %v", err)
 		}
 	}()
 	var good []*embed.Node
@@ -127,14 +126,14 @@ func damaged(t *testing.T, dir, what string) string {
 	}
 	embedkit.Ready(t, good...)
 	embedkit.Write(t, good[0], "/after")
-	if err := bad.Ready(ctx); err != nil {
+	if err := bad.Ready(bounded(t)); err != nil {
 		if !errors.Is(err, embed.ErrFailed) {
-			t.Errorf("%s: it neither serves nor fails: %v", what, err)
+			t.Errorf("it neither serves nor fails: %v", err)
 		}
 		return "failed"
 	}
 	if got, want := view(t, bad), view(t, good[1]); got != want {
-		t.Errorf("%s: it shows\n%s, the others show\n%s", what, got, want)
+		t.Errorf("it shows\n%s, the others show\n%s", got, want)
 	}
 	return "served"
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,16 +73,23 @@ func readFile(t testing.TB, disk files.System, name string) []byte {
 	return data
 }
 
-// walk calls fn with the path of each file and directory below dir, in the order of their paths.
+// walk calls fn with the path of each file and directory below dir, in the order of their paths. It
+// leaves out what vanishes meanwhile, because a node runs there.
 func walk(t testing.TB, disk files.System, dir string, fn func(path string, info os.FileInfo)) {
 	t.Helper()
 	f, err := disk.OpenFile(dir, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
 	must(t, err)
 	names, err := f.Readdirnames(-1)
 	must(t, errors.Join(err, f.Close()))
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		path := filepath.Join(dir, name)
 		info, err := disk.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		must(t, err)
 		fn(path, info)
 		if info.IsDir() {
@@ -101,7 +109,7 @@ func filesBelow(t testing.TB, disk files.System, dir string) (paths []string) {
 	return paths
 }
 
-// contents describes all files and directories below dir, by their paths.
+// contents describes all files and directories below dir, by their paths. No node runs there.
 func contents(t testing.TB, disk files.System, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
