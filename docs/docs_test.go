@@ -85,6 +85,7 @@ func TestBlocksHaveALanguage(t *testing.T) {
 
 // The first program in README.md prints what README.md says.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs the go command")
 	}

@@ -125,6 +125,7 @@ func migrate(ctx context.Context, t lock.Token) ([]byte, error)
 // declarations or as the body of a function. What a fragment declares and does not use is its
 // reader's.
 func TestGoCompiles(t *testing.T) {
+	t.Parallel()
 	fset := token.NewFileSet()
 	imp := compilerTypes(t, fset)
 	for _, p := range pages(t) {
