@@ -24,6 +24,13 @@ import (
 // Settings are the configuration that all processes follow.
 type Settings struct{ Rate int }
 
+// How long things take here. The test is in more of a hurry.
+var (
+	settingsTime = 3 * time.Second // between changes of the settings
+	nightTime    = 2 * time.Second // between reports: nights are short here
+	silenceTime  = 4 * time.Second // until the others have what a dead process had
+)
+
 // A service is what one process runs.
 type service struct {
 	name     string
@@ -37,7 +44,7 @@ func serve(ctx context.Context, cfg embed.Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.SessionTimeout = 4 * time.Second // how long the others wait for what a dead process had
+	cfg.SessionTimeout = silenceTime
 	node, err := embed.Start(cfg)
 	if err != nil {
 		return err
@@ -74,7 +81,7 @@ func (s *service) lead(ctx context.Context) error {
 			}
 			fmt.Println("all processes have the rate", now.Value.Rate, err)
 			select {
-			case <-time.After(3 * time.Second):
+			case <-time.After(settingsTime):
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -90,10 +97,10 @@ func (s *service) follow(ctx context.Context) error {
 	})
 }
 
-// nightly writes a report every night, in one of the processes. Nights are short here.
+// nightly writes a report every night, in one of the processes.
 func (s *service) nightly(ctx context.Context) error {
 	return job.Run(ctx, s.node, "/service/jobs", job.Job{
-		Name: "report", Schedule: job.Every(2 * time.Second), Crash: job.AtLeastOnce,
+		Name: "report", Schedule: job.Every(nightTime), Crash: job.AtLeastOnce,
 		Run: func(_ context.Context, night *job.Tick) error {
 			fmt.Println(s.name, "writes the report of", night.Time.Format(time.TimeOnly))
 			return nil

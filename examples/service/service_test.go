@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,13 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/examples/internal/replicas"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	if mine, err := replicas.Serve(serve); mine {
+	settingsTime, nightTime, silenceTime = time.Second/2, time.Second/2, 1500*time.Millisecond
+	hurried := func(ctx context.Context, cfg embed.Config) error {
+		cfg.Tick = 20 * time.Millisecond // allows such a silence
+		return serve(ctx, cfg)
+	}
+	if mine, err := replicas.Serve(hurried); mine {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -67,20 +74,19 @@ func TestService(t *testing.T) {
 	has := func(part string) func(string) bool {
 		return func(line string) bool { return strings.Contains(line, part) }
 	}
-	var first string
-	fmt.Sscan(s.until("who leads", has(" leads")), &first)
+	s.until("who leads", has(" leads"))
 	s.until("a report", has("writes the report"))
 	s.until("settings that all have", has("all processes have the rate 20 <nil>"))
 
 	kill <- time.Time{}
-	s.until("the death", has(first+" is killed"))
-	s.until("the next leader", func(line string) bool { return has(" leads")(line) && !has(first)(line) })
+	victim, _, _ := strings.Cut(s.until("the death", has(" is killed")), " ")
+	s.until("the next leader", func(line string) bool { return has(" leads")(line) && !has(victim)(line) })
 	s.until("a report after it", has("writes the report"))
 
 	again <- time.Time{}
-	_, page, _ := strings.Cut(s.until("the page of the process that is back", has(first+" has its page at ")), " has its page at ")
+	_, page, _ := strings.Cut(s.until("the page of the process that is back", has(victim+" has its page at ")), " has its page at ")
 	s.until("settings that all have", has("<nil>"))
-	for limit := time.Now().Add(testkit.Patience); ; <-time.After(100 * time.Millisecond) {
+	for limit := time.Now().Add(testkit.Patience); ; <-time.After(20 * time.Millisecond) {
 		text, err := read(strings.TrimSpace(page))
 		if err == nil && strings.Count(text, "<li>") == 3 && strings.Contains(text, "<tr><td>"+shops[0]+"<td>process-") &&
 			strings.Contains(text, "<td>done<td>") && strings.Contains(text, "rate: ") {

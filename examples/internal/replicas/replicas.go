@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -23,6 +24,10 @@ import (
 
 // number is how many processes there are.
 const number = 3
+
+// The ports are below the ranges that systems use for outgoing connections. Such a connection could
+// occupy the port of a member that is about to start again.
+const portFirst, portLast = 20000, 29999
 
 // variable is the environment variable with the replica that a process is.
 const variable = "VIVARIUM_EXAMPLE_REPLICA"
@@ -178,13 +183,16 @@ func (p *process) end(lines <-chan string) {
 // freeAddresses returns loopback addresses whose ports were free a moment ago.
 func freeAddresses() (map[embed.MemberID]string, error) {
 	addresses := make(map[embed.MemberID]string)
-	for id := embed.MemberID(1); id <= number; id++ {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(addresses) < number; tries++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", portFirst+rand.IntN(portLast-portFirst+1)))
 		if err != nil {
-			return nil, err
+			if tries > 1000 {
+				return nil, err
+			}
+			continue
 		}
-		defer l.Close()
-		addresses[id] = l.Addr().String()
+		defer l.Close() // only at the end, so that no port is chosen twice
+		addresses[embed.MemberID(len(addresses)+1)] = l.Addr().String()
 	}
 	return addresses, nil
 }
