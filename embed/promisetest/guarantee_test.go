@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,31 +23,35 @@ import (
 // read the one, then the other. Each znode holds its share and the number of the move. So a
 // reader notices a sum that never existed, and a state older than one that it has seen.
 func TestGuarantee_Atomic(t *testing.T) {
-	hammer(t, embedtest.New(t, 3, embedtest.Options{}), 900)
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) { hammer(t, embedtest.New(t, 3, embedtest.Options{})) })
 }
 
 // The same while members take snapshots all the time: the rules of log, image and readers meet.
 func TestGuarantee_SingleImage(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for _, id := range ens.Members() {
-		wg.Go(func() {
-			tick := time.NewTicker(5 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				select {
-				case <-stop:
-					return
-				case <-tick.C:
-					_ = ens.Snapshot(id) // fails while another is under way
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for _, id := range ens.Members() {
+			wg.Go(func() {
+				tick := time.NewTicker(5 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					select {
+					case <-stop:
+						return
+					case <-tick.C:
+						_ = ens.Snapshot(id) // fails while another is under way
+					}
 				}
-			}
-		})
-	}
-	hammer(t, ens, 600)
-	close(stop)
-	wg.Wait()
+			})
+		}
+		defer wg.Wait()
+		defer close(stop)
+		hammer(t, ens)
+	})
 }
 
 const (
@@ -56,7 +59,12 @@ const (
 	// between is how many other znodes a move sets between the two. A move that showed bit
 	// by bit would do so long enough to be read.
 	between = 40
+	// readsAtOnce is how many pairs a reader reads before it lets others run.
+	readsAtOnce = 100
 )
+
+// beat waits for the next millisecond. So readers and writers begin together, in virtual time too.
+func beat() { <-time.After(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond))) }
 
 func share(move, amount uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, move), amount)
@@ -72,7 +80,11 @@ func readShare(t *testing.T, ctx context.Context, s *embed.Session, path string)
 	return binary.BigEndian.Uint64(data), binary.BigEndian.Uint64(data[8:]), stat
 }
 
-func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
+func hammer(t *testing.T, ens *embedtest.Ensemble) {
+	moves := 300
+	if testkit.Night() {
+		moves = 900
+	}
 	// It computes more than it waits, so a busy machine takes long.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*testkit.Patience)
 	defer cancel()
@@ -121,6 +133,7 @@ func hammer(t *testing.T, ens *embedtest.Ensemble, moves int) {
 func movePairs(t *testing.T, ctx context.Context, s *embed.Session, bank string, n int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for done := 0; done < n; {
+		beat()
 		move, _, stat := readShare(t, ctx, s, bank+"/a")
 		amount := rng.Uint64N(total + 1)
 		ops := []embed.Op{embed.OpSet(bank+"/b", share(move+1, total-amount), embed.AnyVersion)}
@@ -142,6 +155,7 @@ func movePairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 
 func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string, done *atomic.Bool) {
 	var last uint64
+	reads := 0
 	for first, second := bank+"/a", bank+"/b"; !done.Load(); first, second = second, first {
 		move1, amount1, stat1 := readShare(t, ctx, s, first)
 		move2, amount2, stat2 := readShare(t, ctx, s, second)
@@ -157,7 +171,9 @@ func readPairs(t *testing.T, ctx context.Context, s *embed.Session, bank string,
 			return
 		}
 		last = move2
-		runtime.Gosched() // the writers need the processor too
+		if reads++; reads%readsAtOnce == 0 {
+			beat()
+		}
 	}
 }
 
