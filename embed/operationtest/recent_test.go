@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,15 +126,15 @@ func TestRecent_Members(t *testing.T) {
 
 // The doc of Occurrence lists exactly the kinds that there are.
 func TestRecent_EveryKindIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("recent.go")
+	text, err := os.ReadFile(filepath.Join("..", "recent.go"))
 	must(t, err)
 	rows := regexp.MustCompile(`(?m)^\t//\t([a-z]+(?: [a-z]+)*?)(?:  .*)?$`).FindAllStringSubmatch(string(text), -1)
 	for i, row := range rows {
 		if want := fmt.Sprint(engine.Kind(i)); row[1] != want {
-			t.Errorf("row %d is %q, want %q", i, row[1], want)
+			t.Errorf("embed/recent.go: row %d of the kinds of Occurrence is %q, want %q, as in engine.Kind", i, row[1], want)
 		}
 	}
 	if len(rows) != int(engine.Failed)+1 {
-		t.Errorf("%d kinds are documented, want %d", len(rows), engine.Failed+1)
+		t.Errorf("embed/recent.go: the comment of Occurrence has rows of %d kinds, want those of engine.Kind, %d", len(rows), engine.Failed+1)
 	}
 }

@@ -242,7 +242,7 @@ func TestSamples_OfAMemberThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, ens := bounded(t), embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 300 * time.Millisecond }})
 		other := ens.Leader()%3 + 1
-		n, s := ens.Node(other), ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
+		n, s := ens.Node(other), ens.Session(other, embed.SessionOptions{Timeout: 20 * time.Second})
 		_, err := lock.NewMutex(s, "/lock").Lock(ctx)
 		must(t, err)
 		before := scrape(t, n)["session_margin_seconds"]
@@ -293,6 +293,9 @@ func TestSamples_OfASlowDisk(t *testing.T) {
 		const delay = 300 * time.Millisecond
 		ctx, ens := bounded(t), embedtest.New(t, 1, embedtest.Options{})
 		s := ens.Session(1, embed.SessionOptions{})
+		// The snapshot of the start would wait for the disk with a lock, and who waits for a lock stops
+		// the clock.
+		<-time.After(10 * time.Second)
 		before := values(t, ens.Node(1))
 		ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: delay})
 		_, err := s.Create(ctx, "/a", nil, embed.Persistent)
@@ -313,6 +316,7 @@ func TestSamples_OfADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, ens := bounded(t), embedtest.New(t, 1, embedtest.Options{})
 		s := ens.Session(1, embed.SessionOptions{})
+		<-time.After(10 * time.Second) // until the snapshot of the start is done, as above
 		before := values(t, ens.Node(1))
 		ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Changes, Delay: time.Hour})
 		sent := s.Submit(ctx, embed.OpCreate("/a", nil, embed.Persistent))
@@ -349,7 +353,7 @@ func TestSamples_OfAShardThatStandsStill(t *testing.T) {
 		if got["committed_index 3"] <= got["applied_index 3"] {
 			t.Errorf("shard 3 has applied %v of %v entries", got["applied_index 3"], got["committed_index 3"])
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("a scrape waits for the shard")
 	}
 	still.End()

@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A loss is a leader that is killed while it loads a shard.
@@ -22,13 +23,13 @@ type loss struct {
 // The leader of a shard is killed right before and right after it has committed each part of a
 // backup. The other two load the rest without it. Then it comes back, and has the same.
 func TestSeed_LeaderLostAtEveryPart(t *testing.T) {
+	var p *past
 	for _, shards := range []int{1, 4} {
-		var p *past
 		var counts []int
-		synctest.Test(t, func(t *testing.T) {
-			p = newPast(t, 4)
-			counts = countParts(t, p, shards)
-		})
+		if p == nil {
+			synctest.Test(t, func(t *testing.T) { p = newPast(t, 4) })
+		}
+		synctest.Test(t, func(t *testing.T) { counts = countParts(t, p, shards) })
 		hits, runs := 0, 0
 		for i, parts := range counts {
 			if parts < 3 {
@@ -36,8 +37,8 @@ func TestSeed_LeaderLostAtEveryPart(t *testing.T) {
 			}
 			for part := 1; part <= parts; part++ {
 				for _, before := range []bool{false, true} {
-					if testing.Short() && (part+i)%3 > 0 || shards > 1 && before == (part%2 > 0) {
-						continue // several shards take long, so each part has one loss of the two
+					if !testkit.Night() && (part+i)%3 > 0 || shards > 1 && before == (part%2 > 0) {
+						continue // by day a third of the parts; of several shards each part has one loss of the two
 					}
 					l := loss{shard: i + 1, part: part, before: before}
 					t.Run(fmt.Sprintf("%d shards, %+v", shards, l), func(t *testing.T) {

@@ -45,7 +45,7 @@ func TestSeed_AnotherBackupIsIgnored(t *testing.T) {
 		var log embedkit.Record
 		seeds := map[embed.MemberID]func(context.Context) (io.ReadCloser, error){1: p.seed, 2: p.seed, 3: p.seed}
 		ens := embedtest.New(t, 3, embedtest.Options{
-			Logger: slog.New(slog.NewJSONHandler(&log, nil)), Config: func(c *embed.Config) { c.Seed = seeds[c.ID] },
+			Logger: slog.New(slog.NewJSONHandler(&log, nil)), Config: func(c *embed.Config) { c.Tick, c.Seed = embed.DefaultTick, seeds[c.ID] },
 		})
 		seeds[1] = q.named("/other.backup")
 		seeds[2] = func(context.Context) (io.ReadCloser, error) { return nil, os.ErrNotExist }
@@ -84,7 +84,7 @@ func TestSeed_AnotherBackupFromTheStart(t *testing.T) {
 		p, q := newPast(t, 1), newPast(t, 4)
 		var log embedkit.Record
 		ens := embedtest.New(t, 3, embedtest.Options{Logger: slog.New(slog.NewJSONHandler(&log, nil)), Config: func(c *embed.Config) {
-			if c.Seed = p.seed; c.ID == 3 {
+			if c.Tick, c.Seed = embed.DefaultTick, p.seed; c.ID == 3 {
 				c.Seed = q.seed
 			}
 		}})

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 )
 
 const (
@@ -151,37 +152,39 @@ func TestSlow_Kinds(t *testing.T) {
 // The wall clock of a member jumps forth and back. Each jump is told of once, however many sessions
 // there are, and neither a sleep of the machine nor a slewed clock is one.
 func TestSlow_ClockJumps(t *testing.T) {
-	var log embedkit.Record
-	var w embedkit.Watchmaker
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 10 * time.Millisecond, Logger: slog.New(slog.NewJSONHandler(&log, nil)), Inside: &inside.Seams{Clock: w.Clock()}})
-	must(t, err)
-	t.Cleanup(func() { n.Close() })
-	must(t, n.Ready(bounded(t)))
-	var sessions []*embed.Session
-	for range 3 {
-		s, err := n.NewSession(bounded(t), embed.SessionOptions{Timeout: 10 * time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		var log embedkit.Record
+		var w embedkit.Watchmaker
+		n, err := embed.Start(embed.Config{Dir: "/member", Tick: 10 * time.Millisecond, Logger: slog.New(slog.NewJSONHandler(&log, nil)), Inside: &inside.Seams{Clock: w.Clock(), Files: memory.New()}})
 		must(t, err)
-		sessions = append(sessions, s)
-	}
-	look := func() {
+		t.Cleanup(func() { n.Close() })
+		must(t, n.Ready(bounded(t)))
+		var sessions []*embed.Session
 		for range 3 {
-			for _, s := range sessions {
-				s.State()
-			}
-			must(t, n.Ready(bounded(t)))
+			s, err := n.NewSession(bounded(t), embed.SessionOptions{Timeout: 10 * time.Second})
+			must(t, err)
+			sessions = append(sessions, s)
 		}
-	}
-	look()
-	w.Sleep(4 * time.Second)
-	look()
-	w.Jump(3 * time.Millisecond)
-	look()
-	w.Jump(time.Hour)
-	look()
-	until(t, "the jump to be told of", func() bool { return len(log.Of(1, clockJump)) > 0 })
-	w.Jump(-time.Hour)
-	look()
-	if lines := log.Of(1, clockJump); len(lines) != 1 || lines[0]["by"] != float64(time.Hour) {
-		t.Errorf("%v", lines)
-	}
+		look := func() {
+			for range 3 {
+				for _, s := range sessions {
+					s.State()
+				}
+				must(t, n.Ready(bounded(t)))
+			}
+		}
+		look()
+		w.Sleep(4 * time.Second)
+		look()
+		w.Jump(3 * time.Millisecond)
+		look()
+		w.Jump(time.Hour)
+		look()
+		until(t, "the jump to be told of", func() bool { return len(log.Of(1, clockJump)) > 0 })
+		w.Jump(-time.Hour)
+		look()
+		if lines := log.Of(1, clockJump); len(lines) != 1 || lines[0]["by"] != float64(time.Hour) {
+			t.Errorf("%v", lines)
+		}
+	})
 }
