@@ -1,6 +1,7 @@
 package embedkit
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -62,7 +63,10 @@ func StartsNot(t *testing.T, cfg embed.Config, words ...string) error {
 // Alone starts a node that is its own ensemble.
 func Alone(t *testing.T, dir string, seams inside.Seams) *embed.Node {
 	t.Helper()
-	n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: Quiet, Inside: &seams})
+	seams.Close = cmp.Or(seams.Close, 10*time.Second) // what hangs need not hang for as long as requests wait
+	cfg := embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: Quiet, Inside: &seams}
+	Patient(&cfg)
+	n, err := embed.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
