@@ -17,13 +17,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
 // If a Config lacks all Members, or some that the member has met, Start names the missing ones.
 func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
+	t.Parallel()
 	dirs := make(map[embed.MemberID]string)
 	nodes := embedkit.StartTCP(t, "127.0.0.1", 3, func(c *embed.Config) { c.Dir = t.TempDir(); dirs[c.ID] = c.Dir })
 	for _, n := range nodes {
@@ -51,25 +54,25 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 func lived(t *testing.T) (dir, later string) {
 	t.Helper()
 	base := t.TempDir()
-	dir, later = filepath.Join(base, "now"), filepath.Join(base, "later")
-	run := func(dir string, paths ...string) {
-		n := embedkit.Alone(t, dir, inside.Seams{})
+	disk, at := newDisk(t)
+	run := func(t *testing.T, dir string, paths ...string) {
+		n := embedkit.Alone(t, dir, inside.Seams{Files: disk})
 		embedkit.Write(t, n, paths...)
 		embedkit.Ballast(t, n)
-		image := filepath.Join(dir, "image")
-		before := fmt.Sprint(testkit.Contents(t, image, false))
-		if err := embedkit.EngineOf(n).RequestSnapshot(); err != nil {
-			t.Fatal(err)
-		}
-		until(t, "an image on disk", func() bool { return fmt.Sprint(testkit.Contents(t, image, false)) != before })
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		image := func() string { return fmt.Sprint(filesBelow(t, disk, filepath.Join(dir, "image"))) }
+		before := image()
+		must(t, embedkit.EngineOf(n).RequestSnapshot())
+		until(t, "an image on disk", func() bool { return image() != before })
+		must(t, n.Close())
 	}
-	run(dir, "/a", "/b")
-	embedkit.CopyDir(t, dir, later)
-	run(later, "/c", "/d", "/e", "/f")
-	return dir, later
+	testkit.Bubble(t, func(t *testing.T) {
+		now, later := filepath.Join(at, "now"), filepath.Join(at, "later")
+		run(t, now, "/a", "/b")
+		copyTree(t, disk, later, disk, now)
+		run(t, later, "/c", "/d", "/e", "/f")
+	})
+	copyTree(t, files.OS, base, disk, at)
+	return filepath.Join(base, "now"), filepath.Join(base, "later")
 }
 
 // only returns the only file below dir whose name ends with suffix.
@@ -91,6 +94,7 @@ func only(t *testing.T, dir, suffix string) string {
 // C6.3, C8.1, C8.2, C8.3: Start compares a directory with the Config, and its image with its log,
 // before dragonboat sees any of it.
 func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
 	original, later := lived(t)
 	three := embedkit.Addrs(t, "127.0.0.1", 3)
 	for name, c := range map[string]struct {
@@ -181,6 +185,7 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 // start. Its Register would be a repeat, and what it sends would belong to a stream that has ended.
 // The start is refused before Raft runs, and the right file lets the node start.
 func TestStart_RefusesAnIdentityFromAnEarlierTime(t *testing.T) {
+	t.Parallel()
 	earlier, dir := lived(t)
 	right := filepath.Join(t.TempDir(), "identity")
 	must(t, os.Rename(filepath.Join(dir, "identity"), right))
@@ -212,6 +217,7 @@ func TestStart_RefusesADirectoryThatIsAFile(t *testing.T) {
 
 // C7: a lock of the operating system alone would allow this.
 func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	n := embedkit.Alone(t, dir, inside.Seams{})
 	link := dir + "-link"
@@ -233,6 +239,7 @@ func TestStart_RefusesADirectoryThatANodeOfThisProcessHasOpen(t *testing.T) {
 
 // C4.5: the port is bound before anything is made on disk.
 func TestStart_RefusesAPortInUse(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
@@ -255,6 +262,7 @@ func TestStart_RefusesAPortInUse(t *testing.T) {
 // never looked up. The refusals say which address was to be bound, because each of these ports is
 // in use.
 func TestStart_BindsWhatItsAddressSays(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ inUse, address, listen, want string }{
 		{"127.0.0.1:0", "member-0.service.invalid", "", ""},
 		{"127.0.0.1:0", "127.0.0.1", "", "127.0.0.1"},
@@ -285,20 +293,22 @@ func TestStart_BindsWhatItsAddressSays(t *testing.T) {
 
 // A refused Start gives back all that it acquired. The same Config starts once the reason is gone.
 func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
+	t.Parallel()
 	dir, _ := lived(t)
 	name := filepath.Join(dir, "identity")
 	must(t, os.Rename(name, name+".away"))
-	addr := embedkit.Addrs(t, "127.0.0.1", 1)[1]
+	mesh := transporttest.NewMesh() // a port of the machine may be taken meanwhile
 	for range 20 {
 		embedkit.StartsNot(t, embed.Config{Dir: dir}, "identity file is missing")
 	}
 	must(t, os.Rename(name+".away", name))
 	for range 20 {
-		embedkit.StartsNot(t, embed.Config{Dir: dir, ID: 1, Members: map[embed.MemberID]string{1: addr, 2: "127.0.0.1:1"}}, "other members")
+		embedkit.StartsNot(t, embed.Config{Dir: dir, ID: 1, Members: map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"},
+			Inside: &inside.Seams{Network: on(mesh, 1)}}, "other members")
 	}
 	embedkit.Has(t, embedkit.Alone(t, dir, inside.Seams{}), "/a", "/b")
-	again, err := net.Listen("tcp", addr)
-	must(t, err) // the port was given back
+	again, err := mesh.Network(1).Listen()
+	must(t, err) // its address was given back
 	again.Close()
 }
 
@@ -306,33 +316,43 @@ func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 // that waits for its number of entries never comes if little is written. So a start asks for one.
 func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	logs := func() []string {
-		names, err := filepath.Glob(filepath.Join(dir, "raft/*/*/tandb/node-*/*.log"))
-		must(t, err)
-		return names
-	}
-	for i := range 10 {
-		n := embedkit.Alone(t, dir, inside.Seams{})
-		embedkit.Write(t, n, fmt.Sprint("/", i))
-		must(t, n.Close())
-	}
-	embedkit.Alone(t, dir, inside.Seams{})
-	until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, shardsflag.N) })
+	testkit.Bubble(t, func(t *testing.T) {
+		disk, dir := newDisk(t)
+		seams := inside.Seams{Files: disk}
+		logs := func() (names []string) {
+			for _, name := range filesBelow(t, disk, filepath.Join(dir, "raft")) {
+				if strings.Contains(name, "/tandb/node-") && strings.HasSuffix(name, ".log") {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		for i := range 10 {
+			n := embedkit.Alone(t, dir, seams)
+			embedkit.Write(t, n, fmt.Sprint("/", i))
+			must(t, n.Close())
+		}
+		embedkit.Alone(t, dir, seams)
+		until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, shardsflag.N) })
+	})
 }
 
 // A node is closed again and again, at any moment after its start.
 func TestStart_CloseAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 30 {
-		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: embedkit.Quiet})
-		must(t, err)
-		if i%3 == 1 {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)
-			_ = n.Ready(ctx)
-			cancel()
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		disk, dir := newDisk(t)
+		seams := inside.Seams{Files: disk}
+		for i := range 30 {
+			n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Tick: 10 * time.Millisecond, Logger: embedkit.Quiet, Inside: &seams})
+			must(t, err)
+			if i%3 == 1 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*time.Millisecond)
+				_ = n.Ready(ctx)
+				cancel()
+			}
+			must(t, n.Close())
 		}
-		must(t, n.Close())
-	}
-	embedkit.Has(t, embedkit.Alone(t, dir, inside.Seams{}))
+		embedkit.Has(t, embedkit.Alone(t, dir, seams))
+	})
 }
