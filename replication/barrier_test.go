@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestBarrier_SeesWhatWasAcknowledgedElsewhere(t *testing.T) {
@@ -52,7 +54,11 @@ func TestBarrier_SurvivesLeaderChanges(t *testing.T) {
 			}
 		}
 	})
-	for i := 0; i < 40 || changes.Load() < 3 && i < 10_000; i++ {
+	writes := 15
+	if testkit.Night() {
+		writes = 40
+	}
+	for i := 0; i < writes || changes.Load() < 3 && i < 10_000; i++ {
 		cmd := fmt.Sprint(i)
 		e.write(e.nodes[i%3], 1, cmd)
 		reader := e.nodes[(i+1)%3]

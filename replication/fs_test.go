@@ -66,6 +66,7 @@ func TestSnapshot_DirectoriesCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO} {
 		t.Run(cause.Error(), func(t *testing.T) {
+			t.Parallel()
 			e := found(t, 3, 1)
 			e.newDisk = realDisk(t)
 			e.startAll()
@@ -171,6 +172,7 @@ func TestSnapshot_TheDirectoryIsRemoved(t *testing.T) {
 		"raft": true, "raft/*/*": true, "raft/*/*/snapshot-part-1": false, "raft/*/*/snapshot-part-1/snapshot-1-1": false,
 	} {
 		t.Run(strings.ReplaceAll(what, "/", "-"), func(t *testing.T) {
+			t.Parallel()
 			e := found(t, 3, 1)
 			e.newDisk = realDisk(t)
 			e.startAll()
