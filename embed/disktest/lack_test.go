@@ -13,7 +13,10 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -25,22 +28,23 @@ func TestDisk_RemovedDirectory(t *testing.T) {
 		for _, what := range []string{"", "raft", "image"} {
 			t.Run(fmt.Sprintf("%d-%s", members, what), func(t *testing.T) {
 				t.Parallel()
-				removedDirectory(t, members, what)
+				testkit.Bubble(t, func(t *testing.T) { removedDirectory(t, members, what) })
 			})
 		}
 	}
 }
 
 func removedDirectory(t *testing.T, members int, what string) {
-	ens := embedtest.New(t, members, embedtest.Options{})
+	on, dir := newDisk(t)
+	ens := embedtest.New(t, members, embedtest.Options{Dir: dir, Config: func(c *embed.Config) { c.Inside = &inside.Seams{Files: on} }})
 	const victim = 1
 	ens.TransferLeadership(victim)
 	n, s := ens.Node(victim), ens.Session(victim, embed.SessionOptions{Timeout: time.Minute})
 	_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 	must(t, err)
-	idle(t, ens, victim)
+	idle(t, ens, victim, on)
 	until(t, "the directory to be gone", func() bool { // the node may be creating files in it
-		return os.RemoveAll(filepath.Join(ens.Dir(victim), what)) == nil
+		return removeAll(on, filepath.Join(ens.Dir(victim), what)) == nil
 	})
 	_, err = s.Create(bounded(t), "/b", nil, embed.Persistent)
 	if what != "image" && members == 1 && err == nil {
@@ -70,28 +74,49 @@ func removedDirectory(t *testing.T, members int, what string) {
 
 // idle waits until a member takes no snapshot. If a snapshot is under way, dragonboat misses its
 // files before our code misses their directory, and one of dragonboat's goroutines would stay.
-func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID) {
+func idle(t *testing.T, ens *embedtest.Ensemble, id embed.MemberID, on files.System) {
 	t.Helper()
-	dir := ens.Dir(id)
 	must(t, ens.Snapshot(id)) // the start takes one only if there are new entries
 	var last []string
 	since := time.Now()
 	until(t, "a snapshot to be over", func() bool {
-		all, err := filepath.Glob(filepath.Join(dir, "raft/*/*/snapshot-part-*/*/*"))
-		must(t, err)
-		busy, err := filepath.Glob(filepath.Join(dir, "raft/*/*/snapshot-part-*/*/*/dragonboat.snapshot.message"))
-		must(t, err)
+		var all []string
+		busy := false
+		walk(t, on, filepath.Join(ens.Dir(id), "raft"), func(path string, _ os.FileInfo) {
+			if _, below, _ := strings.Cut(path, "/snapshot-part-"); strings.Count(below, "/") >= 2 {
+				all = append(all, path)
+				busy = busy || strings.HasSuffix(path, ".generating") || strings.HasSuffix(path, "/dragonboat.snapshot.message")
+			}
+		})
 		if !slices.Equal(all, last) {
 			last, since = all, time.Now()
 		}
-		return len(all) > 0 && len(busy) == 0 && time.Since(since) > 2*time.Second &&
-			!slices.ContainsFunc(all, func(name string) bool { return strings.HasSuffix(name, ".generating") })
+		return len(all) > 0 && !busy && time.Since(since) > 2*time.Second
 	})
+}
+
+// removeAll removes a directory and what is in it.
+func removeAll(on files.System, dir string) error {
+	f, err := on.OpenFile(dir, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if on.Remove(path) != nil && removeAll(on, path) != nil {
+			break // Remove says why
+		}
+	}
+	return on.Remove(dir)
 }
 
 // For a while three disks are full at the same time, or three members of one process have no
 // descriptor left. All wait, none fails, and none loses anything. The ensemble goes on when there
-// is room.
+// is room. It is in real time, because Pebble and dragonboat wait for room while they hold locks.
 func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	for name, d := range map[string]embedtest.Disk{
 		"room":        {Err: syscall.ENOSPC, On: embedtest.Growth},
@@ -100,7 +125,7 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{Config: patientFor(time.Hour)})
+			ens := patient(t, 3)
 			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 			_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 			must(t, err)
@@ -144,16 +169,20 @@ func TestDisk_AllMembersLackTheSame(t *testing.T) {
 	}
 }
 
-// patientFor makes members wait this long for what they lack.
-func patientFor(d time.Duration) func(*embed.Config) {
-	return func(c *embed.Config) { c.Inside = &inside.Seams{Lack: d} }
+// patient returns an ensemble whose members wait for what they lack, longer than the test takes.
+func patient(t *testing.T, members int) *embedtest.Ensemble {
+	on, dir := newDisk(t)
+	return embedtest.New(t, members, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
+		embedkit.Patient(c)
+		c.Inside = &inside.Seams{Files: on, Lack: time.Hour}
+	}})
 }
 
 // Close does not wait for room, and what could not be written was not acknowledged. After Close the
 // directory is free, and has everything that was written.
 func TestClose_OnAFullDisk(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{Config: patientFor(time.Hour)})
+	ens := patient(t, 1)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 	must(t, err)
