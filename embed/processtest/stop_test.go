@@ -59,9 +59,9 @@ func stopWriter(t *testing.T, leads bool, timeout time.Duration) bool {
 	outside := fence{}
 	outside.admit(*m.held.Token)
 
-	write := request{Call: callWriteOn, Session: "writer", Hold: "held", Path: resourcePath, Data: "old"}
+	write := request{Call: callWriteOn, Session: "writer", Hold: "held", Path: resourcePath, Data: "old", Within: outlasting}
 	writing := m.holder.send(write)
-	blind := m.holder.send(request{Call: callPaused, Session: "writer", Hold: "held", Path: resourcePath, Data: "Set", Timeout: 2 * timeout})
+	blind := m.holder.send(request{Call: callPaused, Session: "writer", Hold: "held", Path: resourcePath, Data: "Set", Timeout: 2 * timeout, Within: outlasting})
 	lost := false
 	e.until("the holder to write", func() bool {
 		lost = m.holder.must(t, request{Call: callHold, Hold: "held"}).Lost != ""
