@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
 // "Two histories": the second member is started with an older copy of its directory, while the
@@ -36,12 +40,23 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n.writes(1, "/lost")
 	end(t, runs[1])
 	end(t, runs[0])
+	lost := term(runs[0], runs[1])
 	must(t, os.RemoveAll(n.data(2)))
 	must(t, os.Rename(old, n.data(2))) // a volume was restored
 
 	join := fmt.Sprintf("join: [%q, %q]", n.addrs[1], n.addrs[2])
 	runs[1], runs[2] = n.start(2, join), n.start(3, join)
 	runs[1].Says("msg=serving")
+	// The side with the later leader carries on. How many leaders each has had is luck.
+	until(t, "a leader later than those of the lost write", func() bool {
+		if term(runs[1], runs[2]) > lost {
+			return true
+		}
+		end(t, runs[1])
+		runs[1] = n.start(2, join)
+		runs[1].Says("msg=serving")
+		return false
+	})
 	for i := range 10 {
 		n.writes(2, fmt.Sprintf("/new-%d", i))
 	}
@@ -65,4 +80,15 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	file := n.config(2, nil, join)
 	removes(t, file, "1")
 	untilMembers(t, file, exitOK, `^2 +voter +yes`, `^3 +voter +yes`, `^4 +\w+ +yes`) // it votes when it has been well for a while
+}
+
+// term returns the latest term in which members have seen a leader.
+func term(runs ...*child.Program) (latest int) {
+	for _, p := range runs {
+		for _, m := range regexp.MustCompile(`msg="leader changed".* term=(\d+) `).FindAllStringSubmatch(p.Log(), -1) {
+			n, _ := strconv.Atoi(m[1]) // as many digits as a term has
+			latest = max(latest, n)
+		}
+	}
+	return latest
 }
