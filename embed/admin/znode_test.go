@@ -263,7 +263,7 @@ func FuzzPaths(f *testing.F) {
 	for _, seed := range []string{"a", "a b", "a%2Fb", "%", "?", "#", "&x=y", "+", ";", "ü", "\u2028", "a/b", "..", ".", "a//b", "\x00", "\xff", "\ud7ff", "\\", "\"", "<b>", "a\nb", "{}"} {
 		f.Add(seed)
 	}
-	node, err := embed.Start(embed.Config{Dir: f.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	node, err := embed.Start(embed.Config{Dir: f.TempDir(), Tick: embedtest.DefaultTick, Logger: slog.New(slog.DiscardHandler)})
 	must(f, err)
 	f.Cleanup(func() { _ = node.Close() })
 	must(f, node.Ready(f.Context()))

@@ -144,7 +144,7 @@ func TestFile_AgeByItsOwnClock(t *testing.T) {
 					f, err := open(c, sys)
 					must(t, err)
 					defer func() { must(t, f.Close()) }()
-					for z := 1; z <= 200; z++ {
+					for z := 1; z <= 130; z++ {
 						<-time.After(time.Minute)
 						if again && z%10 == 0 {
 							must(t, f.Close())

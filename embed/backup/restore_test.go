@@ -41,8 +41,12 @@ func list(paths ...string) iter.Seq2[backup.Znode, error] {
 // plant creates what list stands for.
 func plant(t *testing.T, s *embed.Session, paths ...string) {
 	t.Helper()
+	var sent []*embed.Pending
 	for z := range list(paths...) {
-		_, _, err := s.CreateWith(t.Context(), z.Path, z.Data, embed.CreateOptions{Mode: z.Mode, Parents: true})
+		sent = append(sent, s.Submit(t.Context(), embed.OpCreateWith(z.Path, z.Data, embed.CreateOptions{Mode: z.Mode, Parents: true})))
+	}
+	for _, p := range sent {
+		_, err := p.Result()
 		must(t, err)
 	}
 }
@@ -77,9 +81,13 @@ func clear(t *testing.T, s *embed.Session) {
 	t.Helper()
 	all := contents(t, s)
 	slices.Reverse(all)
+	var sent []*embed.Pending
 	for _, text := range all {
 		path, _, _ := strings.Cut(strings.TrimSuffix(text, "!"), "=")
-		if err := s.Delete(t.Context(), path, embed.AnyVersion); err != nil && !errors.Is(err, embed.ErrNotEmpty) {
+		sent = append(sent, s.Submit(t.Context(), embed.OpDelete(path, embed.AnyVersion)))
+	}
+	for _, p := range sent {
+		if _, err := p.Result(); err != nil && !errors.Is(err, embed.ErrNotEmpty) {
 			t.Fatal(err)
 		}
 	}
