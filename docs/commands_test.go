@@ -42,7 +42,7 @@ func TestCommandsExist(t *testing.T) {
 						dir = filepath.Join(dir, words[1])
 					}
 					if err := check(dir, words); err != nil {
-						t.Errorf("%s: %s: %v", b.at, strings.TrimSpace(command), err)
+						t.Errorf("%s: correct the command %q: %v", b.at, strings.TrimSpace(command), err)
 					}
 				}
 			}
@@ -58,7 +58,7 @@ func check(dir string, words []string) error {
 	case program == "vivarium":
 		subcommands := []string{"serve", "shell", "members", "check", "audit", "backup", "verify", "export", "import", "convert", "copy", "recover", "user", "version", "help"}
 		if len(words) < 2 || !slices.Contains(subcommands, words[1]) {
-			return fmt.Errorf("vivarium has %v", subcommands)
+			return fmt.Errorf("vivarium has the subcommands %v; a new one belongs into check in docs/commands_test.go", subcommands)
 		}
 		return flags([]string{"../cmd/vivarium", "../cmd/vivarium/internal/shell"}, words[2:])
 	case program == "go":
@@ -66,7 +66,7 @@ func check(dir string, words []string) error {
 	case strings.HasPrefix(program, "./"):
 		return nil // what an earlier command of the block has built
 	case !slices.Contains(others, program):
-		return fmt.Errorf("no test knows %s", program)
+		return fmt.Errorf("no test knows the program %s: if it is right, add it to others in docs/commands_test.go", program)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func goCommand(dir string, words []string) error {
 			}
 		case strings.HasPrefix(word, "-"):
 			if !slices.Contains(ownFlags, word) {
-				return fmt.Errorf("no test knows the flag %s", word)
+				return fmt.Errorf("no test knows the flag %s: if it is right, add it to ownFlags in docs/commands_test.go", word)
 			}
 		case strings.HasPrefix(word+"/", module):
 			if version < 0 {
@@ -139,7 +139,7 @@ func flags(dirs, words []string) error {
 	}
 	for _, word := range words {
 		if name, ok := strings.CutPrefix(word, "-"); ok && !strings.Contains(source.String(), `"`+name+`"`) {
-			return fmt.Errorf("the program has no flag %s", word)
+			return fmt.Errorf("no file in %v has the flag %s", dirs, word)
 		}
 	}
 	return nil

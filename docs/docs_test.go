@@ -77,7 +77,7 @@ func TestBlocksHaveALanguage(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
 			if !slices.Contains([]string{"go", "yaml", "sh", "text", "dockerfile"}, b.language) {
-				t.Errorf("%s: no test looks at a block of the language %q", b.at, b.language)
+				t.Errorf("%s: no test looks at a block of the language %q: write go, yaml, sh, text or dockerfile behind the first fence", b.at, b.language)
 			}
 		}
 	}
@@ -102,15 +102,15 @@ func TestREADME(t *testing.T) {
 	if err := os.WriteFile(file, []byte("package main\n"+program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, file).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, file).CombinedOutput(); err != nil {
+		t.Fatalf("README.md: its first program does not build: %v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), binary)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if out, err := cmd.Output(); err != nil || want == "" || string(out) != want {
-		t.Errorf("it printed %q, %v, README.md says %q\n%s", out, err, want, &stderr)
+		t.Errorf("README.md: its first program printed %q, %v, but the block after $ go run . says %q: correct one of them\n%s", out, err, want, &stderr)
 	}
 }
 
@@ -130,6 +130,6 @@ func TestGuaranteesAreThoseOfREADME(t *testing.T) {
 		}
 	}
 	if len(promised) == 0 || !slices.Equal(promised, explained) {
-		t.Errorf("README.md promises %v, docs/guarantees.md explains %v", promised, explained)
+		t.Errorf("README.md promises %v\ndocs/guarantees.md has headings of %v\nwrite a heading ### with an explanation for each promise, in the same order", promised, explained)
 	}
 }

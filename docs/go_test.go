@@ -51,7 +51,7 @@ func compilerTypes(t *testing.T, fset *token.FileSet) types.Importer {
 	}
 	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		if files[path] == "" {
-			return nil, errors.New("no test knows " + path)
+			return nil, errors.New("no test knows the package " + path + ": add it to public or to exports in docs/go_test.go")
 		}
 		return os.Open(files[path])
 	})
@@ -134,17 +134,17 @@ func TestGoCompiles(t *testing.T) {
 				continue
 			}
 			if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
-				t.Errorf("%s: gofmt would write, with the error %v,\n%s", b.at, err, formatted)
+				t.Errorf("%s: the block is not formatted; gofmt would write, with the error %v,\n%s", b.at, err, formatted)
 			}
 			file, whole, err := parse(fset, b)
 			if err != nil {
-				t.Errorf("%s: %v", b.at, err)
+				t.Errorf("%s: the block is neither a file nor declarations nor statements: %v", b.at, err)
 				continue
 			}
 			report := func(err error) {
 				var e types.Error
 				if !errors.As(err, &e) || whole || !e.Soft {
-					t.Errorf("%s: %v", b.at, err)
+					t.Errorf("%s: the block does not compile: %v (what a fragment takes for granted is in fragmentHead of docs/go_test.go)", b.at, err)
 				}
 			}
 			conf := types.Config{Importer: imp, Error: report}

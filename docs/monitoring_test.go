@@ -55,12 +55,12 @@ func checkExpression(t *testing.T, where, expression string, known map[string][]
 		name, selector, _ := strings.Cut(found, "{")
 		labels, ok := known[name]
 		if !ok {
-			t.Errorf("%s: there is no metric %s", where, name)
+			t.Errorf("%s: there is no metric %s: use one of embed/testdata/metrics.txt", where, name)
 			continue
 		}
 		for _, m := range labelName.FindAllStringSubmatch(selector, -1) {
 			if !slices.Contains(labels, m[1]) {
-				t.Errorf("%s: %s has no label %s", where, name, m[1])
+				t.Errorf("%s: %s has no label %s: its labels are %v, see embed/testdata/metrics.txt", where, name, m[1], labels)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func alerts(t *testing.T) []alert {
 		t.Fatal(err)
 	}
 	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 15 {
-		t.Fatalf("%+v", file)
+		t.Fatalf("examples/monitoring/alerts.yaml: want one group with 15 rules or more: %+v", file)
 	}
 	return file.Groups[0].Rules
 }
@@ -117,16 +117,16 @@ func TestAlerts(t *testing.T) {
 	}
 	seen := make(map[string]bool)
 	for _, a := range alerts(t) {
-		checkExpression(t, a.Alert, a.Expr, known)
+		checkExpression(t, "examples/monitoring/alerts.yaml: "+a.Alert, a.Expr, known)
 		if seen[a.Alert] || a.Expr == "" || !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) || a.Annotations["summary"] == "" {
-			t.Errorf("%s is there twice, or lacks something: %+v", a.Alert, a)
+			t.Errorf("examples/monitoring/alerts.yaml: %s is there twice, or lacks an expr, a severity (info, warning or critical) or a summary: %+v", a.Alert, a)
 		}
 		seen[a.Alert] = true
 		if at := path.Base(a.Annotations["runbook_url"]); !slices.Contains(headings, at) {
-			t.Errorf("%s: there is no heading %s", a.Alert, at)
+			t.Errorf("examples/monitoring/alerts.yaml: %s: its runbook_url ends in %s, which is no page of docs with that heading", a.Alert, at)
 		}
 		if !strings.Contains(string(explained), "`"+a.Alert+"`") {
-			t.Errorf("metrics.md does not explain %s", a.Alert)
+			t.Errorf("docs/metrics.md does not explain the alert %s of examples/monitoring/alerts.yaml: name it between backquotes", a.Alert)
 		}
 	}
 }
@@ -148,16 +148,16 @@ func TestDashboard(t *testing.T) {
 	ids, shown := make(map[int]bool), 0
 	for _, p := range board.Panels {
 		if ids[p.ID] || p.Title == "" || (p.Type == "row") != (len(p.Targets) == 0) {
-			t.Errorf("panel %d, %q: %+v", p.ID, p.Title, p)
+			t.Errorf("examples/monitoring/dashboard.json: panel %d, %q, has the id of another, or no title, or no target (a row has none): %+v", p.ID, p.Title, p)
 		}
 		ids[p.ID] = true
 		for _, target := range p.Targets {
-			checkExpression(t, p.Title, target.Expr, known)
+			checkExpression(t, "examples/monitoring/dashboard.json: "+p.Title, target.Expr, known)
 			shown++
 		}
 	}
 	if shown < 30 {
-		t.Errorf("%d expressions", shown)
+		t.Errorf("examples/monitoring/dashboard.json has %d expressions, want 30 or more", shown)
 	}
 }
 
@@ -182,12 +182,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 			}
 		}
 		if !rows[name] {
-			t.Errorf("metrics.md lacks %s", name)
+			t.Errorf("docs/metrics.md lacks %s: add the row | `%[1]s` | kind | labels | what it says |", name)
 		}
 	}
 	for name := range rows {
 		if known[name] == nil && known[name+"_count"] == nil {
-			t.Errorf("metrics.md has %s, which does not exist", name)
+			t.Errorf("docs/metrics.md has %s, which embed/testdata/metrics.txt has not: take its row out", name)
 		}
 	}
 }

@@ -45,9 +45,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 					file = p.name
 				}
 				if _, err := os.Stat(filepath.Join("..", file)); err != nil {
-					t.Errorf("%s:%d: %v", p.name, n, err)
+					t.Errorf("%s:%d: correct the link to %s: %v", p.name, n, target, err)
 				} else if heading != "" && !headings[file+"#"+heading] {
-					t.Errorf("%s:%d: %s has no heading #%s", p.name, n, file, heading)
+					t.Errorf("%s:%d: correct the link: %s has no heading #%s", p.name, n, file, heading)
 				}
 			}
 		}
@@ -78,11 +78,11 @@ func TestNamesExist(t *testing.T) {
 				switch word := m[1]; {
 				case testName.MatchString(word):
 					if name := testName.FindStringSubmatch(word)[1]; !tests[name] {
-						t.Errorf("%s:%d: there is no %s", p.name, n, name)
+						t.Errorf("%s:%d: there is no test %s: name one that exists", p.name, n, name)
 					}
 				case fileName.MatchString(word):
 					if !ofOthers(word, p.name) && !exists(word, p.name) {
-						t.Errorf("%s:%d: there is no file %s", p.name, n, word)
+						t.Errorf("%s:%d: there is no file %s: name one that exists, from the root of the module or from the page", p.name, n, word)
 					}
 				case nameOf.MatchString(word):
 					m := nameOf.FindStringSubmatch(word)
@@ -91,7 +91,7 @@ func TestNamesExist(t *testing.T) {
 						ours = scopes[m[1]] != nil
 					}
 					if ours && !declared(scopes, m[1], m[2], m[3]) {
-						t.Errorf("%s:%d: there is no %s", p.name, n, word)
+						t.Errorf("%s:%d: no package has the name %s: correct it, or add a new package to public or rooms in docs/go_test.go", p.name, n, word)
 					}
 				}
 			}

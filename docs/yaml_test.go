@@ -24,12 +24,12 @@ func TestYAMLIsValid(t *testing.T) {
 			}
 			if strings.Contains(b.text, "apiVersion:") || strings.Contains(b.text, "services:") {
 				if err := documents(b.text); err != nil {
-					t.Errorf("%s: %v", b.at, err)
+					t.Errorf("%s: the block is no YAML: %v", b.at, err)
 				}
 				continue
 			}
 			if err := config(b.text); err != nil {
-				t.Errorf("%s: %v", b.at, err)
+				t.Errorf("%s: a member refuses the config: %v (a new section belongs into config in docs/yaml_test.go, too)", b.at, err)
 			}
 		}
 	}
