@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -46,6 +47,9 @@ func startCounted(t *testing.T, n int) []*counted {
 				}
 				return nil
 			}},
+		}
+		if !testkit.Night() {
+			cfg.Dir, cfg.Seams.Files = "/node", memory.New()
 		}
 		e, err := Start(cfg)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -80,7 +80,7 @@ func newShardedNode(t *testing.T, origin session.Origin, shards int) *node {
 func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.Schemes) *node {
 	origin.Level = max(origin.Level, LevelMin)
 	n := &node{t: t, log: &enginetest.Log{}, fake: enginetest.NewClock()}
-	d, err := disk.Open(files.OS, t.TempDir())
+	d, err := disk.Open(memory.New(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}
