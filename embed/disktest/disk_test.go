@@ -199,7 +199,7 @@ var traps = map[string]func(at int) *trap{
 const failures = 2000
 
 // The n-th call on one member's directory fails, for every n up to 2,000 with -every, which takes
-// hours, and otherwise for some. The call changes something or only reads. It happens during a
+// long, and otherwise for some. The call changes something or only reads. It happens during a
 // start, under load, while the member lags behind the others' logs, in a snapshot, or when the log
 // goes on to its next file.
 //
@@ -300,7 +300,8 @@ func sweeping(t *testing.T, reads bool, test func(w *sweep)) {
 	testkit.Bubble(t, sweep)
 }
 
-// patience is how long the victim waits for what it lacks, and in each half of Close for what hangs.
+// patience is how long the victim waits for what it lacks, and how long each half of its Close waits
+// for what hangs.
 type patience struct{ lack, close time.Duration }
 
 // A life is how the victim spends its time.
@@ -338,7 +339,8 @@ type sweep struct {
 // victim is the member whose disk fails.
 const victim = embed.MemberID(2)
 
-// keptEntries is how many entries a log keeps for a member that lags. More would take long to outrun.
+// keptEntries is how many entries a log keeps for a member that lags. More would take longer to
+// outrun.
 const keptEntries = 100
 
 func newSweep(t *testing.T, p patience) *sweep {

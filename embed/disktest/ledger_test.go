@@ -127,8 +127,8 @@ func (l *ledger) remove(ctx context.Context, s *embed.Session, path string) {
 // keeps is how many znodes of one writer exist at a time.
 const keeps = 10
 
-// writeUntil writes on a node until stop is closed or the node has ended. It pauses after each write,
-// because virtual time passes only while everybody waits for it.
+// writeUntil writes on a node until stop is closed or the node has ended. It pauses before each
+// write, because virtual time passes only while everybody waits for it.
 func (l *ledger) writeUntil(stop <-chan struct{}, n *embed.Node, who string, size func() int) {
 	var s *embed.Session
 	var own []string
