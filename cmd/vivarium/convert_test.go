@@ -74,7 +74,7 @@ func connected(t *testing.T, addr string) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{Servers: []string{addr}, Timeout: time.Minute})
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	must(t, c.Ready(ctx))
 	must(t, c.AddAuth(ctx, "digest", []byte("user:password")))
@@ -122,7 +122,7 @@ func changeAndKill(t *testing.T, addr string, seed uint64, kill func()) {
 		rng := rand.New(rand.NewPCG(seed, i))
 		all.Go(func() {
 			for {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				_, err := c.Call(ctx, randomChange(rng))
 				cancel()
 				if code := client.CodeOf(err); err != nil && (code == wire.ConnectionLoss || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
