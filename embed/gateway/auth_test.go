@@ -65,21 +65,23 @@ func TestAuth(t *testing.T) {
 
 // 3.21: a credential that proves nothing ends the connection. So does one identity too many.
 func TestAuthFails(t *testing.T) {
-	g := start(t, Config{})
-	for scheme, proof := range map[string]string{"nonsense": "x", wire.Null: "", "x509": "CN=me", "super": "root:secret", "world": "anyone"} {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		for scheme, proof := range map[string]string{"nonsense": "x", wire.Null: "", "x509": "CN=me", "super": "root:secret", "world": "anyone"} {
+			c := connect(t, g)
+			if r := c.auth(scheme, proof); r.Err != wire.AuthFailed || r.Zxid != 0 {
+				t.Errorf("%q: %+v", scheme, r)
+			}
+			c.endsSilently()
+		}
 		c := connect(t, g)
-		if r := c.auth(scheme, proof); r.Err != wire.AuthFailed || r.Zxid != 0 {
-			t.Errorf("%q: %+v", scheme, r)
+		for i := range identitiesMax {
+			if r := c.auth("digest", string(rune('a'+i))); (r.Err == wire.OK) != (i < identitiesMax-1) {
+				t.Errorf("identity %d: code %d", i, r.Err)
+			}
 		}
 		c.endsSilently()
-	}
-	c := connect(t, g)
-	for i := range identitiesMax {
-		if r := c.auth("digest", string(rune('a'+i))); (r.Err == wire.OK) != (i < identitiesMax-1) {
-			t.Errorf("identity %d: code %d", i, r.Err)
-		}
-	}
-	c.endsSilently()
+	})
 }
 
 // 7.5: over TLS a client's certificate is an identity.

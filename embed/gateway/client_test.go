@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/internal/wire"
@@ -30,9 +33,26 @@ func oneShard(t testing.TB) {
 	}
 }
 
-// startNode starts a node that is alone. The node is closed when the test ends.
+// virtual reports whether the caller runs in a bubble of testing/synctest, whose times have no
+// monotonic reading.
+func virtual() bool {
+	now := time.Now()
+	return now == now.Round(0)
+}
+
+// doors has what connects to a gateway in a bubble, by the gateway and by its node.
+var doors sync.Map
+
+type door = func(context.Context) (net.Conn, error)
+
+// startNode starts a node that is alone. The node is closed when the test ends. In a bubble its
+// gateway has no port. So tests of addresses, of sockets' buffers, of half-closed connections and of
+// several gateways on a node need real time.
 func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 	t.Helper()
+	if virtual() {
+		return startVirtual(t, change)
+	}
 	cfg := embed.Config{Dir: t.TempDir(), Shards: shardsflag.N, Tick: testTick, Logger: quiet}
 	if change != nil {
 		change(&cfg)
@@ -48,6 +68,28 @@ func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 	return n
 }
 
+// startVirtual is startNode in a bubble.
+func startVirtual(t testing.TB, change func(*embed.Config)) *embed.Node {
+	t.Helper()
+	e := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+		if c.Tick = testTick; change != nil {
+			change(c)
+		}
+	}})
+	doors.Store(e.Node(1), door(func(ctx context.Context) (net.Conn, error) { return e.Dial(ctx, 1) }))
+	t.Cleanup(func() { doors.Delete(e.Node(1)) })
+	return e.Node(1)
+}
+
+// startAt opens a gateway on a member of an ensemble.
+func startAt(t testing.TB, e *embedtest.Ensemble, id embed.MemberID, cfg Config) *Gateway {
+	t.Helper()
+	g := startOn(t, e.Node(id), cfg)
+	doors.Store(g, door(func(ctx context.Context) (net.Conn, error) { return e.Dial(ctx, id) }))
+	t.Cleanup(func() { doors.Delete(g) })
+	return g
+}
+
 // startOn opens a gateway on a node. The gateway is closed when the test ends.
 func startOn(t testing.TB, n *embed.Node, cfg Config) *Gateway {
 	t.Helper()
@@ -57,6 +99,10 @@ func startOn(t testing.TB, n *embed.Node, cfg Config) *Gateway {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
+	if d, ok := doors.Load(n); ok {
+		doors.Store(g, d)
+		t.Cleanup(func() { doors.Delete(g) })
+	}
 	return g
 }
 
@@ -79,7 +125,13 @@ const patience = testkit.Patience
 
 func dial(t testing.TB, g *Gateway) *client {
 	t.Helper()
-	c, err := net.Dial("tcp", g.Addr().String())
+	var c net.Conn
+	var err error
+	if d, ok := doors.Load(g); ok && virtual() {
+		c, err = d.(door)(t.Context())
+	} else {
+		c, err = net.Dial("tcp", g.Addr().String())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +168,14 @@ func enter(t testing.TB, g *Gateway) (c *client) {
 
 func connectTLS(t testing.TB, g *Gateway, cfg *tls.Config) *client {
 	t.Helper()
-	sock, err := tls.Dial("tcp", g.Addr().String(), cfg)
-	if err != nil {
+	cfg = cfg.Clone()
+	cfg.ServerName = cmp.Or(cfg.ServerName, "127.0.0.1")
+	c := dial(t, g)
+	sock := tls.Client(c.Conn, cfg)
+	if err := sock.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, sock)
+	c.Conn = sock
 	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)})
 	return c
 }

@@ -33,186 +33,200 @@ func TestConfigValidate(t *testing.T) {
 
 // 5.8: a connection beyond the limit is closed at once.
 func TestConnectionLimits(t *testing.T) {
-	for _, cfg := range []Config{{ConnectionsPerAddress: 2}, {Connections: 2, ConnectionsPerAddress: -1}} {
-		g := start(t, cfg)
-		first := connect(t, g)
-		connect(t, g)
-		dial(t, g).endsSilently()
-		first.must(op(wire.OpPing, ""))
-		// After one connection has ended there is room for another.
-		first.must(op(wire.OpCloseSession, ""))
-		first.endsSilently()
-		wait(t, "the place of a closed connection", func() bool { return len(g.connections()) == 1 })
-		connect(t, g).must(op(wire.OpPing, ""))
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		for _, cfg := range []Config{{ConnectionsPerAddress: 2}, {Connections: 2, ConnectionsPerAddress: -1}} {
+			g := start(t, cfg)
+			first := connect(t, g)
+			connect(t, g)
+			dial(t, g).endsSilently()
+			first.must(op(wire.OpPing, ""))
+			// After one connection has ended there is room for another.
+			first.must(op(wire.OpCloseSession, ""))
+			first.endsSilently()
+			wait(t, "the place of a closed connection", func() bool { return len(g.connections()) == 1 })
+			connect(t, g).must(op(wire.OpPing, ""))
+		}
+	})
 }
 
 // G1: a frame may be as long as the limit.
 func TestFrameSize(t *testing.T) {
-	g := start(t, Config{FrameSize: 10_000})
-	frame := func(n int) []byte {
-		q := wire.Request{Xid: 1, Operation: create("/f", nil, 0)}
-		q.Data = make([]byte, n-(len(raw(q))-4))
-		return raw(q)
-	}
-	c := connect(t, g)
-	c.write(frame(10_000))
-	if r := c.receive(wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpCreate}}); r.Err != wire.OK {
-		t.Errorf("at the limit: code %d", r.Err)
-	}
-	c.write(frame(10_001)[:100])
-	c.endsSilently()
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{FrameSize: 10_000})
+		frame := func(n int) []byte {
+			q := wire.Request{Xid: 1, Operation: create("/f", nil, 0)}
+			q.Data = make([]byte, n-(len(raw(q))-4))
+			return raw(q)
+		}
+		c := connect(t, g)
+		c.write(frame(10_000))
+		if r := c.receive(wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpCreate}}); r.Err != wire.OK {
+			t.Errorf("at the limit: code %d", r.Err)
+		}
+		c.write(frame(10_001)[:100])
+		c.endsSilently()
+	})
 }
 
 // 10.7: malformed input costs its connection at most.
 func TestMalformedRequests(t *testing.T) {
-	g := start(t, Config{})
-	fine := connect(t, g)
-	for name, b := range map[string][]byte{
-		"negative length": {0xff, 0xff, 0xff, 0xfe},
-		"too long":        {0x7f, 0xff, 0xff, 0xff},
-		"no header":       {0, 0, 0, 4, 0, 0, 0, 1},
-		"empty":           {0, 0, 0, 0},
-		"a word":          []byte("ruok"),
-	} {
-		t.Log(name)
-		c := connect(t, g)
-		c.write(b)
-		c.endsSilently()
-	}
-	// A malformed body gets an answer, and the connection stays.
-	c := connect(t, g)
-	for xid, body := range [][]byte{
-		{0, 0, 0, 1}, // create without a body
-		{0, 0, 0, 4, 0, 0, 0, 9, '/'},
-		{0, 0, 0, 4, 0xff, 0xff, 0xff, 0xf0, '/', 1},
-		{0, 0, 0, 12, 0x7f, 0xff, 0xff, 0xff},
-		{0, 0, 0, 14, 0, 0, 0, 99, 0, 0, 0, 0, 0},
-		{0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff},
-	} {
-		b := append([]byte{0, 0, 0, byte(4 + len(body)), 0, 0, 0, byte(xid)}, body...)
-		c.write(b)
-		r := c.receive(wire.Request{Xid: int32(xid), Operation: wire.Operation{Op: wire.OpPing}})
-		if r.Err != wire.MarshallingError {
-			t.Errorf("body %x: code %d", body, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		fine := connect(t, g)
+		for name, b := range map[string][]byte{
+			"negative length": {0xff, 0xff, 0xff, 0xfe},
+			"too long":        {0x7f, 0xff, 0xff, 0xff},
+			"no header":       {0, 0, 0, 4, 0, 0, 0, 1},
+			"empty":           {0, 0, 0, 0},
+			"a word":          []byte("ruok"),
+		} {
+			t.Log(name)
+			c := connect(t, g)
+			c.write(b)
+			c.endsSilently()
 		}
-	}
-	// Bytes behind a record are ignored.
-	b := raw(wire.Request{Xid: 77, Operation: op(wire.OpExists, "/")})
-	b[3] += 5
-	c.write(append(b, "extra"...))
-	if r := c.receive(wire.Request{Xid: 77, Operation: wire.Operation{Op: wire.OpExists}}); r.Err != wire.OK {
-		t.Errorf("extra bytes: code %d", r.Err)
-	}
-	fine.must(op(wire.OpPing, ""))
+		// A malformed body gets an answer, and the connection stays.
+		c := connect(t, g)
+		for xid, body := range [][]byte{
+			{0, 0, 0, 1}, // create without a body
+			{0, 0, 0, 4, 0, 0, 0, 9, '/'},
+			{0, 0, 0, 4, 0xff, 0xff, 0xff, 0xf0, '/', 1},
+			{0, 0, 0, 12, 0x7f, 0xff, 0xff, 0xff},
+			{0, 0, 0, 14, 0, 0, 0, 99, 0, 0, 0, 0, 0},
+			{0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff},
+		} {
+			b := append([]byte{0, 0, 0, byte(4 + len(body)), 0, 0, 0, byte(xid)}, body...)
+			c.write(b)
+			r := c.receive(wire.Request{Xid: int32(xid), Operation: wire.Operation{Op: wire.OpPing}})
+			if r.Err != wire.MarshallingError {
+				t.Errorf("body %x: code %d", body, r.Err)
+			}
+		}
+		// Bytes behind a record are ignored.
+		b := raw(wire.Request{Xid: 77, Operation: op(wire.OpExists, "/")})
+		b[3] += 5
+		c.write(append(b, "extra"...))
+		if r := c.receive(wire.Request{Xid: 77, Operation: wire.Operation{Op: wire.OpExists}}); r.Err != wire.OK {
+			t.Errorf("extra bytes: code %d", r.Err)
+		}
+		fine.must(op(wire.OpPing, ""))
+	})
 }
 
 // The results of one request are bounded, even though a frame can ask for the same znode many
 // times.
 func TestMultiReadIsBounded(t *testing.T) {
-	g := start(t, Config{})
-	fine := connect(t, g)
-	fine.must(create("/big", make([]byte, 900_000), 0))
-	read := func(n int) wire.Request {
-		q := wire.Request{Operation: wire.Operation{Op: wire.OpMultiRead}}
-		for range n {
-			q.Ops = append(q.Ops, op(wire.OpGetData, "/big"))
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		fine := connect(t, g)
+		fine.must(create("/big", make([]byte, 900_000), 0))
+		read := func(n int) wire.Request {
+			q := wire.Request{Operation: wire.Operation{Op: wire.OpMultiRead}}
+			for range n {
+				q.Ops = append(q.Ops, op(wire.OpGetData, "/big"))
+			}
+			return q
 		}
-		return q
-	}
-	c := connect(t, g)
-	if r := c.call(read(4)); r.Err != wire.OK || len(r.Results) != 4 || len(r.Results[3].Data) != 900_000 {
-		t.Errorf("code %d, %d results", r.Err, len(r.Results))
-	}
-	c.send(read(400))
-	c.endsSilently()
-	fine.must(op(wire.OpPing, ""))
+		c := connect(t, g)
+		if r := c.call(read(4)); r.Err != wire.OK || len(r.Results) != 4 || len(r.Results[3].Data) != 900_000 {
+			t.Errorf("code %d, %d results", r.Err, len(r.Results))
+		}
+		c.send(read(400))
+		c.endsSilently()
+		fine.must(op(wire.OpPing, ""))
+	})
 }
 
 // A setWatches counts with the size of its frame until it is answered. It makes a proportional
 // number of events, which no other limit bounds.
 func TestUnsentSetWatchesAreBounded(t *testing.T) {
-	g := start(t, Config{})
-	c := connect(t, g)
-	c.must(op(wire.OpPing, ""))
-	conn := g.connections()[0]
-	wait(t, "the baton", conn.baton.pickUp) // so nothing is sent
-	q := wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}}
-	for i := range 10_000 {
-		q.Watches.Data = append(q.Watches.Data, fmt.Sprint("/not-there-", i))
-	}
-	c.xid = 100
-	q = c.send(q)
-	var bytes int
-	wait(t, "the answer", func() bool {
-		conn.mu.Lock()
-		defer conn.mu.Unlock()
-		bytes = conn.bytes
-		return len(conn.queue) > conn.head
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connect(t, g)
+		c.must(op(wire.OpPing, ""))
+		conn := g.connections()[0]
+		wait(t, "the baton", conn.baton.pickUp) // so nothing is sent
+		q := wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}}
+		for i := range 10_000 {
+			q.Watches.Data = append(q.Watches.Data, fmt.Sprint("/not-there-", i))
+		}
+		c.xid = 100
+		q = c.send(q)
+		var bytes int
+		wait(t, "the answer", func() bool {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			bytes = conn.bytes
+			return len(conn.queue) > conn.head
+		})
+		if size := len(raw(q)) - 4; bytes < size {
+			t.Errorf("it counts for %d bytes, its frame has %d", bytes, size)
+		}
+		go conn.sendLoop()
+		c.receive(q)
+		if len(c.events) != 10_000 {
+			t.Errorf("%d events", len(c.events))
+		}
 	})
-	if size := len(raw(q)) - 4; bytes < size {
-		t.Errorf("it counts for %d bytes, its frame has %d", bytes, size)
-	}
-	go conn.sendLoop()
-	c.receive(q)
-	if len(c.events) != 10_000 {
-		t.Errorf("%d events", len(c.events))
-	}
 }
 
 // A path is no longer than those of znodes. Otherwise each watch could take a megabyte.
 func TestPathsAreBounded(t *testing.T) {
-	g := start(t, Config{})
-	c := connect(t, g)
-	long := "/" + strings.Repeat("x", engine.PathMax)
-	for _, o := range []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2} {
-		for _, watch := range []bool{false, true} {
-			o := op(o, long)
-			o.Watch = watch
-			if r := c.do(o); r.Err != wire.BadArguments {
-				t.Errorf("op %d, watch %v: code %d", o.Op, watch, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connect(t, g)
+		long := "/" + strings.Repeat("x", engine.PathMax)
+		for _, o := range []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2} {
+			for _, watch := range []bool{false, true} {
+				o := op(o, long)
+				o.Watch = watch
+				if r := c.do(o); r.Err != wire.BadArguments {
+					t.Errorf("op %d, watch %v: code %d", o.Op, watch, r.Err)
+				}
 			}
 		}
-	}
-	for _, o := range []wire.Op{wire.OpGetACL, wire.OpGetAllChildrenNumber, wire.OpAddWatch, wire.OpDelete} {
-		if r := c.do(op(o, long)); r.Err != wire.BadArguments {
-			t.Errorf("op %d: code %d", o, r.Err)
+		for _, o := range []wire.Op{wire.OpGetACL, wire.OpGetAllChildrenNumber, wire.OpAddWatch, wire.OpDelete} {
+			if r := c.do(op(o, long)); r.Err != wire.BadArguments {
+				t.Errorf("op %d: code %d", o, r.Err)
+			}
 		}
-	}
-	if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}, Watches: wire.Watches{Exist: []string{long}}}); r.Err != wire.BadArguments {
-		t.Errorf("setWatches: code %d", r.Err)
-	}
-	if n := g.connections()[0].watches.Paths(); len(n) > 0 {
-		t.Errorf("%d paths are watched", len(n))
-	}
-	if r := c.do(watching(op(wire.OpExists, long[:engine.PathMax]))); r.Err != wire.NoNode {
-		t.Errorf("at the limit: code %d", r.Err)
-	}
+		if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}, Watches: wire.Watches{Exist: []string{long}}}); r.Err != wire.BadArguments {
+			t.Errorf("setWatches: code %d", r.Err)
+		}
+		if n := g.connections()[0].watches.Paths(); len(n) > 0 {
+			t.Errorf("%d paths are watched", len(n))
+		}
+		if r := c.do(watching(op(wire.OpExists, long[:engine.PathMax]))); r.Err != wire.NoNode {
+			t.Errorf("at the limit: code %d", r.Err)
+		}
+	})
 }
 
 // A connection whose watches take too much is ended, and their memory is free again.
 func TestWatchBytes(t *testing.T) {
-	const most = 1 << 20
-	g := start(t, Config{WatchBytes: most})
-	fine, c := connect(t, g), connect(t, g)
-	exists := watching(op(wire.OpExists, "/"+strings.Repeat("x", 50_000)))
-	for i := range most / 50_400 {
-		o := exists
-		o.Path += fmt.Sprint(i)
-		if r := c.do(o); r.Err != wire.NoNode {
-			t.Fatalf("watch %d: code %d", i, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		const most = 1 << 20
+		g := start(t, Config{WatchBytes: most})
+		fine, c := connect(t, g), connect(t, g)
+		exists := watching(op(wire.OpExists, "/"+strings.Repeat("x", 50_000)))
+		for i := range most / 50_400 {
+			o := exists
+			o.Path += fmt.Sprint(i)
+			if r := c.do(o); r.Err != wire.NoNode {
+				t.Fatalf("watch %d: code %d", i, r.Err)
+			}
 		}
-	}
-	served := g.connections()[1]
-	wait(t, "the last request to be let go", func() bool { return served.held.Load() <= most })
-	if held := served.held.Load(); held < most*9/10 {
-		t.Errorf("%d bytes are held, of at most %d", held, most)
-	}
-	exists.Path += "y"
-	c.send(wire.Request{Operation: exists})
-	c.endsSilently()
-	fine.must(op(wire.OpPing, ""))
-	wait(t, "the memory of the connection", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
+		served := g.connections()[1]
+		wait(t, "the last request to be let go", func() bool { return served.held.Load() <= most })
+		if held := served.held.Load(); held < most*9/10 {
+			t.Errorf("%d bytes are held, of at most %d", held, most)
+		}
+		exists.Path += "y"
+		c.send(wire.Request{Operation: exists})
+		c.endsSilently()
+		fine.must(op(wire.OpPing, ""))
+		wait(t, "the memory of the connection", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
+	})
 }
 
 // The memory of all connections together is bounded. The connection that holds most is ended, and
@@ -330,22 +344,24 @@ var wait = testkit.Until
 // Config.MaxTreeSize applies to clients too. They get QuotaExceeded. Reads, deletes and new
 // sessions still work.
 func TestFullTree(t *testing.T) {
-	g := startOn(t, startNode(t, func(c *embed.Config) { c.MaxTreeSize = 100_000 }), Config{})
-	c := connect(t, g)
-	c.must(create("/app", nil, 0))
-	n := 0
-	for ; n < 100; n++ {
-		if r := c.call(wire.Request{Operation: create(fmt.Sprint("/app/", n), make([]byte, 10_000), 0)}); r.Err == wire.QuotaExceeded {
-			break
-		} else if r.Err != wire.OK {
-			t.Fatalf("code %d", r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := startOn(t, startNode(t, func(c *embed.Config) { c.MaxTreeSize = 100_000 }), Config{})
+		c := connect(t, g)
+		c.must(create("/app", nil, 0))
+		n := 0
+		for ; n < 100; n++ {
+			if r := c.call(wire.Request{Operation: create(fmt.Sprint("/app/", n), make([]byte, 10_000), 0)}); r.Err == wire.QuotaExceeded {
+				break
+			} else if r.Err != wire.OK {
+				t.Fatalf("code %d", r.Err)
+			}
 		}
-	}
-	if n < 8 || n > 9 {
-		t.Errorf("%d znodes of 10,000 bytes in 100,000", n)
-	}
-	other := connect(t, g)
-	other.must(op(wire.OpGetData, "/app/0"))
-	other.must(op(wire.OpDelete, "/app/0"))
-	other.must(create("/app/0", make([]byte, 10_000), 0))
+		if n < 8 || n > 9 {
+			t.Errorf("%d znodes of 10,000 bytes in 100,000", n)
+		}
+		other := connect(t, g)
+		other.must(op(wire.OpGetData, "/app/0"))
+		other.must(op(wire.OpDelete, "/app/0"))
+		other.must(create("/app/0", make([]byte, 10_000), 0))
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -67,62 +68,64 @@ func connectNative(t testing.TB, g *Gateway) *client {
 
 // What a client asks for is what a session in the process would get.
 func TestNative(t *testing.T) {
-	n := startNode(t, nil)
-	wait(t, "the level of this build", func() bool { return n.Status().Level == engine.LevelMax })
-	g := startOn(t, n, Config{FrameSize: 2 << 20})
-	c := connect(t, g)
-	if r := c.mustNative(wire.Native{Kind: wire.NativeHello}); r.Zxid != embed.DefaultMaxDataSize || r.Count != 2<<20 {
-		t.Errorf("hello: %+v", r)
-	}
-	r := c.mustNative(submit(
-		creates("/a", "x", tree.Persistent), creates("/a/e-", "", tree.EphemeralSequential), creates("/a/e-", "", tree.EphemeralSequential),
-		tree.Op{Kind: tree.KindSet, Path: "/a", Data: []byte("41"), Version: 0}, tree.Op{Kind: tree.KindAdd, Path: "/a", Width: tree.Text, Delta: 1},
-		tree.Op{Kind: tree.KindEnsure, Path: "/a/parent"}, tree.Op{Kind: tree.KindCheckChildren, Path: "/a", Version: 3}))
-	if len(r.Results) != 7 || r.Results[1].Path != "/a/e-0000000000" || r.Results[1].Stat.EphemeralOwner != c.SessionID || r.Results[4].Value != 42 {
-		t.Fatalf("submit: %+v", r.Results)
-	}
-	data := c.must(op(wire.OpGetData, "/a"))
-	if string(data.Data) != "42" {
-		t.Errorf("the data: %q", data.Data)
-	}
-	if acl := c.must(op(wire.OpGetACL, "/a")).ACL; !slices.Equal(acl, openACL()) {
-		t.Errorf("the ACL of a create without one: %v", acl)
-	}
-	if r := c.mustNative(submit()); len(r.Results) != 0 {
-		t.Errorf("no operations: %+v", r)
-	}
-	if r := c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", After: "e-0000000000", Count: 1}); !slices.Equal(r.Names, []string{"e-0000000001"}) {
-		t.Errorf("page: %q", r.Names)
-	}
-	before := wire.Native{Kind: wire.NativeBefore, Path: "/a/e-0000000001", Names: []string{"e-"}}
-	if r := c.mustNative(before); !r.Flag || !slices.Equal(r.Names, []string{"e-0000000000"}) {
-		t.Errorf("before: %+v", r)
-	}
-	before.Path = "/a/e-0000000000"
-	if r := c.mustNative(before); r.Flag || len(r.Names) > 0 {
-		t.Errorf("before the first: %+v", r)
-	}
-	walked := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a"})
-	if z := walked.Znodes; len(z) != 4 || z[0].Path != "/a" || string(z[0].Data) != "42" || z[0].Stat != data.Stat || walked.Zxid < data.Stat.Mzxid {
-		t.Errorf("walk: %+v", walked)
-	}
-	if r := c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"}); r.Zxid < data.Stat.Mzxid {
-		t.Errorf("sync: %#x", r.Zxid)
-	}
-	await := wire.Native{Kind: wire.NativeAwait, Path: "/a", Zxid: data.Stat.Mzxid, Count: 50}
-	if r := c.mustNative(await); !r.Flag {
-		t.Error("it does not show what it has shown")
-	}
-	await.Zxid += 1 << 40
-	if r := c.mustNative(await); r.Flag {
-		t.Error("it shows what nobody has written")
-	}
-	if r := c.mustNative(wire.Native{Kind: wire.NativeMember, Zxid: c.SessionID}); r.Zxid != 1 {
-		t.Errorf("the session is with member %d", r.Zxid)
-	}
-	if answered := read(g)["vivarium_gateway_requests_total native"]; answered < 9 {
-		t.Errorf("%v requests are counted", answered)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		wait(t, "the level of this build", func() bool { return n.Status().Level == engine.LevelMax })
+		g := startOn(t, n, Config{FrameSize: 2 << 20})
+		c := connect(t, g)
+		if r := c.mustNative(wire.Native{Kind: wire.NativeHello}); r.Zxid != embed.DefaultMaxDataSize || r.Count != 2<<20 {
+			t.Errorf("hello: %+v", r)
+		}
+		r := c.mustNative(submit(
+			creates("/a", "x", tree.Persistent), creates("/a/e-", "", tree.EphemeralSequential), creates("/a/e-", "", tree.EphemeralSequential),
+			tree.Op{Kind: tree.KindSet, Path: "/a", Data: []byte("41"), Version: 0}, tree.Op{Kind: tree.KindAdd, Path: "/a", Width: tree.Text, Delta: 1},
+			tree.Op{Kind: tree.KindEnsure, Path: "/a/parent"}, tree.Op{Kind: tree.KindCheckChildren, Path: "/a", Version: 3}))
+		if len(r.Results) != 7 || r.Results[1].Path != "/a/e-0000000000" || r.Results[1].Stat.EphemeralOwner != c.SessionID || r.Results[4].Value != 42 {
+			t.Fatalf("submit: %+v", r.Results)
+		}
+		data := c.must(op(wire.OpGetData, "/a"))
+		if string(data.Data) != "42" {
+			t.Errorf("the data: %q", data.Data)
+		}
+		if acl := c.must(op(wire.OpGetACL, "/a")).ACL; !slices.Equal(acl, openACL()) {
+			t.Errorf("the ACL of a create without one: %v", acl)
+		}
+		if r := c.mustNative(submit()); len(r.Results) != 0 {
+			t.Errorf("no operations: %+v", r)
+		}
+		if r := c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", After: "e-0000000000", Count: 1}); !slices.Equal(r.Names, []string{"e-0000000001"}) {
+			t.Errorf("page: %q", r.Names)
+		}
+		before := wire.Native{Kind: wire.NativeBefore, Path: "/a/e-0000000001", Names: []string{"e-"}}
+		if r := c.mustNative(before); !r.Flag || !slices.Equal(r.Names, []string{"e-0000000000"}) {
+			t.Errorf("before: %+v", r)
+		}
+		before.Path = "/a/e-0000000000"
+		if r := c.mustNative(before); r.Flag || len(r.Names) > 0 {
+			t.Errorf("before the first: %+v", r)
+		}
+		walked := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a"})
+		if z := walked.Znodes; len(z) != 4 || z[0].Path != "/a" || string(z[0].Data) != "42" || z[0].Stat != data.Stat || walked.Zxid < data.Stat.Mzxid {
+			t.Errorf("walk: %+v", walked)
+		}
+		if r := c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"}); r.Zxid < data.Stat.Mzxid {
+			t.Errorf("sync: %#x", r.Zxid)
+		}
+		await := wire.Native{Kind: wire.NativeAwait, Path: "/a", Zxid: data.Stat.Mzxid, Count: 50}
+		if r := c.mustNative(await); !r.Flag {
+			t.Error("it does not show what it has shown")
+		}
+		await.Zxid += 1 << 40
+		if r := c.mustNative(await); r.Flag {
+			t.Error("it shows what nobody has written")
+		}
+		if r := c.mustNative(wire.Native{Kind: wire.NativeMember, Zxid: c.SessionID}); r.Zxid != 1 {
+			t.Errorf("the session is with member %d", r.Zxid)
+		}
+		if answered := read(g)["vivarium_gateway_requests_total native"]; answered < 9 {
+			t.Errorf("%v requests are counted", answered)
+		}
+	})
 }
 
 // A client may be out to do harm. Each request that a session in the process could not make is
@@ -199,192 +202,204 @@ func TestNative_Refusals(t *testing.T) {
 // An event has the znode as its change left it. It comes before the answer that shows the change,
 // and after the answer that arms its watch.
 func TestNative_Events(t *testing.T) {
-	g := start(t, Config{})
-	c, other := connectNative(t, g), connect(t, g)
-	other.must(create("/a", nil, 0)) // so that its shard has a zxid
-	other.must(op(wire.OpDelete, "/a"))
-	c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
-	r := c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Recursive)})
-	if r.Flag || r.Zxid == 0 {
-		t.Errorf("a watch of a missing znode: %+v", r)
-	}
-	own := c.mustNative(submit(creates("/a", "1", tree.Persistent))).Results[0].Stat
-	if len(c.events) != 1 {
-		t.Fatalf("events before the answer: %+v", c.events)
-	}
-	set := other.must(with(op(wire.OpSetData, "/a"), func(o *wire.Operation) { o.Data = []byte("2") }))
-	other.must(create("/a/b", nil, 0))
-	other.must(op(wire.OpDelete, "/a/b"))
-	c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
-	if r := c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 9}); len(r.Names) > 0 {
-		t.Errorf("children: %q", r.Names)
-	}
-	want := []wire.Event{
-		{Type: wire.NodeCreated, Path: "/a", Znode: wire.NativeZnode{Data: []byte("1"), Stat: own}},
-		{Type: wire.NodeDataChanged, Path: "/a", Znode: wire.NativeZnode{Data: []byte("2"), Stat: set.Stat}},
-		{Type: wire.NodeCreated, Path: "/a/b"},
-		{Type: wire.NodeDeleted, Path: "/a/b"},
-	}
-	if len(c.events) != len(want) {
-		t.Fatalf("events: %+v", c.events)
-	}
-	for i, e := range c.events {
-		if e.Type != want[i].Type || e.Path != want[i].Path || string(e.Znode.Data) != string(want[i].Znode.Data) {
-			t.Errorf("event %d: %+v", i, e)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c, other := connectNative(t, g), connect(t, g)
+		other.must(create("/a", nil, 0)) // so that its shard has a zxid
+		other.must(op(wire.OpDelete, "/a"))
+		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
+		r := c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Recursive)})
+		if r.Flag || r.Zxid == 0 {
+			t.Errorf("a watch of a missing znode: %+v", r)
 		}
-		if stat := want[i].Znode.Stat; stat.Czxid != 0 && e.Znode.Stat != stat {
-			t.Errorf("event %d: %+v, want %+v", i, e.Znode.Stat, stat)
+		own := c.mustNative(submit(creates("/a", "1", tree.Persistent))).Results[0].Stat
+		if len(c.events) != 1 {
+			t.Fatalf("events before the answer: %+v", c.events)
 		}
-	}
-	if e := c.events[3]; e.Znode.Stat != (wire.Stat{}) || e.Znode.Data != nil {
-		t.Errorf("a deletion: %+v", e)
-	}
-	r = c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Persistent)})
-	if !r.Flag || r.Stat.Mzxid != set.Stat.Mzxid || r.Zxid < set.Stat.Mzxid {
-		t.Errorf("a watch of what exists: %+v", r)
-	}
-	c.must(with(op(wire.OpRemoveWatches, "/a"), func(o *wire.Operation) { o.Kind = wire.KindPersistent }))
-	c.must(with(op(wire.OpRemoveWatches, "/a"), func(o *wire.Operation) { o.Kind = wire.KindRecursive }))
-	c.events = nil
-	c.must(op(wire.OpDelete, "/a"))
-	if len(c.events) > 0 {
-		t.Errorf("events of no watch: %+v", c.events)
-	}
+		set := other.must(with(op(wire.OpSetData, "/a"), func(o *wire.Operation) { o.Data = []byte("2") }))
+		other.must(create("/a/b", nil, 0))
+		other.must(op(wire.OpDelete, "/a/b"))
+		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
+		if r := c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 9}); len(r.Names) > 0 {
+			t.Errorf("children: %q", r.Names)
+		}
+		want := []wire.Event{
+			{Type: wire.NodeCreated, Path: "/a", Znode: wire.NativeZnode{Data: []byte("1"), Stat: own}},
+			{Type: wire.NodeDataChanged, Path: "/a", Znode: wire.NativeZnode{Data: []byte("2"), Stat: set.Stat}},
+			{Type: wire.NodeCreated, Path: "/a/b"},
+			{Type: wire.NodeDeleted, Path: "/a/b"},
+		}
+		if len(c.events) != len(want) {
+			t.Fatalf("events: %+v", c.events)
+		}
+		for i, e := range c.events {
+			if e.Type != want[i].Type || e.Path != want[i].Path || string(e.Znode.Data) != string(want[i].Znode.Data) {
+				t.Errorf("event %d: %+v", i, e)
+			}
+			if stat := want[i].Znode.Stat; stat.Czxid != 0 && e.Znode.Stat != stat {
+				t.Errorf("event %d: %+v, want %+v", i, e.Znode.Stat, stat)
+			}
+		}
+		if e := c.events[3]; e.Znode.Stat != (wire.Stat{}) || e.Znode.Data != nil {
+			t.Errorf("a deletion: %+v", e)
+		}
+		r = c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Persistent)})
+		if !r.Flag || r.Stat.Mzxid != set.Stat.Mzxid || r.Zxid < set.Stat.Mzxid {
+			t.Errorf("a watch of what exists: %+v", r)
+		}
+		c.must(with(op(wire.OpRemoveWatches, "/a"), func(o *wire.Operation) { o.Kind = wire.KindPersistent }))
+		c.must(with(op(wire.OpRemoveWatches, "/a"), func(o *wire.Operation) { o.Kind = wire.KindRecursive }))
+		c.events = nil
+		c.must(op(wire.OpDelete, "/a"))
+		if len(c.events) > 0 {
+			t.Errorf("events of no watch: %+v", c.events)
+		}
+	})
 }
 
 // A client of ZooKeeper's gets ZooKeeper's events. A hello must come before the first watch, or
 // events of either form could be on their way.
 func TestNative_HelloComesFirst(t *testing.T) {
-	g := start(t, Config{})
-	c := connect(t, g)
-	c.must(create("/a", nil, 0))
-	c.must(watching(op(wire.OpGetData, "/a")))
-	c.refusedNative("a late hello", wire.Native{Kind: wire.NativeHello}, embed.ErrInvalidArgument, -1)
-	c.must(op(wire.OpDelete, "/a"))
-	c.wantTold("afterwards", "2 /a")
-	if c.events = nil; len(c.events) > 0 || g.connections()[0].isNative.Load() {
-		t.Error("the connection has changed")
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connect(t, g)
+		c.must(create("/a", nil, 0))
+		c.must(watching(op(wire.OpGetData, "/a")))
+		c.refusedNative("a late hello", wire.Native{Kind: wire.NativeHello}, embed.ErrInvalidArgument, -1)
+		c.must(op(wire.OpDelete, "/a"))
+		c.wantTold("afterwards", "2 /a")
+		if c.events = nil; len(c.events) > 0 || g.connections()[0].isNative.Load() {
+			t.Error("the connection has changed")
+		}
+	})
 }
 
 // Beyond the bound a watch is refused, and the connection stays.
 func TestNative_WatchesAreBounded(t *testing.T) {
-	c := connectNative(t, start(t, Config{Watches: 3}))
-	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/a", Mode: int32(watch.Persistent)})
-	c.refusedNative("one too many", wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Persistent)}, watch.ErrTooHeavy, -1)
-	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Recursive)})
+	testkit.Bubble(t, func(t *testing.T) {
+		c := connectNative(t, start(t, Config{Watches: 3}))
+		c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/a", Mode: int32(watch.Persistent)})
+		c.refusedNative("one too many", wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Persistent)}, watch.ErrTooHeavy, -1)
+		c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a/b", Mode: int32(watch.Recursive)})
+	})
 }
 
 // A release ends the znode that the claim made, and no other. What was lost lingers if it has a
 // TTL.
 func TestNative_Release(t *testing.T) {
-	g := start(t, Config{})
-	c, other := connectNative(t, g), connectNative(t, g)
-	lingering := creates("/a/ttl", "mine", tree.Ephemeral)
-	lingering.TTL = 60_000
-	c.mustNative(submit(creates("/a", "", tree.Persistent)))
-	made := func() map[string]int64 {
-		zxids := make(map[string]int64)
-		for _, r := range c.mustNative(submit(lingering, creates("/a/plain", "", tree.Ephemeral))).Results {
-			zxids[r.Path] = r.Stat.Czxid
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c, other := connectNative(t, g), connectNative(t, g)
+		lingering := creates("/a/ttl", "mine", tree.Ephemeral)
+		lingering.TTL = 60_000
+		c.mustNative(submit(creates("/a", "", tree.Persistent)))
+		made := func() map[string]int64 {
+			zxids := make(map[string]int64)
+			for _, r := range c.mustNative(submit(lingering, creates("/a/plain", "", tree.Ephemeral))).Results {
+				zxids[r.Path] = r.Stat.Czxid
+			}
+			return zxids
 		}
-		return zxids
-	}
-	release := func(c *client, path string, czxid int64, lost bool) {
-		t.Helper()
-		c.mustNative(wire.Native{Kind: wire.NativeRelease, Path: path, Zxid: czxid, Flag: lost})
-	}
-	children := func(what string, want ...string) {
-		t.Helper()
-		r := c.must(op(wire.OpGetChildren, "/a"))
-		if slices.Sort(r.Names); !slices.Equal(r.Names, want) {
-			t.Errorf("%s: %q, want %q", what, r.Names, want)
+		release := func(c *client, path string, czxid int64, lost bool) {
+			t.Helper()
+			c.mustNative(wire.Native{Kind: wire.NativeRelease, Path: path, Zxid: czxid, Flag: lost})
 		}
-	}
-	first := made()
-	for path, czxid := range first {
-		release(c, path, czxid+1<<40, false)
-		release(other, path, czxid, false)
-	}
-	children("of another creation or session", "plain", "ttl")
-	for path, czxid := range first {
-		release(c, path, czxid, false)
-		release(c, path, czxid, false)
-	}
-	children("given up")
-	for path, czxid := range made() {
-		release(c, path, czxid, true)
-	}
-	children("lost", "ttl")
-	if r := c.must(op(wire.OpGetData, "/a/ttl")); r.Stat.EphemeralOwner != 0 || string(r.Data) != "mine" {
-		t.Errorf("what lingers: %+v", r)
-	}
-	// The znode is no ephemeral any more.
-	release(c, "/a/ttl", first["/a/ttl"], false)
-	release(c, "/a", 1, false)
-	children("afterwards", "ttl")
+		children := func(what string, want ...string) {
+			t.Helper()
+			r := c.must(op(wire.OpGetChildren, "/a"))
+			if slices.Sort(r.Names); !slices.Equal(r.Names, want) {
+				t.Errorf("%s: %q, want %q", what, r.Names, want)
+			}
+		}
+		first := made()
+		for path, czxid := range first {
+			release(c, path, czxid+1<<40, false)
+			release(other, path, czxid, false)
+		}
+		children("of another creation or session", "plain", "ttl")
+		for path, czxid := range first {
+			release(c, path, czxid, false)
+			release(c, path, czxid, false)
+		}
+		children("given up")
+		for path, czxid := range made() {
+			release(c, path, czxid, true)
+		}
+		children("lost", "ttl")
+		if r := c.must(op(wire.OpGetData, "/a/ttl")); r.Stat.EphemeralOwner != 0 || string(r.Data) != "mine" {
+			t.Errorf("what lingers: %+v", r)
+		}
+		// The znode is no ephemeral any more.
+		release(c, "/a/ttl", first["/a/ttl"], false)
+		release(c, "/a", 1, false)
+		children("afterwards", "ttl")
+	})
 }
 
 // Releases and submits are in flight together, and keep their order.
 func TestNative_Pipelined(t *testing.T) {
-	g := start(t, Config{})
-	c := connectNative(t, g)
-	c.mustNative(submit(creates("/a", "", tree.Persistent)))
-	refused := submit(tree.Op{Kind: tree.KindSet, Path: "/a", Data: make([]byte, embed.DefaultMaxDataSize+1)})
-	refused.Ops[0].Data = []byte("x")
-	refused.Ops[0].Version = 99
-	var sent []wire.Request
-	var b []byte
-	for i := range 100 {
-		sent = append(sent, ofNative(submit(creates(fmt.Sprintf("/a/%03d", i), "", tree.Persistent))), ofNative(refused))
-	}
-	sent = append(sent, ofNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 1000}))
-	for i := range sent {
-		sent[i].Xid = int32(i + 10)
-		b = sent[i].AppendFrame(b)
-	}
-	c.write(b)
-	for i, q := range sent {
-		r := c.receive(q).Native
-		switch {
-		case i == len(sent)-1:
-			if len(r.Names) != 100 {
-				t.Errorf("%d children behind the writes", len(r.Names))
-			}
-		case i%2 == 0 && r.Failure != 0, i%2 == 1 && r.Failure != native.Number(tree.ErrBadVersion):
-			t.Fatalf("answer %d: %+v", i, r)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connectNative(t, g)
+		c.mustNative(submit(creates("/a", "", tree.Persistent)))
+		refused := submit(tree.Op{Kind: tree.KindSet, Path: "/a", Data: make([]byte, embed.DefaultMaxDataSize+1)})
+		refused.Ops[0].Data = []byte("x")
+		refused.Ops[0].Version = 99
+		var sent []wire.Request
+		var b []byte
+		for i := range 100 {
+			sent = append(sent, ofNative(submit(creates(fmt.Sprintf("/a/%03d", i), "", tree.Persistent))), ofNative(refused))
 		}
-	}
+		sent = append(sent, ofNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 1000}))
+		for i := range sent {
+			sent[i].Xid = int32(i + 10)
+			b = sent[i].AppendFrame(b)
+		}
+		c.write(b)
+		for i, q := range sent {
+			r := c.receive(q).Native
+			switch {
+			case i == len(sent)-1:
+				if len(r.Names) != 100 {
+					t.Errorf("%d children behind the writes", len(r.Names))
+				}
+			case i%2 == 0 && r.Failure != 0, i%2 == 1 && r.Failure != native.Number(tree.ErrBadVersion):
+				t.Fatalf("answer %d: %+v", i, r)
+			}
+		}
+	})
 }
 
 // Everything that a request holds is given back, exactly.
 func TestNative_MemoryIsGivenBack(t *testing.T) {
-	g := start(t, Config{})
-	c := connectNative(t, g)
-	conn := g.connections()[0]
-	settled := func(what string) {
-		t.Helper()
-		wait(t, what, func() bool {
-			conn.mu.Lock()
-			defer conn.mu.Unlock()
-			return conn.bytes == 0 && conn.held.Load() == 0 && g.held.Load() == 0
-		})
-	}
-	settled("the hello")
-	ops := []tree.Op{creates("/a", strings.Repeat("x", 100_000), tree.Persistent)}
-	for i := range 100 {
-		ops = append(ops, creates(fmt.Sprint("/a/", i), "", tree.Ephemeral))
-	}
-	c.mustNative(submit(ops...))
-	settled("a transaction")
-	c.native(submit(ops...))
-	settled("a refused transaction")
-	c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a"})
-	settled("a walk")
-	c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 100})
-	settled("a page")
-	c.mustNative(wire.Native{Kind: wire.NativeRelease, Path: "/a/1", Zxid: 1})
-	settled("a release")
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connectNative(t, g)
+		conn := g.connections()[0]
+		settled := func(what string) {
+			t.Helper()
+			wait(t, what, func() bool {
+				conn.mu.Lock()
+				defer conn.mu.Unlock()
+				return conn.bytes == 0 && conn.held.Load() == 0 && g.held.Load() == 0
+			})
+		}
+		settled("the hello")
+		ops := []tree.Op{creates("/a", strings.Repeat("x", 100_000), tree.Persistent)}
+		for i := range 100 {
+			ops = append(ops, creates(fmt.Sprint("/a/", i), "", tree.Ephemeral))
+		}
+		c.mustNative(submit(ops...))
+		settled("a transaction")
+		c.native(submit(ops...))
+		settled("a refused transaction")
+		c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a"})
+		settled("a walk")
+		c.mustNative(wire.Native{Kind: wire.NativePage, Path: "/a", Count: 100})
+		settled("a page")
+		c.mustNative(wire.Native{Kind: wire.NativeRelease, Path: "/a/1", Zxid: 1})
+		settled("a release")
+	})
 }
 
 // The data of events that wait count too.
@@ -411,31 +426,35 @@ func TestNative_EventsCountWithTheirData(t *testing.T) {
 
 // A subtree that is too large for one answer is refused, and a part of it is not.
 func TestNative_WalkIsBounded(t *testing.T) {
-	g := start(t, Config{})
-	c := connectNative(t, g)
-	c.mustNative(submit(creates("/a", "", tree.Persistent), creates("/a/b", "", tree.Persistent)))
-	for i := range readBytesMax/900_000 + 1 {
-		c.mustNative(submit(creates(fmt.Sprint("/a/b/", i), strings.Repeat("x", 900_000), tree.Persistent)))
-	}
-	c.refusedNative("all", wire.Native{Kind: wire.NativeWalk, Path: "/a"}, engine.ErrTooLarge, -1)
-	if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a", Count: 1}); len(r.Znodes) != 2 {
-		t.Errorf("one level: %d znodes", len(r.Znodes))
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connectNative(t, g)
+		c.mustNative(submit(creates("/a", "", tree.Persistent), creates("/a/b", "", tree.Persistent)))
+		for i := range readBytesMax/900_000 + 1 {
+			c.mustNative(submit(creates(fmt.Sprint("/a/b/", i), strings.Repeat("x", 900_000), tree.Persistent)))
+		}
+		c.refusedNative("all", wire.Native{Kind: wire.NativeWalk, Path: "/a"}, engine.ErrTooLarge, -1)
+		if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a", Count: 1}); len(r.Znodes) != 2 {
+			t.Errorf("one level: %d znodes", len(r.Znodes))
+		}
+	})
 }
 
 // A malformed request gets ZooKeeper's answer, and the connection stays.
 func TestNative_Malformed(t *testing.T) {
-	c := connectNative(t, start(t, Config{}))
-	whole := raw(wire.Request{Xid: 7, Operation: wire.Operation{Op: wire.OpNative}, Native: submit(creates("/a", "x", tree.Persistent))})
-	for _, b := range [][]byte{whole[:12], whole[:len(whole)-1], append(slices.Clone(whole[:16]), 0x7f, 0xff, 0xff, 0xff)} {
-		b = slices.Clone(b)
-		binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-		c.write(b)
-		if r := c.receive(wire.Request{Xid: 7, Operation: wire.Operation{Op: wire.OpNative}}); r.Err != wire.MarshallingError {
-			t.Errorf("%x: code %d", b, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		c := connectNative(t, start(t, Config{}))
+		whole := raw(wire.Request{Xid: 7, Operation: wire.Operation{Op: wire.OpNative}, Native: submit(creates("/a", "x", tree.Persistent))})
+		for _, b := range [][]byte{whole[:12], whole[:len(whole)-1], append(slices.Clone(whole[:16]), 0x7f, 0xff, 0xff, 0xff)} {
+			b = slices.Clone(b)
+			binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+			c.write(b)
+			if r := c.receive(wire.Request{Xid: 7, Operation: wire.Operation{Op: wire.OpNative}}); r.Err != wire.MarshallingError {
+				t.Errorf("%x: code %d", b, r.Err)
+			}
 		}
-	}
-	c.must(op(wire.OpPing, ""))
+		c.must(op(wire.OpPing, ""))
+	})
 }
 
 // A transaction that is refused at once is answered. The connection stays as long as its session is

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -15,148 +16,156 @@ import (
 // Pipelined requests are answered in their order. Each read sees the writes before it, and none
 // after it.
 func TestPipelinedRequestsAreInOrder(t *testing.T) {
-	g := start(t, Config{Outstanding: 50})
-	c := connect(t, g)
-	c.must(create("/n", nil, 0))
-	const rounds = 400
-	sent := make(chan wire.Request, 4*rounds)
-	go func() {
-		defer close(sent)
-		var b []byte
-		xid := int32(1000)
-		add := func(o wire.Operation) {
-			xid++
-			q := wire.Request{Xid: xid, Operation: o}
-			b = q.AppendFrame(b)
-			sent <- q
-		}
-		r := rand.New(rand.NewPCG(1, 2))
-		for i := range rounds {
-			add(with(op(wire.OpSetData, "/n"), func(o *wire.Operation) { o.Data = []byte(fmt.Sprint(i)) }))
-			switch r.IntN(4) {
-			case 0:
-				add(op(wire.OpPing, ""))
-			case 1:
-				add(create("/n", nil, 0)) // this one fails
-			case 2:
-				add(op(wire.OpWhoAmI, ""))
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{Outstanding: 50})
+		c := connect(t, g)
+		c.must(create("/n", nil, 0))
+		const rounds = 400
+		sent := make(chan wire.Request, 4*rounds)
+		go func() {
+			defer close(sent)
+			var b []byte
+			xid := int32(1000)
+			add := func(o wire.Operation) {
+				xid++
+				q := wire.Request{Xid: xid, Operation: o}
+				b = q.AppendFrame(b)
+				sent <- q
 			}
-			add(op(wire.OpGetData, "/n"))
-			if len(b) > 1000 || i == rounds-1 {
-				if _, err := c.Write(b); err != nil {
-					return
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range rounds {
+				add(with(op(wire.OpSetData, "/n"), func(o *wire.Operation) { o.Data = []byte(fmt.Sprint(i)) }))
+				switch r.IntN(4) {
+				case 0:
+					add(op(wire.OpPing, ""))
+				case 1:
+					add(create("/n", nil, 0)) // this one fails
+				case 2:
+					add(op(wire.OpWhoAmI, ""))
 				}
-				b = b[:0]
+				add(op(wire.OpGetData, "/n"))
+				if len(b) > 1000 || i == rounds-1 {
+					if _, err := c.Write(b); err != nil {
+						return
+					}
+					b = b[:0]
+				}
 			}
-		}
-	}()
-	writes, zxid := 0, int64(0)
-	for q := range sent {
-		r := c.receive(q)
-		switch q.Op {
-		case wire.OpSetData:
-			writes++
-			if r.Err != wire.OK || r.Stat.Version != int32(writes) {
-				t.Fatalf("write %d: code %d, version %d", writes, r.Err, r.Stat.Version)
+		}()
+		writes, zxid := 0, int64(0)
+		for q := range sent {
+			r := c.receive(q)
+			switch q.Op {
+			case wire.OpSetData:
+				writes++
+				if r.Err != wire.OK || r.Stat.Version != int32(writes) {
+					t.Fatalf("write %d: code %d, version %d", writes, r.Err, r.Stat.Version)
+				}
+			case wire.OpGetData:
+				if r.Err != wire.OK || string(r.Data) != fmt.Sprint(writes-1) {
+					t.Fatalf("after %d writes: code %d, %q", writes, r.Err, r.Data)
+				}
 			}
-		case wire.OpGetData:
-			if r.Err != wire.OK || string(r.Data) != fmt.Sprint(writes-1) {
-				t.Fatalf("after %d writes: code %d, %q", writes, r.Err, r.Data)
+			if r.Zxid < zxid {
+				t.Fatalf("zxid %d after %d", r.Zxid, zxid)
 			}
+			zxid = r.Zxid
 		}
-		if r.Zxid < zxid {
-			t.Fatalf("zxid %d after %d", r.Zxid, zxid)
+		if writes != rounds {
+			t.Errorf("%d writes", writes)
 		}
-		zxid = r.Zxid
-	}
-	if writes != rounds {
-		t.Errorf("%d writes", writes)
-	}
-	if n := g.outstanding.Load(); n != 0 {
-		t.Errorf("%d requests outstanding", n)
-	}
+		if n := g.outstanding.Load(); n != 0 {
+			t.Errorf("%d requests outstanding", n)
+		}
+	})
 }
 
 // Half a request does not delay the answers to the requests before it. Its client may be waiting
 // for them.
 func TestHalfARequestHoldsNothingUp(t *testing.T) {
-	c := connect(t, start(t, Config{}))
-	for i, o := range []wire.Operation{op(wire.OpGetData, "/"), create("/a", nil, 0), op(wire.OpPing, ""), op(wire.OpSync, "/")} {
-		whole := wire.Request{Xid: int32(2 * i), Operation: o}
-		half := wire.Request{Xid: whole.Xid + 1, Operation: op(wire.OpExists, "/")}
-		b := half.AppendFrame(raw(whole))
-		c.write(b[:len(b)-3])
-		if r := c.receive(whole); r.Err != wire.OK {
-			t.Errorf("op %d: code %d", o.Op, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		c := connect(t, start(t, Config{}))
+		for i, o := range []wire.Operation{op(wire.OpGetData, "/"), create("/a", nil, 0), op(wire.OpPing, ""), op(wire.OpSync, "/")} {
+			whole := wire.Request{Xid: int32(2 * i), Operation: o}
+			half := wire.Request{Xid: whole.Xid + 1, Operation: op(wire.OpExists, "/")}
+			b := half.AppendFrame(raw(whole))
+			c.write(b[:len(b)-3])
+			if r := c.receive(whole); r.Err != wire.OK {
+				t.Errorf("op %d: code %d", o.Op, r.Err)
+			}
+			c.write(b[len(b)-3:])
+			c.receive(half)
 		}
-		c.write(b[len(b)-3:])
-		c.receive(half)
-	}
+	})
 }
 
 // A refused write ends the connection, and nothing that was sent behind it is applied.
 func TestNothingBehindARefusedWrite(t *testing.T) {
-	g := start(t, Config{})
-	c := connect(t, g)
-	c.must(create("/before", nil, 0))
-	other := connect(t, g)
-	ended := g.connections()[0].session
-	b := raw(wire.Request{Xid: 10, Operation: create("/refused", nil, 0)})
-	for i := range 100 {
-		q := wire.Request{Xid: int32(11 + i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
-		b = q.AppendFrame(b)
-	}
-	if err := ended.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = c.Write(b) // the connection may have ended by now
-	c.ends()
-	if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 2 {
-		t.Errorf("children: %q", r.Names)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connect(t, g)
+		c.must(create("/before", nil, 0))
+		other := connect(t, g)
+		ended := g.connections()[0].session
+		b := raw(wire.Request{Xid: 10, Operation: create("/refused", nil, 0)})
+		for i := range 100 {
+			q := wire.Request{Xid: int32(11 + i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
+			b = q.AppendFrame(b)
+		}
+		if err := ended.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(b) // the connection may have ended by now
+		c.ends()
+		if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 2 {
+			t.Errorf("children: %q", r.Names)
+		}
+	})
 }
 
 // Many connections at once have many requests in flight each.
 func TestManyConnections(t *testing.T) {
-	g := start(t, Config{ConnectionsPerAddress: -1, Outstanding: 64})
-	connect(t, g).must(create("/many", nil, 0))
-	const connections, each = 20, 100
-	done := make(chan int, connections)
-	for i := range connections {
-		c := connect(t, g)
-		go func() {
-			good := 0
-			defer func() { done <- good }()
-			var qs []wire.Request
-			var b []byte
-			for j := range each {
-				q := wire.Request{Xid: int32(j), Operation: create(fmt.Sprintf("/many/%d-%d", i, j), []byte("x"), 0)}
-				b = q.AppendFrame(b)
-				qs = append(qs, q)
-			}
-			if _, err := c.Write(b); err != nil {
-				return
-			}
-			for _, q := range qs {
-				frame, err := wire.ReadFrame(c, nil, 1<<20)
-				if err != nil {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{ConnectionsPerAddress: -1, Outstanding: 64})
+		connect(t, g).must(create("/many", nil, 0))
+		const connections, each = 20, 100
+		done := make(chan int, connections)
+		for i := range connections {
+			c := connect(t, g)
+			go func() {
+				good := 0
+				defer func() { done <- good }()
+				var qs []wire.Request
+				var b []byte
+				for j := range each {
+					q := wire.Request{Xid: int32(j), Operation: create(fmt.Sprintf("/many/%d-%d", i, j), []byte("x"), 0)}
+					b = q.AppendFrame(b)
+					qs = append(qs, q)
+				}
+				if _, err := c.Write(b); err != nil {
 					return
 				}
-				var r wire.Reply
-				if _, err := r.DecodeHeader(frame); err == nil && r.Xid == q.Xid && r.Err == wire.OK {
-					good++
+				for _, q := range qs {
+					frame, err := wire.ReadFrame(c, nil, 1<<20)
+					if err != nil {
+						return
+					}
+					var r wire.Reply
+					if _, err := r.DecodeHeader(frame); err == nil && r.Xid == q.Xid && r.Err == wire.OK {
+						good++
+					}
 				}
-			}
-		}()
-	}
-	for range connections {
-		if good := <-done; good != each {
-			t.Errorf("%d of %d writes answered", good, each)
+			}()
 		}
-	}
-	if r := connect(t, g).must(op(wire.OpGetAllChildrenNumber, "/many")); r.Count != connections*each {
-		t.Errorf("%d znodes", r.Count)
-	}
+		for range connections {
+			if good := <-done; good != each {
+				t.Errorf("%d of %d writes answered", good, each)
+			}
+		}
+		if r := connect(t, g).must(op(wire.OpGetAllChildrenNumber, "/many")); r.Count != connections*each {
+			t.Errorf("%d znodes", r.Count)
+		}
+	})
 }
 
 // A client that does not read is dropped in time. Until then it costs no more than its limit, and
@@ -314,40 +323,42 @@ func TestQueueKeepsItsSize(t *testing.T) {
 // after the answer to the write before it, and before its own answer. The answer has the write's
 // zxid.
 func TestEventsLieBetweenPipelinedWrites(t *testing.T) {
-	oneShard(t)
-	g := start(t, Config{})
-	c := connect(t, g)
-	const writes = 30
-	for i := range writes {
-		c.must(create(fmt.Sprint("/", i), nil, 0))
-		c.must(with(op(wire.OpGetData, fmt.Sprint("/", i)), func(o *wire.Operation) { o.Watch = true }))
-	}
-	var frames []byte
-	var sent []wire.Request
-	for i := range writes {
-		// The second one fails.
-		for _, o := range []wire.Operation{op(wire.OpSetData, fmt.Sprint("/", i)), create("/0", nil, 0), op(wire.OpPing, "")} {
-			c.xid++
-			q := wire.Request{Xid: c.xid, Operation: o}
-			frames, sent = q.AppendFrame(frames), append(sent, q)
+	testkit.Bubble(t, func(t *testing.T) {
+		oneShard(t)
+		g := start(t, Config{})
+		c := connect(t, g)
+		const writes = 30
+		for i := range writes {
+			c.must(create(fmt.Sprint("/", i), nil, 0))
+			c.must(with(op(wire.OpGetData, fmt.Sprint("/", i)), func(o *wire.Operation) { o.Watch = true }))
 		}
-	}
-	c.write(frames)
-	newest := int64(0)
-	for n, q := range sent {
-		r := c.receive(q)
-		switch i := n / 3; {
-		case n%3 != 0:
-			if len(c.events) > 0 || r.Zxid != newest {
-				t.Fatalf("behind write %d, in an answer of zxid %d after %d: %v", i, r.Zxid, newest, c.events)
+		var frames []byte
+		var sent []wire.Request
+		for i := range writes {
+			// The second one fails.
+			for _, o := range []wire.Operation{op(wire.OpSetData, fmt.Sprint("/", i)), create("/0", nil, 0), op(wire.OpPing, "")} {
+				c.xid++
+				q := wire.Request{Xid: c.xid, Operation: o}
+				frames, sent = q.AppendFrame(frames), append(sent, q)
 			}
-		case len(c.events) != 1 || c.events[0].Path != fmt.Sprint("/", i) || r.Zxid != r.Stat.Mzxid:
-			t.Fatalf("write %d of zxid %d: an answer of zxid %d, after %v", i, r.Stat.Mzxid, r.Zxid, c.events)
-		default:
-			newest = r.Zxid
 		}
-		c.events = nil
-	}
+		c.write(frames)
+		newest := int64(0)
+		for n, q := range sent {
+			r := c.receive(q)
+			switch i := n / 3; {
+			case n%3 != 0:
+				if len(c.events) > 0 || r.Zxid != newest {
+					t.Fatalf("behind write %d, in an answer of zxid %d after %d: %v", i, r.Zxid, newest, c.events)
+				}
+			case len(c.events) != 1 || c.events[0].Path != fmt.Sprint("/", i) || r.Zxid != r.Stat.Mzxid:
+				t.Fatalf("write %d of zxid %d: an answer of zxid %d, after %v", i, r.Stat.Mzxid, r.Zxid, c.events)
+			default:
+				newest = r.Zxid
+			}
+			c.events = nil
+		}
+	})
 }
 
 // watched returns a client that watches the data of /a, its connection, and another client.

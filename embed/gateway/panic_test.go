@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -33,21 +34,23 @@ func (moody) Matches(_, id string) bool {
 // GoodGuest: a panic in a request costs its connection, and the log has the stack. The session
 // lives on.
 func TestPanicCostsItsConnection(t *testing.T) {
-	var log lockedBuffer
-	g := startOn(t, startMoody(t, &log), Config{})
-	fine := connect(t, g)
-	c := connect(t, g)
-	c.must(create("/e", nil, 1))
-	c.send(wire.Request{Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "moody", Proof: []byte("boom")}})
-	c.endsSilently()
-	next := reattach(t, g, c, 10_000)
-	next.must(op(wire.OpDelete, "/e"))
-	next.must(op(wire.OpCloseSession, ""))
-	fine.must(create("/after", nil, 0))
-	wait(t, "the other connections to end", func() bool { return len(g.connections()) == 1 })
-	if text := log.String(); strings.Count(text, "panicked") != 1 || !strings.Contains(text, "moody.Identify") {
-		t.Errorf("want one panic in the log:\n%s", text)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		var log lockedBuffer
+		g := startOn(t, startMoody(t, &log), Config{})
+		fine := connect(t, g)
+		c := connect(t, g)
+		c.must(create("/e", nil, 1))
+		c.send(wire.Request{Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "moody", Proof: []byte("boom")}})
+		c.endsSilently()
+		next := reattach(t, g, c, 10_000)
+		next.must(op(wire.OpDelete, "/e"))
+		next.must(op(wire.OpCloseSession, ""))
+		fine.must(create("/after", nil, 0))
+		wait(t, "the other connections to end", func() bool { return len(g.connections()) == 1 })
+		if text := log.String(); strings.Count(text, "panicked") != 1 || !strings.Contains(text, "moody.Identify") {
+			t.Errorf("want one panic in the log:\n%s", text)
+		}
+	})
 }
 
 func startMoody(t *testing.T, log *lockedBuffer) *embed.Node {
@@ -60,25 +63,27 @@ func startMoody(t *testing.T, log *lockedBuffer) *embed.Node {
 // If a scheme panics over an id in an ACL, the answer is no, for reads, watches and writes, and
 // under any lock.
 func TestPanicOverAnACLRefuses(t *testing.T) {
-	var log lockedBuffer
-	g := startOn(t, startMoody(t, &log), Config{})
-	fine, c := connect(t, g), connect(t, g)
-	fine.must(with(create("/boom", nil, 0), acls(allow(wire.PermAll, "moody", "boom"))))
-	if r := c.auth("moody", "somebody"); r.Err != wire.OK {
-		t.Fatalf("code %d", r.Err)
-	}
-	for _, o := range []wire.Operation{
-		op(wire.OpGetData, "/boom"), watching(op(wire.OpGetData, "/boom")), watching(op(wire.OpExists, "/boom")), create("/boom/child", nil, 0),
-	} {
-		if r := c.call(wire.Request{Operation: o}); r.Err != wire.NoAuth {
-			t.Errorf("%+v: code %d", o, r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		var log lockedBuffer
+		g := startOn(t, startMoody(t, &log), Config{})
+		fine, c := connect(t, g), connect(t, g)
+		fine.must(with(create("/boom", nil, 0), acls(allow(wire.PermAll, "moody", "boom"))))
+		if r := c.auth("moody", "somebody"); r.Err != wire.OK {
+			t.Fatalf("code %d", r.Err)
 		}
-	}
-	c.must(create("/after", nil, 0))
-	fine.must(watching(op(wire.OpExists, "/after")))
-	c.must(op(wire.OpSetData, "/after"))
-	fine.wantTold("afterwards", "3 /after")
-	wait(t, "the log to tell", func() bool { return strings.Contains(log.String(), "moody.Matches") })
+		for _, o := range []wire.Operation{
+			op(wire.OpGetData, "/boom"), watching(op(wire.OpGetData, "/boom")), watching(op(wire.OpExists, "/boom")), create("/boom/child", nil, 0),
+		} {
+			if r := c.call(wire.Request{Operation: o}); r.Err != wire.NoAuth {
+				t.Errorf("%+v: code %d", o, r.Err)
+			}
+		}
+		c.must(create("/after", nil, 0))
+		fine.must(watching(op(wire.OpExists, "/after")))
+		c.must(op(wire.OpSetData, "/after"))
+		fine.wantTold("afterwards", "3 /after")
+		wait(t, "the log to tell", func() bool { return strings.Contains(log.String(), "moody.Matches") })
+	})
 }
 
 // A panic in the goroutine that sends costs its connection too.

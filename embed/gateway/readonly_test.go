@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -290,24 +291,26 @@ func TestReadOnly_ShowsWhatAQuorumHas(t *testing.T) {
 // The end of the mode comes before anything else, also if the gateway has not looked for a leader
 // lately.
 func TestReadOnly_EndOfTheMode(t *testing.T) {
-	g := start(t, Config{}) // without the loop that looks
-	g.readOnly.gate = g
-	c := connect(t, g)
-	served := g.connections()[0]
-	g.readOnly.mu.Lock()
-	g.readOnly.clients = make(map[*conn]struct{})
-	g.readOnly.mu.Unlock()
-	if !g.readOnly.admit(served) || g.readOnly.count() != 1 {
-		t.Fatal("not admitted")
-	}
-	g.readOnly.end()
-	c.endsSilently()
-	if g.readOnly.on() {
-		t.Error("the mode is still on")
-	}
-	if g.readOnly.admit(served) {
-		t.Error("admitted after the end")
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{}) // without the loop that looks
+		g.readOnly.gate = g
+		c := connect(t, g)
+		served := g.connections()[0]
+		g.readOnly.mu.Lock()
+		g.readOnly.clients = make(map[*conn]struct{})
+		g.readOnly.mu.Unlock()
+		if !g.readOnly.admit(served) || g.readOnly.count() != 1 {
+			t.Fatal("not admitted")
+		}
+		g.readOnly.end()
+		c.endsSilently()
+		if g.readOnly.on() {
+			t.Error("the mode is still on")
+		}
+		if g.readOnly.admit(served) {
+			t.Error("admitted after the end")
+		}
+	})
 }
 
 // The mode has nothing to do with Suspended, in either direction.

@@ -10,6 +10,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/watch"
 )
@@ -35,7 +36,7 @@ func (c *client) wantExpired(what string) {
 // identities (6.1, 3.21).
 func TestReattach(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{})
-	gates := []*Gateway{startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})}
+	gates := []*Gateway{startAt(t, e, 1, Config{}), startAt(t, e, 2, Config{})}
 	for i, name := range []string{"here", "elsewhere"} {
 		t.Run(name, func(t *testing.T) {
 			c := connect(t, gates[0])
@@ -73,82 +74,88 @@ func TestReattach(t *testing.T) {
 // (ZooKeeper ends the owner's connection, 5.3.1.) E3: an in-process session cannot be reattached at
 // all.
 func TestReattachIsRefused(t *testing.T) {
-	n := startNode(t, nil)
-	g := startOn(t, n, Config{})
-	c := connect(t, g)
-	c.must(create("/e", nil, 1))
-	own, err := n.NewSession(t.Context(), embed.SessionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wrong := bytes.Clone(c.Password)
-	wrong[15]++
-	for what, q := range map[string]wire.ConnectRequest{
-		"a wrong password":          {SessionID: c.SessionID, Password: wrong},
-		"zeros":                     {SessionID: c.SessionID, Password: make([]byte, 16)},
-		"a short password":          {SessionID: c.SessionID, Password: c.Password[:15]},
-		"a long password":           {SessionID: c.SessionID, Password: append(c.Password[:16:16], 0)},
-		"no password":               {SessionID: c.SessionID},
-		"an in-process session":     {SessionID: int64(own.ID()), Password: make([]byte, 16)},
-		"an in-process one, null":   {SessionID: int64(own.ID())},
-		"a session there is not":    {SessionID: c.SessionID + 1000, Password: c.Password},
-		"the negative of a session": {SessionID: -c.SessionID, Password: c.Password},
-	} {
-		q.Timeout = 10_000
-		thief := dial(t, g)
-		thief.open(q)
-		thief.wantExpired(what)
-	}
-	c.must(op(wire.OpExists, "/e"))
-	if now, _ := own.State(); now != embed.Connected {
-		t.Errorf("the in-process session is %v", now)
-	}
-	if err := own.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		g := startOn(t, n, Config{})
+		c := connect(t, g)
+		c.must(create("/e", nil, 1))
+		own, err := n.NewSession(t.Context(), embed.SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := bytes.Clone(c.Password)
+		wrong[15]++
+		for what, q := range map[string]wire.ConnectRequest{
+			"a wrong password":          {SessionID: c.SessionID, Password: wrong},
+			"zeros":                     {SessionID: c.SessionID, Password: make([]byte, 16)},
+			"a short password":          {SessionID: c.SessionID, Password: c.Password[:15]},
+			"a long password":           {SessionID: c.SessionID, Password: append(c.Password[:16:16], 0)},
+			"no password":               {SessionID: c.SessionID},
+			"an in-process session":     {SessionID: int64(own.ID()), Password: make([]byte, 16)},
+			"an in-process one, null":   {SessionID: int64(own.ID())},
+			"a session there is not":    {SessionID: c.SessionID + 1000, Password: c.Password},
+			"the negative of a session": {SessionID: -c.SessionID, Password: c.Password},
+		} {
+			q.Timeout = 10_000
+			thief := dial(t, g)
+			thief.open(q)
+			thief.wantExpired(what)
+		}
+		c.must(op(wire.OpExists, "/e"))
+		if now, _ := own.State(); now != embed.Connected {
+			t.Errorf("the in-process session is %v", now)
+		}
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // 3.21: a failed auth ends the connection, but not the session.
 func TestAuthThatFailsKeepsTheSession(t *testing.T) {
-	g := start(t, Config{})
-	c := connect(t, g)
-	c.must(create("/e", nil, 1))
-	if r := c.auth("nonsense", ""); r.Err != wire.AuthFailed {
-		t.Errorf("code %d", r.Err)
-	}
-	c.endsSilently()
-	reattach(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connect(t, g)
+		c.must(create("/e", nil, 1))
+		if r := c.auth("nonsense", ""); r.Err != wire.AuthFailed {
+			t.Errorf("code %d", r.Err)
+		}
+		c.endsSilently()
+		reattach(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
+	})
 }
 
 // If an auth's outcome is unknown, the connection ends without an answer. Nothing behind the auth
 // is carried out, because the client would act under the wrong identity.
 func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
-	n := startNode(t, nil)
-	g := startOn(t, n, Config{})
-	other := connect(t, g)
-	c := connect(t, g)
-	b := raw(wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("bob:pw")}})
-	for i := range 20 {
-		q := wire.Request{Xid: int32(i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
-		b = q.AppendFrame(b)
-	}
-	conns := g.connections()
-	newest := conns[len(conns)-1]
-	var s *engine.Session
-	wait(t, "the session", func() bool { // the gateway sets it after it has answered the client
-		newest.mu.Lock()
-		defer newest.mu.Unlock()
-		s = newest.writes
-		return s != nil
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		g := startOn(t, n, Config{})
+		other := connect(t, g)
+		c := connect(t, g)
+		b := raw(wire.Request{Xid: wire.XidAuth, Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("bob:pw")}})
+		for i := range 20 {
+			q := wire.Request{Xid: int32(i), Operation: create(fmt.Sprintf("/behind-%d", i), nil, 0)}
+			b = q.AppendFrame(b)
+		}
+		conns := g.connections()
+		newest := conns[len(conns)-1]
+		var s *engine.Session
+		wait(t, "the session", func() bool { // the gateway sets it after it has answered the client
+			newest.mu.Lock()
+			defer newest.mu.Unlock()
+			s = newest.writes
+			return s != nil
+		})
+		if err := s.Close(); err != nil { // as the ensemble would
+			t.Fatal(err)
+		}
+		_, _ = c.Write(b)
+		c.endsSilently()
+		if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 1 {
+			t.Errorf("children: %q", r.Names)
+		}
 	})
-	if err := s.Close(); err != nil { // as the ensemble would
-		t.Fatal(err)
-	}
-	_, _ = c.Write(b)
-	c.endsSilently()
-	if r := other.must(op(wire.OpGetChildren, "/")); len(r.Names) != 1 {
-		t.Errorf("children: %q", r.Names)
-	}
 }
 
 // SingleImage: a client that comes back on another member still sees what it has read of any shard,
@@ -156,7 +163,7 @@ func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 // do not compare.
 func TestReattachOnAMemberThatIsBehind(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
-	here, there := startOn(t, e.Node(1), Config{}), startOn(t, e.Node(2), Config{})
+	here, there := startAt(t, e, 1, Config{}), startAt(t, e, 2, Config{})
 	author, c := connect(t, here), connect(t, here)
 	path := "/x"
 	author.must(create(path, []byte("old"), 0))
@@ -172,7 +179,8 @@ func TestReattachOnAMemberThatIsBehind(t *testing.T) {
 
 	stuck, release := make(chan struct{}), make(chan struct{})
 	held := there.node.Engine.WatchRemotely(0)
-	// The other member's replica of the shard applies nothing now.
+	// The other member's replica of the shard applies nothing now. It holds a mutex, so this needs
+	// real time.
 	go held.Arm(path, watch.Data, func() bool {
 		close(stuck)
 		<-release

@@ -13,6 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -479,21 +480,23 @@ func TestAdvertise_OneGatewayOfANode(t *testing.T) {
 }
 
 func TestReconfigConfig(t *testing.T) {
-	n := startNode(t, nil)
-	for _, cfg := range []Config{{Reconfig: true}, {Advertise: "a.test:2181"}} {
-		cfg.Listen = "127.0.0.1:0"
-		if _, err := Start(n, cfg); err == nil || !strings.Contains(err.Error(), "embed.Config.Join") {
-			t.Errorf("%+v on a node whose members are fixed: %v", cfg, err)
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		for _, cfg := range []Config{{Reconfig: true}, {Advertise: "a.test:2181"}} {
+			cfg.Listen = "127.0.0.1:0"
+			if _, err := Start(n, cfg); err == nil || !strings.Contains(err.Error(), "embed.Config.Join") {
+				t.Errorf("%+v on a node whose members are fixed: %v", cfg, err)
+			}
 		}
-	}
-	for _, bad := range []string{"a.test", "a.test:zookeeper", "a.test:0", ":2181", "0.0.0.0:2181", "[::]:2181", "a b:1", strings.Repeat("a", engine.AddressMax) + ":1"} {
-		if err := (Config{Listen: ":2181", Advertise: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "Advertise") {
-			t.Errorf("Advertise %.20q: %v", bad, err)
+		for _, bad := range []string{"a.test", "a.test:zookeeper", "a.test:0", ":2181", "0.0.0.0:2181", "[::]:2181", "a b:1", strings.Repeat("a", engine.AddressMax) + ":1"} {
+			if err := (Config{Listen: ":2181", Advertise: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "Advertise") {
+				t.Errorf("Advertise %.20q: %v", bad, err)
+			}
 		}
-	}
-	if err := (Config{Listen: ":2181", Advertise: "[2001:db8::1]:2181", Reconfig: true}).Validate(); err != nil {
-		t.Error(err)
-	}
+		if err := (Config{Listen: ":2181", Advertise: "[2001:db8::1]:2181", Reconfig: true}).Validate(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // 11.1: the words of an ensemble with learners: who is an observer, and what the leader counts.

@@ -83,55 +83,57 @@ func TestSASL(t *testing.T) {
 // A client that proves nothing gets AuthFailed and a null token, and its connection ends. The log
 // says why, and has nothing of what was sent. The session lives on.
 func TestSASL_Refuses(t *testing.T) {
-	var log lockedBuffer
-	n := startSASL(t, &log)
-	for _, cfg := range []Config{{}, {RequireSASL: true}} {
-		want := wire.AuthFailed
-		if cfg.RequireSASL {
-			want = wire.SessionClosedRequireSASLAuth
-		}
-		cfg.SASL, cfg.ConnectionsPerAddress = DigestMD5(peoplesHA1), -1
-		// A gateway logs one refusal, and holds back those that follow. So each has its own.
-		failed := int64(0)
-		end := func(g *Gateway) {
-			failed += g.authFailed.Load()
-			testkit.Must(t, g.Close())
-		}
-		for name, form := range badProofs {
+	testkit.Bubble(t, func(t *testing.T) {
+		var log lockedBuffer
+		n := startSASL(t, &log)
+		for _, cfg := range []Config{{}, {RequireSASL: true}} {
+			want := wire.AuthFailed
+			if cfg.RequireSASL {
+				want = wire.SessionClosedRequireSASLAuth
+			}
+			cfg.SASL, cfg.ConnectionsPerAddress = DigestMD5(peoplesHA1), -1
+			// A gateway logs one refusal, and holds back those that follow. So each has its own.
+			failed := int64(0)
+			end := func(g *Gateway) {
+				failed += g.authFailed.Load()
+				testkit.Must(t, g.Close())
+			}
+			for name, form := range badProofs {
+				g := startOn(t, n, cfg)
+				c := connect(t, g)
+				p := proofOf("alice", nonceOf(t, c.token(nil).Data))
+				refused(t, name, c, []byte(form(&p)), want)
+				if strings.Contains(log.String(), p.hash(p.method)) {
+					t.Errorf("%s: the log has the proof", name)
+				}
+				next := reattach(t, g, c, 10_000)
+				next.logIn("alice")
+				next.must(op(wire.OpCloseSession, ""))
+				end(g)
+			}
 			g := startOn(t, n, cfg)
 			c := connect(t, g)
-			p := proofOf("alice", nonceOf(t, c.token(nil).Data))
-			refused(t, name, c, []byte(form(&p)), want)
-			if strings.Contains(log.String(), p.hash(p.method)) {
-				t.Errorf("%s: the log has the proof", name)
-			}
-			next := reattach(t, g, c, 10_000)
-			next.logIn("alice")
-			next.must(op(wire.OpCloseSession, ""))
+			refused(t, "a long first token", c, make([]byte, 5000), want)
+			c = connect(t, g)
+			c.logIn("alice")
+			refused(t, "a token after the end", c, nil, want)
 			end(g)
+			if failed != int64(len(badProofs)+2) {
+				t.Errorf("%d failures are counted, want %d", failed, len(badProofs)+2)
+			}
 		}
-		g := startOn(t, n, cfg)
-		c := connect(t, g)
-		refused(t, "a long first token", c, make([]byte, 5000), want)
-		c = connect(t, g)
-		c.logIn("alice")
-		refused(t, "a token after the end", c, nil, want)
-		end(g)
-		if failed != int64(len(badProofs)+2) {
-			t.Errorf("%d failures are counted, want %d", failed, len(badProofs)+2)
+		text := log.String()
+		for _, secret := range []string{"guess", "secret of", "mallory"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("the log has %q", secret)
+			}
 		}
-	}
-	text := log.String()
-	for _, secret := range []string{"guess", "secret of", "mallory"} {
-		if strings.Contains(text, secret) {
-			t.Errorf("the log has %q", secret)
+		for _, said := range []string{`scheme=sasl cause="user \"alice\": wrong password"`, `scheme=sasl cause="no such user"`} {
+			if !strings.Contains(text, said) {
+				t.Errorf("the log lacks %s", said)
+			}
 		}
-	}
-	for _, said := range []string{`scheme=sasl cause="user \"alice\": wrong password"`, `scheme=sasl cause="no such user"`} {
-		if !strings.Contains(text, said) {
-			t.Errorf("the log lacks %s", said)
-		}
-	}
+	})
 }
 
 // refused sends a token and wants it refused, byte for byte as ZooKeeper does it.
@@ -147,45 +149,47 @@ func refused(t *testing.T, name string, c *client, token []byte, code wire.Code)
 
 // With RequireSASL nothing is answered before SASL, whatever else a client has proved.
 func TestSASL_Required(t *testing.T) {
-	n := startSASL(t, nil)
-	g := startOn(t, n, Config{SASL: DigestMD5(peoplesHA1), RequireSASL: true, Words: []string{"ruok"}})
-	for _, o := range []wire.Operation{
-		op(wire.OpGetData, "/"), create("/early", nil, 0), op(wire.OpWhoAmI, ""), op(wire.OpSetWatches, ""), op(wire.OpSync, "/"), op(wire.OpPing, ""), op(wire.OpCloseSession, ""), op(77, ""),
-	} {
-		for _, half := range []bool{false, true} {
-			c := connect(t, g)
-			if r := c.auth("digest", "alice:secret of alice"); r.Err != wire.OK {
-				t.Fatalf("addauth: code %d", r.Err)
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startSASL(t, nil)
+		g := startOn(t, n, Config{SASL: DigestMD5(peoplesHA1), RequireSASL: true, Words: []string{"ruok"}})
+		for _, o := range []wire.Operation{
+			op(wire.OpGetData, "/"), create("/early", nil, 0), op(wire.OpWhoAmI, ""), op(wire.OpSetWatches, ""), op(wire.OpSync, "/"), op(wire.OpPing, ""), op(wire.OpCloseSession, ""), op(77, ""),
+		} {
+			for _, half := range []bool{false, true} {
+				c := connect(t, g)
+				if r := c.auth("digest", "alice:secret of alice"); r.Err != wire.OK {
+					t.Fatalf("addauth: code %d", r.Err)
+				}
+				if half {
+					c.token(nil)
+				}
+				if r := c.do(o); r.Err != wire.SessionClosedRequireSASLAuth || r.Zxid != 0 {
+					t.Errorf("op %d: %+v", o.Op, r)
+				}
+				c.endsSilently()
 			}
-			if half {
-				c.token(nil)
-			}
-			if r := c.do(o); r.Err != wire.SessionClosedRequireSASLAuth || r.Zxid != 0 {
-				t.Errorf("op %d: %+v", o.Op, r)
-			}
-			c.endsSilently()
 		}
-	}
-	// What is behind a refused request is not carried out.
-	c := connect(t, g)
-	q := wire.Request{Xid: 1, Operation: op(wire.OpGetData, "/")}
-	late := wire.Request{Xid: 2, Operation: create("/early", nil, 0)}
-	c.write(append(raw(q), raw(late)...))
-	if r := c.receive(q); r.Err != wire.SessionClosedRequireSASLAuth {
-		t.Errorf("code %d", r.Err)
-	}
-	c.endsSilently()
-	in := connect(t, g)
-	in.logIn("alice")
-	if r := in.do(op(wire.OpExists, "/early")); r.Err != wire.NoNode {
-		t.Errorf("exists: code %d", r.Err)
-	}
-	in.must(create("/in", nil, 0))
-	word := dial(t, g)
-	word.write([]byte("ruok"))
-	if got := string(word.ends()); got != "imok" {
-		t.Errorf("ruok: %q", got)
-	}
+		// What is behind a refused request is not carried out.
+		c := connect(t, g)
+		q := wire.Request{Xid: 1, Operation: op(wire.OpGetData, "/")}
+		late := wire.Request{Xid: 2, Operation: create("/early", nil, 0)}
+		c.write(append(raw(q), raw(late)...))
+		if r := c.receive(q); r.Err != wire.SessionClosedRequireSASLAuth {
+			t.Errorf("code %d", r.Err)
+		}
+		c.endsSilently()
+		in := connect(t, g)
+		in.logIn("alice")
+		if r := in.do(op(wire.OpExists, "/early")); r.Err != wire.NoNode {
+			t.Errorf("exists: code %d", r.Err)
+		}
+		in.must(create("/in", nil, 0))
+		word := dial(t, g)
+		word.write([]byte("ruok"))
+		if got := string(word.ends()); got != "imok" {
+			t.Errorf("ruok: %q", got)
+		}
+	})
 }
 
 // odd is a mechanism that does what it must not.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,11 +20,12 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
 )
 
-var soakFor = flag.Duration("soak", 2*time.Second, "how long TestSoak goes on; -v tells its figures")
+var soakFor = flag.Duration("soak", 0, "how long TestSoak goes on; zero means half a second, or two by night. -v tells its figures")
 
 // Three members are open to hostile connections of every kind. Clients that behave run beside them,
 // and check each of their answers and events. When all clients have gone, nothing of them is left.
@@ -32,7 +34,7 @@ func TestSoak(t *testing.T) {
 	e := embedtest.New(t, 3, embedtest.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	s := &street{t: t, golden: wiretest.Golden(t), stop: make(chan struct{})}
 	for _, id := range e.Members() {
-		s.gates = append(s.gates, startOn(t, e.Node(id), Config{ConnectionsPerAddress: -1, FirstFrame: 500 * time.Millisecond, WriteTimeout: 300 * time.Millisecond, Words: []string{"*"}}))
+		s.gates = append(s.gates, startAt(t, e, id, Config{ConnectionsPerAddress: -1, FirstFrame: 500 * time.Millisecond, WriteTimeout: 300 * time.Millisecond, Words: []string{"*"}}))
 	}
 	host := enter(t, s.gates[0])
 	host.must(create("/soak", nil, 0))
@@ -76,7 +78,11 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	<-time.After(*soakFor)
+	long := cmp.Or(*soakFor, 500*time.Millisecond)
+	if *soakFor == 0 && testkit.Night() {
+		long = 2 * time.Second
+	}
+	<-time.After(long)
 	close(s.stop)
 	crooks.Wait()
 	tenants.Wait()

@@ -174,7 +174,7 @@ func TestStatements(t *testing.T) {
 	tests := make(map[string]bool)
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	for room, dir := range map[string]string{
-		"": ".", "clienttest.": "clienttest", "embed.": "..", "internal/wire.": "../../internal/wire",
+		"": ".", "clienttest.": "clienttest", "embed.": "..", "embed/promisetest.": "../promisetest", "internal/wire.": "../../internal/wire",
 		"engine.": "../../engine", "tree.": "../../tree", "watch.": "../../watch",
 	} {
 		found := false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -153,80 +154,84 @@ func TestThrottle_Storm(t *testing.T) {
 
 // 3.5, 3.17: at the bound on its watches a client hears so, and nothing is watched in secret.
 func TestWatches_Bound(t *testing.T) {
-	g := start(t, Config{Watches: 3})
-	c := connect(t, g)
-	for _, path := range []string{"/a", "/b", "/c"} {
-		c.must(create(path, nil, 0))
-	}
-	arm := func(o wire.Op, path string) wire.Reply {
-		q := op(o, path)
-		q.Watch = true
-		return c.do(q)
-	}
-	want := func(r wire.Reply, code wire.Code, what string) {
-		t.Helper()
-		if r.Err != code {
-			t.Errorf("%s: code %d, want %d", what, r.Err, code)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{Watches: 3})
+		c := connect(t, g)
+		for _, path := range []string{"/a", "/b", "/c"} {
+			c.must(create(path, nil, 0))
 		}
-	}
-	persistent := func(path string) wire.Operation {
-		return wire.Operation{Op: wire.OpAddWatch, Path: path, Mode: wire.WatchPersistent}
-	}
-	want(arm(wire.OpGetData, "/a"), wire.OK, "the first")
-	want(arm(wire.OpGetChildren, "/a"), wire.OK, "the second")
-	want(c.do(persistent("/b")), wire.BadArguments, "two more")
-	want(arm(wire.OpExists, "/none"), wire.NoNode, "the third")
-	for _, o := range []wire.Op{wire.OpGetData, wire.OpExists, wire.OpGetChildren, wire.OpGetChildren2} {
-		want(arm(o, "/b"), wire.BadArguments, "one too many")
-		c.must(op(o, "/b")) // without a watch
-	}
-	want(c.do(wire.Operation{Op: wire.OpAddWatch, Path: "/b", Mode: wire.WatchRecursive}), wire.BadArguments, "a recursive one")
-	want(c.do(wire.Operation{Op: wire.OpCheckWatches, Path: "/b", Kind: wire.KindAny}), wire.NoWatcher, "what was refused")
-	want(arm(wire.OpGetData, "/a"), wire.OK, "the first again")
+		arm := func(o wire.Op, path string) wire.Reply {
+			q := op(o, path)
+			q.Watch = true
+			return c.do(q)
+		}
+		want := func(r wire.Reply, code wire.Code, what string) {
+			t.Helper()
+			if r.Err != code {
+				t.Errorf("%s: code %d, want %d", what, r.Err, code)
+			}
+		}
+		persistent := func(path string) wire.Operation {
+			return wire.Operation{Op: wire.OpAddWatch, Path: path, Mode: wire.WatchPersistent}
+		}
+		want(arm(wire.OpGetData, "/a"), wire.OK, "the first")
+		want(arm(wire.OpGetChildren, "/a"), wire.OK, "the second")
+		want(c.do(persistent("/b")), wire.BadArguments, "two more")
+		want(arm(wire.OpExists, "/none"), wire.NoNode, "the third")
+		for _, o := range []wire.Op{wire.OpGetData, wire.OpExists, wire.OpGetChildren, wire.OpGetChildren2} {
+			want(arm(o, "/b"), wire.BadArguments, "one too many")
+			c.must(op(o, "/b")) // without a watch
+		}
+		want(c.do(wire.Operation{Op: wire.OpAddWatch, Path: "/b", Mode: wire.WatchRecursive}), wire.BadArguments, "a recursive one")
+		want(c.do(wire.Operation{Op: wire.OpCheckWatches, Path: "/b", Kind: wire.KindAny}), wire.NoWatcher, "what was refused")
+		want(arm(wire.OpGetData, "/a"), wire.OK, "the first again")
 
-	// What has fired, or was removed, makes room.
-	c.must(create("/none", nil, 0))
-	want(arm(wire.OpGetData, "/c"), wire.OK, "in the place of one that has fired")
-	want(c.do(wire.Operation{Op: wire.OpRemoveWatches, Path: "/a", Kind: wire.KindAny}), wire.OK, "to remove two")
-	want(c.do(persistent("/b")), wire.OK, "a persistent one")
-	want(arm(wire.OpGetData, "/b"), wire.OK, "one that the persistent one includes")
-	want(arm(wire.OpGetData, "/a"), wire.BadArguments, "one too many")
-	if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 7 {
-		t.Errorf("%v were refused", n)
-	}
+		// What has fired, or was removed, makes room.
+		c.must(create("/none", nil, 0))
+		want(arm(wire.OpGetData, "/c"), wire.OK, "in the place of one that has fired")
+		want(c.do(wire.Operation{Op: wire.OpRemoveWatches, Path: "/a", Kind: wire.KindAny}), wire.OK, "to remove two")
+		want(c.do(persistent("/b")), wire.OK, "a persistent one")
+		want(arm(wire.OpGetData, "/b"), wire.OK, "one that the persistent one includes")
+		want(arm(wire.OpGetData, "/a"), wire.BadArguments, "one too many")
+		if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 7 {
+			t.Errorf("%v were refused", n)
+		}
 
-	// Clients do not look at the answer to setWatches.
-	set := func(n int) wire.Request {
-		q := wire.Request{Xid: -8, Operation: wire.Operation{Op: wire.OpSetWatches}}
-		q.Watches.Zxid = 1 << 40
-		q.Watches.Data = []string{"/a", "/b", "/c", "/zookeeper"}[:n]
-		return q
-	}
-	fine, many := connect(t, g), connect(t, g)
-	fine.write(raw(set(3)))
-	want(fine.receive(set(3)), wire.OK, "as many as allowed")
-	many.write(raw(set(4)))
-	many.endsSilently()
-	if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 8 {
-		t.Errorf("%v were refused", n)
-	}
+		// Clients do not look at the answer to setWatches.
+		set := func(n int) wire.Request {
+			q := wire.Request{Xid: -8, Operation: wire.Operation{Op: wire.OpSetWatches}}
+			q.Watches.Zxid = 1 << 40
+			q.Watches.Data = []string{"/a", "/b", "/c", "/zookeeper"}[:n]
+			return q
+		}
+		fine, many := connect(t, g), connect(t, g)
+		fine.write(raw(set(3)))
+		want(fine.receive(set(3)), wire.OK, "as many as allowed")
+		many.write(raw(set(4)))
+		many.endsSilently()
+		if n := read(g)["vivarium_gateway_refused_watches_total"]; n != 8 {
+			t.Errorf("%v were refused", n)
+		}
+	})
 }
 
 // 3.5: a watch on the root is one watch, on however many shards it is.
 func TestWatches_BoundOfSeveralShards(t *testing.T) {
-	g := startOn(t, startNode(t, func(c *embed.Config) { c.Shards = 3 }), Config{Watches: 2})
-	c := connect(t, g)
-	for _, q := range []struct {
-		op   wire.Op
-		path string
-		want wire.Code
-	}{{wire.OpGetData, "/", wire.OK}, {wire.OpGetChildren, "/", wire.OK}, {wire.OpExists, "/a", wire.BadArguments}} {
-		o := op(q.op, q.path)
-		o.Watch = true
-		if r := c.do(o); r.Err != q.want {
-			t.Errorf("op %d of %s: code %d, want %d", q.op, q.path, r.Err, q.want)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := startOn(t, startNode(t, func(c *embed.Config) { c.Shards = 3 }), Config{Watches: 2})
+		c := connect(t, g)
+		for _, q := range []struct {
+			op   wire.Op
+			path string
+			want wire.Code
+		}{{wire.OpGetData, "/", wire.OK}, {wire.OpGetChildren, "/", wire.OK}, {wire.OpExists, "/a", wire.BadArguments}} {
+			o := op(q.op, q.path)
+			o.Watch = true
+			if r := c.do(o); r.Err != q.want {
+				t.Errorf("op %d of %s: code %d, want %d", q.op, q.path, r.Err, q.want)
+			}
 		}
-	}
+	})
 }
 
 // A client that comes back lists a path more than once that it watches in several ways. It counts as

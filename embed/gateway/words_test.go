@@ -14,17 +14,21 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// ask sends a word as nc does: it closes its sending side at once.
+// ask sends a word as nc does: it closes its sending side at once. A bubble's connections have no
+// sides.
 func ask(t testing.TB, g *Gateway, word string) string {
 	t.Helper()
 	c := dial(t, g)
 	defer c.Close()
 	c.write([]byte(word))
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		if err := tcp.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return string(c.ends())
 }
@@ -127,63 +131,67 @@ func TestWords(t *testing.T) {
 // 11.1: what a leader's words have and a follower's do not, and an ensemble's beside a single
 // server's.
 func TestWordsOfAnEnsemble(t *testing.T) {
-	e := embedtest.New(t, 3, embedtest.Options{})
-	members := `membership: \nserver\.1=member-1\.test:1:participant\nserver\.2=.*:participant\nserver\.3=.*:participant\n`
-	for _, id := range e.Members() {
-		g := startOn(t, e.Node(id), Config{Words: []string{"*"}})
-		c := connect(t, g)
-		c.must(create(fmt.Sprintf("/m%d", id), []byte("123"), 0))
-		mode, of, proposals := "follower", "zk_synced_observers\t0\n", ""
-		if id == 2 {
-			mode, proposals = "leader", `Proposal sizes last/min/max: \d+/\d+/\d+\n`
-			of = "zk_learners\t2\nzk_synced_followers\t2\nzk_synced_non_voting_followers\t0\nzk_synced_observers\t0\nzk_leader_uptime\t\\d+\n" +
-				"zk_last_proposal_size\t\\d+\nzk_min_proposal_size\t\\d+\nzk_max_proposal_size\t\\d+\n"
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{})
+		members := `membership: \nserver\.1=member-1\.test:1:participant\nserver\.2=.*:participant\nserver\.3=.*:participant\n`
+		for _, id := range e.Members() {
+			g := startAt(t, e, id, Config{Words: []string{"*"}})
+			c := connect(t, g)
+			c.must(create(fmt.Sprintf("/m%d", id), []byte("123"), 0))
+			mode, of, proposals := "follower", "zk_synced_observers\t0\n", ""
+			if id == 2 {
+				mode, proposals = "leader", `Proposal sizes last/min/max: \d+/\d+/\d+\n`
+				of = "zk_learners\t2\nzk_synced_followers\t2\nzk_synced_non_voting_followers\t0\nzk_synced_observers\t0\nzk_leader_uptime\t\\d+\n" +
+					"zk_last_proposal_size\t\\d+\nzk_min_proposal_size\t\\d+\nzk_max_proposal_size\t\\d+\n"
+			}
+			for word, want := range map[string]string{
+				"srvr": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
+				"stat": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
+				"conf": `(.*\n)+serverId=` + fmt.Sprint(id) + `\n` + members,
+				"mntr": `(zk_.*\n)+zk_server_state\t` + mode + `\nzk_peer_state\t(leading|following) - broadcast\n(zk_.*\n)+zk_quorum_size\t3\n` + of,
+			} {
+				wait(t, word, func() bool {
+					e.TransferLeadership(2) // it may have lost the leadership since
+					return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word))
+				})
+			}
+			if r := c.must(op(wire.OpGetData, "/zookeeper/config")); r.Data == nil || len(r.Data) > 0 {
+				t.Errorf("the members are fixed, and the config is %q", r.Data)
+			}
+			if got := ask(t, g, "srst"); got != "Server stats reset.\n" {
+				t.Errorf("srst: %q", got)
+			}
 		}
-		for word, want := range map[string]string{
-			"srvr": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
-			"stat": `(.*\n)+Mode: ` + mode + `\nNode count: \d+\n` + proposals,
-			"conf": `(.*\n)+serverId=` + fmt.Sprint(id) + `\n` + members,
-			"mntr": `(zk_.*\n)+zk_server_state\t` + mode + `\nzk_peer_state\t(leading|following) - broadcast\n(zk_.*\n)+zk_quorum_size\t3\n` + of,
-		} {
-			wait(t, word, func() bool {
-				e.TransferLeadership(2) // it may have lost the leadership since
-				return regexp.MustCompile(`^` + want + `$`).MatchString(ask(t, g, word))
-			})
-		}
-		if r := c.must(op(wire.OpGetData, "/zookeeper/config")); r.Data == nil || len(r.Data) > 0 {
-			t.Errorf("the members are fixed, and the config is %q", r.Data)
-		}
-		if got := ask(t, g, "srst"); got != "Server stats reset.\n" {
-			t.Errorf("srst: %q", got)
-		}
-	}
+	})
 }
 
 // approximate_data_size counts paths and data, as ZooKeeper does. A fresh server has 44.
 func TestDataSize(t *testing.T) {
-	g := start(t, Config{Words: []string{"mntr"}})
-	c := connect(t, g)
-	is := func(want int) (string, bool) {
-		got := ask(t, g, "mntr")
-		return got, strings.Contains(got, fmt.Sprintf("zk_approximate_data_size\t%d\n", want))
-	}
-	size := func(want int) {
-		t.Helper()
-		if got, ok := is(want); !ok {
-			t.Errorf("want %d bytes: %s", want, got)
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{Words: []string{"mntr"}})
+		c := connect(t, g)
+		is := func(want int) (string, bool) {
+			got := ask(t, g, "mntr")
+			return got, strings.Contains(got, fmt.Sprintf("zk_approximate_data_size\t%d\n", want))
 		}
-	}
-	size(44)
-	c.must(create("/abc", []byte("12345"), 0))
-	size(44 + 4 + 5)
-	c.must(create("/abc/x", nil, 1))
-	c.must(with(op(wire.OpSetData, "/abc"), func(o *wire.Operation) { o.Data = []byte("1") }))
-	size(44 + 4 + 1 + 6)
-	c.must(op(wire.OpCloseSession, ""))
-	// The ephemeral may be on another shard than the session.
-	wait(t, "the end of its ephemeral", func() bool {
-		_, ok := is(44 + 4 + 1)
-		return ok
+		size := func(want int) {
+			t.Helper()
+			if got, ok := is(want); !ok {
+				t.Errorf("want %d bytes: %s", want, got)
+			}
+		}
+		size(44)
+		c.must(create("/abc", []byte("12345"), 0))
+		size(44 + 4 + 5)
+		c.must(create("/abc/x", nil, 1))
+		c.must(with(op(wire.OpSetData, "/abc"), func(o *wire.Operation) { o.Data = []byte("1") }))
+		size(44 + 4 + 1 + 6)
+		c.must(op(wire.OpCloseSession, ""))
+		// The ephemeral may be on another shard than the session.
+		wait(t, "the end of its ephemeral", func() bool {
+			_, ok := is(44 + 4 + 1)
+			return ok
+		})
 	})
 }
 
@@ -225,30 +233,32 @@ func TestDirSizes(t *testing.T) {
 // A node that has failed or is closed closes its gateways. Connections from before still get true
 // answers: the node serves nobody and leads nothing.
 func TestWordsOfAnEndedNode(t *testing.T) {
-	n := startNode(t, nil)
-	g := startOn(t, n, Config{Words: []string{"*"}})
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name := range words {
-		want := notServing
-		switch name {
-		case "isro":
-			want = "null"
-		case "conf", "envi", "gtmk", "stmk", "hash": // their answers do not change
-			continue
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		g := startOn(t, n, Config{Words: []string{"*"}})
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
 		}
-		if got := string(g.word(name)); got != want {
-			t.Errorf("%s: %q, want %q: a word that is always answered belongs in the switch above", name, got, want)
+		for name := range words {
+			want := notServing
+			switch name {
+			case "isro":
+				want = "null"
+			case "conf", "envi", "gtmk", "stmk", "hash": // their answers do not change
+				continue
+			}
+			if got := string(g.word(name)); got != want {
+				t.Errorf("%s: %q, want %q: a word that is always answered belongs in the switch above", name, got, want)
+			}
 		}
-	}
-	side, other := net.Pipe()
-	late := newConn(g, side)
-	go func() {
-		_, _ = other.Write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
-	}()
-	if err := late.converse(); err == nil || late.session != nil {
-		t.Errorf("a session was opened: %v", err)
-	}
-	_ = other.Close()
+		side, other := net.Pipe()
+		late := newConn(g, side)
+		go func() {
+			_, _ = other.Write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+		}()
+		if err := late.converse(); err == nil || late.session != nil {
+			t.Errorf("a session was opened: %v", err)
+		}
+		_ = other.Close()
+	})
 }
