@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -105,7 +106,7 @@ func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 // Calls that fail for lack of a quorum say so as Ready does. Their errors are otherwise unchanged.
 func TestUnavailable_SaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 200 * time.Millisecond }})
 		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 		ens.Isolate(1)

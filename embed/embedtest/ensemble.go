@@ -36,7 +36,7 @@ const DefaultTick = 10 * time.Millisecond
 
 // minPatience and ticksOfPatience bound the waits of this package, see Ensemble.patience.
 const (
-	minPatience     = time.Minute
+	minPatience     = 2 * time.Minute
 	ticksOfPatience = 1000
 )
 

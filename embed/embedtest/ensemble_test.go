@@ -59,9 +59,8 @@ func TestEnsemble_StopKillRestart(t *testing.T) {
 // A follower that reaches nobody does not serve.
 func TestEnsemble_Links(t *testing.T) {
 	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		// A longer tick: member 3 must lead until it is cut off, even on a busy machine.
-		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
 		ens.TransferLeadership(3)
 		ens.Cut(1, 2)
 		for _, id := range ens.Members() {

@@ -71,9 +71,8 @@ func TestFaults_LinkCutOneWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testkit.Bubble(t, func(t *testing.T) {
-				// A longer tick: a busy machine must not look like a leader that is gone.
-				ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick }})
+			synctest.Test(t, func(t *testing.T) {
+				ens := embedtest.New(t, 3, embedtest.Options{})
 				const leader, one, other = 1, 2, 3
 				ens.TransferLeadership(leader)
 				s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
@@ -364,8 +363,8 @@ func TestFaults_WallClock(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		s := ens.Session(1, embed.SessionOptions{})
-		other := ens.Session(2, embed.SessionOptions{})
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 		kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
 		must(t, err)
 		for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
@@ -394,11 +393,11 @@ func TestFaults_Sleep(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		other := ens.Session(2, embed.SessionOptions{})
+		other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 		kept, err := lock.NewMutex(other, "/other").Lock(bounded(t))
 		must(t, err)
 		for timeouts, want := range map[time.Duration]embed.State{1: embed.Connected, 3: embed.Expired} {
-			s := ens.Session(1, embed.SessionOptions{})
+			s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 			hold, err := lock.NewMutex(s, "/lock").Lock(bounded(t))
 			must(t, err)
 			ens.Faults(1).Sleep(timeouts * s.Timeout())
