@@ -646,8 +646,9 @@ func TestJoin_ALoneVoterDies(t *testing.T) {
 	embedkit.Growing(t, 1, nil, func(t *testing.T, e *embedtest.Ensemble) {
 		learner := embedkit.Joined(e, 1)[0]
 		for fails := range 3 {
-			w := embedkit.Scribble(t, e, learner, fmt.Sprint("w", fails), time.Millisecond)
-			<-time.After(time.Second)
+			w := embedkit.Scribble(t, e, learner, fmt.Sprint("w", fails), 2*time.Millisecond)
+			// The snapshot after its start holds a mutex: with a slow disk it would stop the clock.
+			<-time.After(1500 * time.Millisecond)
 			e.Faults(1).SetDisk(embedtest.Disk{Err: syscall.ENOSPC, On: embedtest.Syncs, After: 5 + fails, Delay: 20 * time.Millisecond})
 			<-e.Node(1).Done()
 			e.PowerCut(1)
