@@ -153,3 +153,13 @@ func Apart(e *embedtest.Ensemble, delay time.Duration) {
 		}
 	}
 }
+
+// Distant lets each message between members take so long. In a bubble of testing/synctest commits
+// take no time otherwise, so nothing can happen in the middle of one.
+func Distant(e *embedtest.Ensemble, d time.Duration) {
+	for _, from := range e.Places() {
+		for _, to := range e.Places() {
+			e.Faults(from).SetLink(to, embedtest.Link{Delay: d})
+		}
+	}
+}
