@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
@@ -426,33 +427,35 @@ func TestClose_AtAnyTimeLeavesNothing(t *testing.T) {
 // The same in real time, in which Close meets every step. Of the parents nothing stays either: none
 // is created that has no child, because the ensemble would not remove it.
 func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		c.ContainerCheckInterval = 100 * time.Millisecond
-	}})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
-	s := ens.Session(1, embed.SessionOptions{})
-	for i := range 300 {
-		dir := fmt.Sprint("/round-", i, dir)
-		o := group.Options{Linger: time.Duration(i%2) * time.Minute}
-		a := group.Join(ens.Opener(embed.MemberID(i%3+1)), dir, "a", nil, o)
-		if i%3 == 0 {
-			go a.Set(t.Context(), []byte("x"))
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			c.ContainerCheckInterval = 100 * time.Millisecond
+		}})
+		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
+		s := ens.Session(1, embed.SessionOptions{})
+		for i := range 300 {
+			dir := fmt.Sprint("/round-", i, dir)
+			o := group.Options{Linger: time.Duration(i%2) * time.Minute}
+			a := group.Join(ens.Opener(embed.MemberID(i%3+1)), dir, "a", nil, o)
+			if i%3 == 0 {
+				go a.Set(t.Context(), []byte("x"))
+			}
+			for range rand.N(3000) {
+				runtime.Gosched()
+			}
+			must(t, a.Close())
+			wantErr(t, a.Err(), embed.ErrReleased)
+			_, err := s.Sync(t.Context(), dir)
+			must(t, err)
+			if names := children(t, s, dir); len(names) > 0 {
+				t.Fatalf("round %d left %v", i, names)
+			}
 		}
-		for range rand.N(3000) {
-			runtime.Gosched()
-		}
-		must(t, a.Close())
-		wantErr(t, a.Err(), embed.ErrReleased)
-		_, err := s.Sync(t.Context(), dir)
-		must(t, err)
-		if names := children(t, s, dir); len(names) > 0 {
-			t.Fatalf("round %d left %v", i, names)
-		}
-	}
-	ens.Until("all parents to be removed", func() bool {
-		names := children(t, s, "/")
-		return !slices.ContainsFunc(names, func(name string) bool {
-			return strings.HasPrefix(name, "round-")
+		ens.Until("all parents to be removed", func() bool {
+			names := children(t, s, "/")
+			return !slices.ContainsFunc(names, func(name string) bool {
+				return strings.HasPrefix(name, "round-")
+			})
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // 10,000 members join, one of them changes again and again, and all are lost at once. The bounds
@@ -40,7 +41,7 @@ func TestGroup_TenThousandMembers(t *testing.T) {
 	}()
 	until := func(n int) (c group.Change) {
 		t.Helper()
-		limit := time.After(time.Minute)
+		limit := time.After(testkit.Patience)
 		for first := true; first || len(c.Members) != n; first = false {
 			select {
 			case c = <-told:
@@ -79,7 +80,7 @@ func TestGroup_TenThousandMembers(t *testing.T) {
 	must(t, g.Close())
 	t.Logf("joined in %v, told of a change in %v, lost in %v, %d changes", joined, changed, lost,
 		<-count)
-	if joined > 30*time.Second || changed > time.Second || lost > 10*time.Second {
+	if joined > 30*time.Second || changed > time.Second || lost > 30*time.Second {
 		t.Error("that is too slow")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine/clock"
@@ -49,11 +50,7 @@ func slowly(t testing.TB) (*embedtest.Ensemble, *embed.Session) {
 	t.Helper()
 	ens := embedtest.New(t, 3, embedtest.Options{})
 	ens.TransferLeadership(2)
-	for _, from := range ens.Members() {
-		for _, to := range ens.Members() {
-			ens.Faults(from).SetLink(to, embedtest.Link{Delay: 500 * time.Microsecond})
-		}
-	}
+	embedkit.Distant(ens, 500*time.Microsecond)
 	return ens, ens.Session(1, embed.SessionOptions{})
 }
 

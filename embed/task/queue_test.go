@@ -15,8 +15,10 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/task"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func put(t *testing.T, q *task.Queue, data string, o task.PutOptions) string {
@@ -343,146 +345,152 @@ func TestClaim_Delayed(t *testing.T) {
 // The limit is exact, however many put at once; Curator's maxItems is a guess.
 func TestPut_Limit(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	in := 0
-	for i := range 12 {
-		s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
-		wg.Go(func() {
-			for range 10 {
-				_, err := task.New(s, path, task.Options{Limit: 50}).Put(bounded(t), nil, task.PutOptions{})
-				if err == nil {
-					mu.Lock()
-					in++
-					mu.Unlock()
-				} else if !errors.Is(err, task.ErrFull) {
-					t.Error(err)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		in := 0
+		for i := range 12 {
+			s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
+			wg.Go(func() {
+				for range 10 {
+					_, err := task.New(s, path, task.Options{Limit: 50}).Put(bounded(t), nil, task.PutOptions{})
+					if err == nil {
+						mu.Lock()
+						in++
+						mu.Unlock()
+					} else if !errors.Is(err, task.ErrFull) {
+						t.Error(err)
+					}
 				}
-			}
-		})
-	}
-	wg.Wait()
-	s := ens.Session(1, embed.SessionOptions{})
-	_, err := s.Sync(bounded(t), path)
-	must(t, err)
-	if n := len(children(t, s, path+"/entries")); n != 50 || in != 50 {
-		t.Errorf("%d tasks, %d were put", n, in)
-	}
-	q := task.New(s, path, task.Options{Limit: 50})
-	must(t, claim(t, q).Finish())
-	put(t, q, "x", task.PutOptions{})
-	_, err = q.Put(bounded(t), nil, task.PutOptions{})
-	wantErr(t, err, task.ErrFull)
+			})
+		}
+		wg.Wait()
+		s := ens.Session(1, embed.SessionOptions{})
+		_, err := s.Sync(bounded(t), path)
+		must(t, err)
+		if n := len(children(t, s, path+"/entries")); n != 50 || in != 50 {
+			t.Errorf("%d tasks, %d were put", n, in)
+		}
+		q := task.New(s, path, task.Options{Limit: 50})
+		must(t, claim(t, q).Finish())
+		put(t, q, "x", task.PutOptions{})
+		_, err = q.Put(bounded(t), nil, task.PutOptions{})
+		wantErr(t, err, task.ErrFull)
+	})
 }
 
 // Take takes nothing twice, and nothing that is claimed.
 func TestTake(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	s := ens.Session(1, embed.SessionOptions{})
-	q := task.New(s, path, task.Options{})
-	const n = 60
-	for i := range n {
-		put(t, q, fmt.Sprint(i), task.PutOptions{})
-	}
-	claimed := claim(t, q)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	got := make(map[string]int)
-	for i := range 6 {
-		other := task.New(ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{}), path,
-			task.Options{})
-		wg.Go(func() {
-			for {
-				ctx, cancel := context.WithTimeout(bounded(t), 2*time.Second)
-				data, err := other.Take(ctx)
-				cancel()
-				if err != nil {
-					wantErr(t, err, context.DeadlineExceeded)
-					return
-				}
-				mu.Lock()
-				got[string(data)]++
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if len(got) != n-1 || got[string(claimed.Data())] != 0 {
-		t.Errorf("%v", got)
-	}
-	for data, times := range got {
-		if times != 1 {
-			t.Errorf("%s was taken %d times", data, times)
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		s := ens.Session(1, embed.SessionOptions{})
+		q := task.New(s, path, task.Options{})
+		const n = 60
+		for i := range n {
+			put(t, q, fmt.Sprint(i), task.PutOptions{})
 		}
-	}
-	must(t, claimed.Retry(0))
-	data, err := q.Take(bounded(t))
-	if string(data) != "0" || err != nil {
-		t.Errorf("%q, %v", data, err)
-	}
-	if left := children(t, s, path+"/tries"); len(left) > 0 {
-		t.Errorf("%v", left)
-	}
+		claimed := claim(t, q)
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		got := make(map[string]int)
+		for i := range 6 {
+			other := task.New(ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{}), path,
+				task.Options{})
+			wg.Go(func() {
+				for {
+					ctx, cancel := context.WithTimeout(bounded(t), 2*time.Second)
+					data, err := other.Take(ctx)
+					cancel()
+					if err != nil {
+						wantErr(t, err, context.DeadlineExceeded)
+						return
+					}
+					mu.Lock()
+					got[string(data)]++
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if len(got) != n-1 || got[string(claimed.Data())] != 0 {
+			t.Errorf("%v", got)
+		}
+		for data, times := range got {
+			if times != 1 {
+				t.Errorf("%s was taken %d times", data, times)
+			}
+		}
+		must(t, claimed.Retry(0))
+		data, err := q.Take(bounded(t))
+		if string(data) != "0" || err != nil {
+			t.Errorf("%q, %v", data, err)
+		}
+		if left := children(t, s, path+"/tries"); len(left) > 0 {
+			t.Errorf("%v", left)
+		}
+	})
 }
 
 // A consumer that lost a race goes on at once with the next task (kazoo#501: it slept). Many work
 // in one process, and all tasks get done.
 func TestClaim_ManyAtOnce(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	q := task.New(ens.Session(1, embed.SessionOptions{}), path, task.Options{})
-	var mu sync.Mutex
-	live := make(map[string]bool)
-	done := make(map[string]int)
-	ctx, cancel := context.WithCancel(bounded(t))
-	defer cancel()
-	var wg sync.WaitGroup
-	const n = 150
-	for i := range 9 {
-		wg.Go(func() {
-			err := task.Work(ctx, ens.Opener(embed.MemberID(i%3+1)), path, task.Options{},
-				func(ctx context.Context, c *task.Task) error {
-					mu.Lock()
-					if live[c.Name()] {
-						t.Errorf("%s is claimed twice", c.Name())
-					}
-					live[c.Name()] = true
-					mu.Unlock()
-					if rand.N(2) == 0 {
-						<-time.After(rand.N(5 * time.Millisecond))
-					}
-					mu.Lock()
-					live[c.Name()] = false
-					mu.Unlock()
-					err := c.Finish()
-					mu.Lock()
-					defer mu.Unlock()
-					if err == nil {
-						if done[string(c.Data())]++; len(done) == n {
-							cancel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		q := task.New(ens.Session(1, embed.SessionOptions{}), path, task.Options{})
+		var mu sync.Mutex
+		live := make(map[string]bool)
+		done := make(map[string]int)
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		var wg sync.WaitGroup
+		const n = 150
+		for i := range 9 {
+			wg.Go(func() {
+				err := task.Work(ctx, ens.Opener(embed.MemberID(i%3+1)), path, task.Options{},
+					func(ctx context.Context, c *task.Task) error {
+						mu.Lock()
+						if live[c.Name()] {
+							t.Errorf("%s is claimed twice", c.Name())
 						}
-					}
-					return nil
-				})
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-		})
-	}
-	for i := range n {
-		put(t, q, fmt.Sprint(i), task.PutOptions{})
-	}
-	wg.Wait()
-	for data, times := range done {
-		if times != 1 {
-			t.Errorf("%s was done %d times", data, times)
+						live[c.Name()] = true
+						mu.Unlock()
+						if rand.N(2) == 0 {
+							<-time.After(rand.N(5 * time.Millisecond))
+						}
+						mu.Lock()
+						live[c.Name()] = false
+						mu.Unlock()
+						err := c.Finish()
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							if done[string(c.Data())]++; len(done) == n {
+								cancel()
+							}
+						}
+						return nil
+					})
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
 		}
-	}
-	if len(done) != n {
-		t.Errorf("%d of %d are done", len(done), n)
-	}
+		for i := range n {
+			put(t, q, fmt.Sprint(i), task.PutOptions{})
+		}
+		wg.Wait()
+		for data, times := range done {
+			if times != 1 {
+				t.Errorf("%s was done %d times", data, times)
+			}
+		}
+		if len(done) != n {
+			t.Errorf("%d of %d are done", len(done), n)
+		}
+	})
 }
 
 // Callers give up at any moment, in real time. Nothing is left of them: no claim, and the task is
@@ -490,44 +498,47 @@ func TestClaim_ManyAtOnce(t *testing.T) {
 // stayed).
 func TestClaim_CancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
-	s := ens.Session(1, embed.SessionOptions{})
-	q := task.New(s, path, task.Options{})
-	for i := range 200 {
-		name := put(t, q, "x", task.PutOptions{})
-		ctx, cancel := context.WithTimeout(bounded(t), rand.N(6*time.Millisecond))
-		var err error
-		var c *task.Task
-		if i%2 == 0 {
-			c, err = q.Claim(ctx)
-		} else {
-			_, err = q.Take(ctx)
-		}
-		cancel()
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
-		switch {
-		case c != nil:
-			must(t, c.Finish())
-		case i%2 == 1 && (err == nil || errors.Is(err, embed.ErrUnknownOutcome)):
-			_, err = s.Put(bounded(t), "/tasks/after", nil) // it comes after the Take
-			must(t, err)
-			if _, there, _ := s.Exists(bounded(t), path+"/entries/"+name); there {
-				must(t, claim(t, q).Finish())
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		embedkit.Distant(ens, time.Millisecond)
+		s := ens.Session(1, embed.SessionOptions{})
+		q := task.New(s, path, task.Options{})
+		for i := range 200 {
+			name := put(t, q, "x", task.PutOptions{})
+			ctx, cancel := context.WithTimeout(bounded(t), rand.N(6*time.Millisecond))
+			var err error
+			var c *task.Task
+			if i%2 == 0 {
+				c, err = q.Claim(ctx)
+			} else {
+				_, err = q.Take(ctx)
 			}
-		default:
-			next := claim(t, q)
-			if next.Name() != name {
-				t.Errorf("%s, want %s", next.Name(), name)
+			cancel()
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
 			}
-			must(t, next.Finish())
+			switch {
+			case c != nil:
+				must(t, c.Finish())
+			case i%2 == 1 && (err == nil || errors.Is(err, embed.ErrUnknownOutcome)):
+				_, err = s.Put(bounded(t), "/tasks/after", nil) // it comes after the Take
+				must(t, err)
+				if _, there, _ := s.Exists(bounded(t), path+"/entries/"+name); there {
+					must(t, claim(t, q).Finish())
+				}
+			default:
+				next := claim(t, q)
+				if next.Name() != name {
+					t.Errorf("%s, want %s", next.Name(), name)
+				}
+				must(t, next.Finish())
+			}
+			ens.Until("no claim to be left", func() bool { return len(children(t, s, path+"/taken")) == 0 })
+			if left := children(t, s, path+"/tries"); len(left) > 0 {
+				t.Fatalf("%v", left)
+			}
 		}
-		ens.Until("no claim to be left", func() bool { return len(children(t, s, path+"/taken")) == 0 })
-		if left := children(t, s, path+"/tries"); len(left) > 0 {
-			t.Fatalf("%v", left)
-		}
-	}
+	})
 }
 
 // A client that does not respect the claim removes the task. Finish says so, and nothing is left. A
