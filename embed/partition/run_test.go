@@ -457,7 +457,11 @@ func TestRun_MembersComeAndGo(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, f *field) {
 		parts := numbered("part/", 25)
 		sites := make(map[string]*site)
-		for i := range 60 {
+		rounds := 30
+		if testkit.Night() {
+			rounds = 60
+		}
+		for i := range rounds {
 			id := fmt.Sprint("m", i*7%5)
 			if s := sites[id]; s != nil {
 				s.leave()

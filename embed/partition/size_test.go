@@ -14,7 +14,10 @@ import (
 // replaced.
 func TestRun_ThousandsOfParts(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, f *field) {
-		const n = 5000
+		n := 1000
+		if testkit.Night() {
+			n = 5000
+		}
 		parts := numbered("tenant-", n)
 		before := testkit.Heap()
 		for i, id := range []string{"a", "b"} {
@@ -23,7 +26,7 @@ func TestRun_ThousandsOfParts(t *testing.T) {
 		owners := f.until(parts, "a", "b")
 		// Three replicas, two views, and the goroutines of all parts are in this process. What it is
 		// depends on when memory was last collected; a cost that grows with the parts shows all the same.
-		each := (testkit.Heap() - before) / n
+		each := (testkit.Heap() - before) / int64(n)
 		t.Logf("%d bytes for each part", each)
 		if each > 60_000 {
 			t.Errorf("%d bytes for each part", each)
