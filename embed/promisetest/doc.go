@@ -7,5 +7,8 @@
 // The first command lets members come and go meanwhile. In the second, sessions are those of
 // processes that are not members.
 //
+// By day most tests run in virtual time, by night (VIVARIUM_NIGHT=1) all run in real time. Those that
+// need real time by day too say why.
+//
 // embed/processtest tests the promises with processes and signals.
 package promisetest
