@@ -274,7 +274,8 @@ func TestClock_NothingIsGrantedWhileTheClockJumps(t *testing.T) {
 	}}
 	n := embedkit.Alone(t, t.TempDir(), inside.Seams{Clock: clock})
 	ctx := bounded(t)
-	s, err := n.NewSession(ctx, embed.SessionOptions{})
+	// It is not safe for long on a busy machine, and must not expire.
+	s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Minute})
 	must(t, err)
 	m := lock.NewMutex(s, "/lock")
 	jumping.Unlock()
