@@ -23,6 +23,15 @@ func init() { shardsflag.Define() }
 // long reports whether schedules have every fault, and log all that happened if they fail.
 func long() bool { return *schedulesFlag > 0 || *longFlag > 0 }
 
+// inTime plays short schedules in virtual time by day.
+func inTime(t *testing.T, play func(t *testing.T)) {
+	if long() {
+		play(t)
+		return
+	}
+	testkit.Bubble(t, play)
+}
+
 // schedules plays one short schedule, or as many long ones as the flags say.
 func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 	before := runtime.NumGoroutine()
@@ -35,7 +44,7 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 		if i > 0 {
 			seed = rand.New(rand.NewPCG(seed, 0)).Uint64()
 		}
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { play(t, seed) }) {
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { inTime(t, func(t *testing.T) { play(t, seed) }) }) {
 			return // goroutines that are left would disturb the next one
 		}
 	}

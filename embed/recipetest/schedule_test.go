@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -78,8 +78,12 @@ type schedule struct {
 type slot struct {
 	member  embed.MemberID
 	timeout time.Duration
-	mu      sync.Mutex
-	session *embed.Session // guarded by mu
+	turn    chan struct{} // held while a session is opened: in a bubble a mutex would stop the clock
+	session *embed.Session
+}
+
+func newSlot(member embed.MemberID, timeout time.Duration) *slot {
+	return &slot{member: member, timeout: timeout, turn: make(chan struct{}, 1)}
 }
 
 // newSchedule starts an ensemble, and creates the registers and every other path. The recipes
@@ -96,11 +100,14 @@ func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault, confi
 		c.RequestTimeout = requestTimeout
 		configure(c)
 	}})
+	if !long() {
+		embedkit.Distant(s.ens, time.Millisecond) // otherwise callers would stop the clock of a bubble
+	}
 	for _, id := range s.ens.Members() {
 		s.mu.nodes[id] = s.ens.Node(id)
-		s.slots = append(s.slots, &slot{member: id, timeout: shortTimeout}, &slot{member: id, timeout: shortTimeout})
+		s.slots = append(s.slots, newSlot(id, shortTimeout), newSlot(id, shortTimeout))
 	}
-	s.slots = append(s.slots, &slot{member: s.member(), timeout: longTimeout})
+	s.slots = append(s.slots, newSlot(s.member(), longTimeout))
 	s.prepare()
 	return s
 }
@@ -231,7 +238,7 @@ func (s *schedule) emptied(session *embed.Session, k *kind, path string) {
 			s.t.Errorf("left behind: %q", names)
 			return
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 }
 
@@ -273,8 +280,8 @@ func (s *schedule) pass(events int, most time.Duration) {
 // open returns the session of a slot: a new one if the last has ended, or nil if none can be opened
 // now.
 func (s *schedule) open(sl *slot) *embed.Session {
-	sl.mu.Lock()
-	defer sl.mu.Unlock()
+	sl.turn <- struct{}{}
+	defer func() { <-sl.turn }()
 	if sl.session != nil && sl.session.Err() == nil {
 		return sl.session
 	}
