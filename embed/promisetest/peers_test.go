@@ -28,6 +28,9 @@ import (
 // The tests of this file replay bugs of other coordination systems. testdata/peers.md lists the
 // bugs and their tests, including tests in other files.
 
+// breathe lets a bubble's time pass in a loop. Requests alone take none there.
+func breathe() { <-time.After(time.Millisecond) }
+
 // Sessions of candidates are Suspended, come back, and are Suspended again before the candidates
 // have reacted. Curator's latches answered each reconnect with a reset of their own. Two resets
 // interleaved, and a latch led whose znode had just been given up (CURATOR-620, CURATOR-652,
@@ -36,7 +39,6 @@ func TestPeers_TwoReconnectsInterleave(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		embedkit.Apart(ens, time.Millisecond)
 		ctx, cancel := context.WithCancel(bounded(t))
 		defer cancel()
 		var mu sync.Mutex
@@ -180,7 +182,6 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		embedkit.Apart(ens, time.Millisecond)
 		ctx, cancel := context.WithCancel(bounded(t))
 		defer cancel()
 		writer := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -198,7 +199,7 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 					stop()
 					if err != nil {
 						refused.Add(1)
-						<-time.After(time.Millisecond)
+						breathe()
 						continue
 					}
 					data, _, err := reader.Get(ctx, "/x")
@@ -210,6 +211,7 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 						return
 					}
 					served.Add(1)
+					breathe()
 				}
 			})
 		}
@@ -217,9 +219,8 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 			for n := int64(1); ctx.Err() == nil; n++ {
 				if _, err := writer.Set(ctx, "/x", strconv.AppendInt(nil, n, 10), embed.AnyVersion); err == nil {
 					acked.Store(n)
-				} else {
-					<-time.After(time.Millisecond)
 				}
+				breathe()
 			}
 		})
 		// more waits until there is more of something.
@@ -232,7 +233,7 @@ func TestPeers_ADeposedLeaderServesNoStaleSync(t *testing.T) {
 			more("Syncs of the leader", &served)
 			ens.Isolate(1)
 			more("writes without it", &acked)
-			embedkit.Apart(ens, time.Millisecond)
+			ens.HealAll()
 			more("Syncs of one that led", &served)
 		}
 		cancel()
@@ -256,7 +257,6 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		embedkit.Apart(ens, time.Millisecond)
 		ctx, cancel := context.WithCancel(bounded(t))
 		defer cancel()
 		ens.TransferLeadership(1)
@@ -310,7 +310,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 				caughtUp(0, 3)
 				ens.Isolate(3)
 			case 16: // the changes that it missed fit into a watch's buffer
-				embedkit.Apart(ens, time.Millisecond)
+				ens.HealAll()
 				ens.Ready(3)
 				caughtUp(0, 3)
 			}
@@ -318,6 +318,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 			if i%30 < 10 || i%30 >= 16 {
 				caughtUp(embedkit.WatchBuffer/2, 3)
 			}
+			breathe()
 			p, q := fmt.Sprint("/w/p-", i), fmt.Sprint("/w/q-", i)
 			_, err := writer.Create(ctx, p, nil, embed.Persistent)
 			must(t, err)
@@ -331,6 +332,7 @@ func TestPeers_AWatchMissesNothingWhileLogsAreCut(t *testing.T) {
 				news{embed.NodeCreated, p}, news{embed.NodeCreated, q}, news{embed.NodeDeleted, p}, news{embed.NodeDataChanged, q}, news{embed.NodeDataChanged, q})
 		}
 		for i := range 60 {
+			breathe()
 			q := fmt.Sprint("/w/q-", i)
 			caughtUp(embedkit.WatchBuffer/2, ens.Members()...)
 			must(t, writer.Delete(ctx, q, embed.AnyVersion))
@@ -457,7 +459,6 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Keep: 5} }})
-		embedkit.Apart(ens, time.Millisecond)
 		ens.TransferLeadership(1)
 		keeper := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 		for _, path := range []string{"/live", "/closed", "/killed", "/expired"} {
@@ -498,7 +499,7 @@ func TestPeers_EphemeralsEndWithTheirSessionsOnEveryMember(t *testing.T) {
 					names, _, err := keeper.Children(bounded(t), "/expired")
 					return err == nil && len(names) == 0
 				})
-				embedkit.Apart(ens, time.Millisecond)
+				ens.HealAll()
 				ens.Ready(3)
 			} else {
 				must(t, silent.Close())
@@ -584,7 +585,6 @@ func TestPeers_AContainerIsReapedUnderItsWatchers(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.ContainerCheckInterval = c.Tick }})
-		embedkit.Apart(ens, time.Millisecond)
 		ctx := bounded(t)
 		s, other := ens.Session(1, embed.SessionOptions{Timeout: time.Minute}), ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 		w, err := s.Watch(ctx, "/locks/x", embed.WatchPersistent)
@@ -659,7 +659,6 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		embedkit.Apart(ens, 300*time.Microsecond)
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -739,7 +738,6 @@ func TestPeers_EverybodyIsAnsweredWhenANodeEnds(t *testing.T) {
 
 func everybodyIsAnswered(t *testing.T, o embedtest.Options, end func(*testing.T, *embedtest.Ensemble)) {
 	ens := embedtest.New(t, 3, o)
-	embedkit.Apart(ens, time.Millisecond)
 	n, s := ens.Node(1), ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	ctx := bounded(t)
 	_, err := lock.NewMutex(s, "/lock").Lock(ctx)
@@ -751,6 +749,7 @@ func everybodyIsAnswered(t *testing.T, o embedtest.Options, end func(*testing.T,
 	for i := range 4 {
 		waiting.Go(func() {
 			for n.Err() == nil && s.Err() == nil {
+				breathe()
 				var pending []*embed.Pending
 				for range 300 {
 					pending = append(pending, s.Submit(ctx, embed.OpCreate(fmt.Sprintf("/n-%d-", i), nil, embed.EphemeralSequential)))
@@ -768,6 +767,7 @@ func everybodyIsAnswered(t *testing.T, o embedtest.Options, end func(*testing.T,
 	ask := func(what string, call func() error) {
 		waiting.Go(func() {
 			for {
+				breathe()
 				if err := call(); err != nil {
 					if !endings(err) {
 						t.Errorf("%s: %v", what, err)
@@ -944,7 +944,7 @@ func TestPeers_ARollingRestartDropsNothing(t *testing.T) {
 								return
 							}
 							acked.Add(1)
-							<-time.After(time.Millisecond) // in a bubble, writes alone take no time
+							breathe()
 						}
 					})
 				}
