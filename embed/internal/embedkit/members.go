@@ -15,7 +15,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/engine"
-	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // Growing runs fn in virtual time with an ensemble of founders that others may join.
@@ -139,19 +138,6 @@ func (w *Scribe) End(t *testing.T, e *embedtest.Ensemble, places ...embed.Member
 		}
 	}
 	t.Logf("%d writes, at most %v between two", len(w.acked), w.gap)
-}
-
-// Apart gives the links between members a delay, and heals those that are cut. Without it a request
-// takes no virtual time, so that nothing can happen meanwhile. By night the links are real enough.
-func Apart(e *embedtest.Ensemble, delay time.Duration) {
-	if testkit.Night() {
-		delay = 0
-	}
-	for _, a := range e.Places() {
-		for _, b := range e.Places() {
-			e.Faults(a).SetLink(b, embedtest.Link{Delay: delay})
-		}
-	}
 }
 
 // Distant lets each message between members take so long. In a bubble of testing/synctest commits
