@@ -304,7 +304,7 @@ func TestGuarantee_ExpiryBounded_ALiveSessionOutlivesLeaders(t *testing.T) {
 		for i, s := range witnesses {
 			beside.Go(func() {
 				heard := opened
-				embedkit.Every(writing, 10*time.Millisecond, func() {
+				embedkit.Every(writing, 30*time.Millisecond, func() {
 					began := time.Now()
 					took[i] = max(took[i], commits(ctx, t, s))
 					silent[i] = max(silent[i], time.Since(heard))
