@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/netip"
@@ -288,7 +290,8 @@ type Gateway struct {
 	refusals    refusals
 
 	mu        rank.Mutex[rank.Gateway]
-	conns     map[*conn]struct{}
+	conns     map[*conn]uint64 // to their numbers, in the order in which they came
+	arrivals  uint64
 	addresses map[string]int // number of connections by address
 	closed    bool
 }
@@ -315,7 +318,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		return nil, errors.New("gateway: config: Advertise is set, and another gateway of this node has it too: leave it out on one of them")
 	}
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
-		conns: make(map[*conn]struct{}), addresses: make(map[string]int)}
+		conns: make(map[*conn]uint64), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
@@ -423,7 +426,8 @@ func (g *Gateway) accept(sock net.Conn) {
 		return
 	}
 	c := newConn(g, sock)
-	g.conns[c] = struct{}{}
+	g.arrivals++
+	g.conns[c] = g.arrivals
 	g.addresses[host]++
 	g.goroutines.Go(func() {
 		c.serve()
@@ -494,11 +498,8 @@ func (g *Gateway) greediest() (most *conn) {
 func (g *Gateway) connections() []*conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	list := make([]*conn, 0, len(g.conns))
-	for c := range g.conns {
-		list = append(list, c)
-	}
-	slices.SortFunc(list, func(a, b *conn) int { return a.arrived.Compare(b.arrived) })
+	list := slices.Collect(maps.Keys(g.conns))
+	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(g.conns[a], g.conns[b]) })
 	return list
 }
 

@@ -289,9 +289,9 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 	defer side.Close()
 	defer other.Close()
 	for i := range 30_000 {
-		g := &Gateway{cfg: Config{Memory: 10}, log: quiet, conns: make(map[*conn]struct{})}
+		g := &Gateway{cfg: Config{Memory: 10}, log: quiet, conns: make(map[*conn]uint64)}
 		c := newConn(g, side)
-		g.conns[c] = struct{}{}
+		g.conns[c] = 1
 		g.relieving.Store(true) // as if for memory that is free again by now
 		ready := make(chan struct{})
 		g.goroutines.Go(func() {
