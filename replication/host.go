@@ -112,7 +112,7 @@ func (h *Host) open() error {
 	c.Disk.OnFail(c.Transport.Shut)
 	logs := &logFactory{disk: c.Disk}
 	err := guard(func() (err error) {
-		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, logs))
+		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, logs, h.takeOver))
 		return err
 	})
 	if cause := c.Disk.Err(); cause != nil {
@@ -131,13 +131,13 @@ func (h *Host) open() error {
 
 // hostConfig returns the NodeHost's configuration, with as few goroutines and as little memory as
 // dragonboat can work with.
-func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory) config.NodeHostConfig {
+func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory, takeOver takeOverFunc) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
 	// The log is opened before the transport.
 	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) }
 	hold := func(ctx context.Context, ms []raftpb.Message) bool { return logs.store.hold(ctx, ms) }
-	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, hold: hold}
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, hold: hold, takeOver: takeOver}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,

@@ -18,11 +18,17 @@ type inbound struct {
 	log   *slog.Logger
 	check func(*raftpb.Message) error // returns why a message must not be believed, or nil
 	hold  holdFunc
+
+	takeOver takeOverFunc
 }
 
 // A holdFunc is called before messages are sent. It may wait until they can be, or until ctx ends.
 // If it returns false, they are lost.
 type holdFunc func(ctx context.Context, messages []raftpb.Message) bool
+
+// A takeOverFunc is called with each TimeoutNow, once dragonboat has it. It does not block. again
+// passes the message to dragonboat once more.
+type takeOverFunc func(m raftpb.Message, again func())
 
 // Create creates the transport with guarded handlers.
 func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
@@ -64,9 +70,20 @@ func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 				return
 			}
 		}
-		if err := guard(func() error { handle(b); return nil }); err != nil {
-			f.disk.Fail(err)
+		f.pass(handle, b)
+		for i := range b.Requests {
+			if b.Requests[i].Type == raftpb.TimeoutNow {
+				one := b
+				one.Requests = b.Requests[i : i+1]
+				f.takeOver(b.Requests[i], func() { f.pass(handle, one) })
+			}
 		}
+	}
+}
+
+func (f inbound) pass(handle raftio.MessageHandler, b raftpb.MessageBatch) {
+	if err := guard(func() error { handle(b); return nil }); err != nil {
+		f.disk.Fail(err)
 	}
 }
 

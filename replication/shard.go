@@ -12,10 +12,11 @@ import (
 
 // shard is this member's replica of one Raft group.
 type shard struct {
-	id       ShardID
-	starting rank.Mutex[rank.Starting] // held while StartShard runs
-	started  atomic.Bool
-	reading  atomic.Bool // a call of Membership has not ended
+	id         ShardID
+	starting   rank.Mutex[rank.Starting] // held while StartShard runs
+	started    atomic.Bool
+	reading    atomic.Bool // a call of Membership has not ended
+	takingOver atomic.Bool // takeOverLoop runs
 
 	// Set before started.
 	session          *client.Session // dragonboat's "no session": it does not remember proposals
