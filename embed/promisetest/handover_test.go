@@ -19,13 +19,7 @@ func TestHandover_WhileMuchIsWritten(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = time.Minute }})
 		embedkit.Write(t, ens.Node(1), "/n")
-		for _, id := range ens.Members() {
-			for _, to := range ens.Members() {
-				if to != id {
-					ens.Faults(id).SetLink(to, embedtest.Link{Delay: time.Millisecond})
-				}
-			}
-		}
+		embedkit.Distant(ens, time.Millisecond)
 		var acked atomic.Int64
 		var over atomic.Bool
 		var callers sync.WaitGroup
