@@ -29,15 +29,17 @@ func TestJudge(t *testing.T) {
 		real   string
 		code   int
 		flaky  bool
+		says   string
 	}{
-		"passes":                    {"package x\nimport \"testing\"\nfunc Test(t *testing.T) {}\n", "real", 0, false},
-		"passes when it is alone":   {first, "real", 0, true},
-		"is no test of processes":   {first, "other", 1, false},
-		"fails":                     {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { t.Fatal(1) }\n", "real", 1, false},
-		"panics":                    {strings.ReplaceAll(first, "t.Fatal(", "panic("), "real", 1, false},
-		"does not compile":          {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { x }\n", "real", 1, false},
-		"ends outside its tests":    {"package x\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(3) }\n", "real", 1, false},
-		"fails beside a flaky test": {first + "func TestBad(t *testing.T) { t.Fatal(1) }\n", "real", 1, true},
+		"passes":                    {"package x\nimport \"testing\"\nfunc Test(t *testing.T) {}\n", "real", 0, false, "ok "},
+		"passes when it is alone":   {first, "real", 0, true, "no mark"},
+		"is no test of processes":   {first, "other", 1, false, "no mark"},
+		"fails":                     {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { t.Fatal(1) }\n", "real", 1, false, "x_test.go:3: 1"},
+		"panics":                    {strings.ReplaceAll(first, "t.Fatal(", "panic("), "real", 1, false, "panic: no mark"},
+		"runs out of time":          {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { t.Log(\"here\"); select {} }\n", "real", 1, false, "here"},
+		"does not compile":          {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { x }\n", "real", 1, false, "undefined: x"},
+		"ends outside its tests":    {"package x\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(3) }\n", "real", 1, false, "exit status 3"},
+		"fails beside a flaky test": {first + "func TestBad(t *testing.T) { t.Fatal(1) }\n", "real", 1, true, "no mark"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -48,9 +50,16 @@ func TestJudge(t *testing.T) {
 			}
 			t.Chdir(dir)
 			var out bytes.Buffer
-			code, err := judge(&out, c.real, "flaky", []string{"-timeout", "5m", "./..."})
+			limit := "10m"
+			if name == "runs out of time" {
+				limit = "1s"
+			}
+			code, err := judge(&out, c.real, "flaky", []string{"-timeout", limit, "./..."})
 			if err != nil || code != c.code {
 				t.Errorf("code %d, %v, want %d:\n%s", code, err, c.code, &out)
+			}
+			if !strings.Contains(out.String(), c.says) {
+				t.Errorf("it does not say %q:\n%s", c.says, &out)
 			}
 			noted, _ := os.ReadFile("flaky")
 			if got := strings.Contains(string(noted), "FLAKY TestFirst/of_a_part of real\n"); got != c.flaky {

@@ -162,7 +162,7 @@ func (r *result) add(out io.Writer, e event) {
 			r.text[at] = &strings.Builder{}
 		}
 		r.text[at].WriteString(e.Output)
-		if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "FAIL\t")) {
+		if e.Test == "" && (strings.HasPrefix(e.Output, "ok ")) {
 			fmt.Fprint(out, e.Output)
 		}
 	case "build-output":
@@ -174,7 +174,20 @@ func (r *result) add(out io.Writer, e event) {
 	case "fail":
 		r.ended[at] = e.Action
 		r.failed = append(r.failed, at)
+		if at.test == "" {
+			r.printRunning(out, at.pkg)
+		}
 		fmt.Fprint(out, r.output(at.pkg, at.test))
+	}
+}
+
+// printRunning prints what the tests of a package printed that had not ended when it did, because it
+// panicked or ran out of time.
+func (r *result) printRunning(out io.Writer, pkg string) {
+	for at, action := range r.ended {
+		if at.pkg == pkg && action == "" {
+			fmt.Fprint(out, r.output(at.pkg, at.test))
+		}
 	}
 }
 
