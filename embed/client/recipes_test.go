@@ -402,6 +402,8 @@ func TestCloseWaitsForClose(t *testing.T) {
 		go func() { first <- s.Close() }()
 		<-s.Done()
 		must(t, s.Close())
+		_, err = other.Sync(ctx, "/a") // the leader may apply it after the member that asked
+		must(t, err)
 		if _, there, err := other.Exists(ctx, "/a"); there || err != nil {
 			t.Errorf("its ephemeral is there: %v, %v", there, err)
 		}
