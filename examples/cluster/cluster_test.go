@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The members are this test's own binary.
@@ -89,8 +88,7 @@ func testCluster(t *testing.T, shards int) {
 
 // Processes join, lose their directory and leave while orders are settled.
 func TestCluster_Scale(t *testing.T) {
-	testkit.ByNight(t, "it takes most of a minute: members change one by one, some seconds apart")
-	t.Parallel()
+	t.Parallel() // it takes most of a minute, which it waits: members change one by one, some seconds apart
 	out := settle(t, options{input: writeInput(t, 120), shards: 2, scale: true, target: 5 * time.Second})
 	for _, want := range []string{
 		"the ensemble has 3 members, of which 3 vote", "the ensemble has 7 members, of which 3 vote", "is back as member 8",
