@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A specimen is the directory of an image that a test will damage.
@@ -149,9 +150,12 @@ func flip(data string, at int, bit byte) string {
 
 // positions returns offsets in n bytes, denser at both ends.
 func positions(n int) []int {
-	most := 40
-	if testing.Short() {
+	most := 12
+	switch {
+	case testing.Short():
 		most = 8
+	case testkit.Night():
+		most = 40
 	}
 	var list []int
 	for at := 0; at < n; at += 1 + n/most {
