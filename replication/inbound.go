@@ -74,8 +74,8 @@ func (f inbound) batch(handle raftio.MessageHandler) raftio.MessageHandler {
 		for i := range b.Requests {
 			if b.Requests[i].Type == raftpb.TimeoutNow {
 				one := b
-				one.Requests = b.Requests[i : i+1]
-				f.takeOver(b.Requests[i], func() { f.pass(handle, one) })
+				one.Requests = []raftpb.Message{b.Requests[i]} // keeps no other message of the batch
+				f.takeOver(one.Requests[0], func() { f.pass(handle, one) })
 			}
 		}
 	}

@@ -67,7 +67,12 @@ func (h *Host) stillToTakeOver(s *shard, term uint64, pause time.Duration, over 
 		}
 		select {
 		case <-timer.C:
-			return true
+			select {
+			case <-over: // the process stood still
+				return false
+			default:
+				return true
+			}
 		case <-changed:
 		case <-over:
 			return false

@@ -1,10 +1,12 @@
 package replication
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/lni/dragonboat/v4/raftpb"
 )
@@ -103,4 +105,46 @@ func TestTakeOver_Ends(t *testing.T) {
 			t.Errorf("repeated %d times in a later term", told.Load())
 		}
 	})
+}
+
+// A process that stood still finds its pause and its time over at once. It does not know how long
+// ago the leader gave the transfer up.
+func TestTakeOver_EndsWhileTheProcessStandsStill(t *testing.T) {
+	t.Parallel()
+	h, s := &Host{done: make(chan struct{})}, newShard(1)
+	over := make(chan time.Time)
+	close(over)
+	for range 100 {
+		if h.stillToTakeOver(s, 1, 0, over) {
+			t.Fatal("repeated after its time")
+		}
+	}
+}
+
+// What came in one batch with a TimeoutNow is not kept as long as that is repeated.
+func TestTakeOver_KeepsOneMessage(t *testing.T) {
+	t.Parallel()
+	var passed []raftpb.MessageBatch
+	var again func()
+	in := inbound{
+		check:    func(*raftpb.Message) error { return nil },
+		takeOver: func(_ raftpb.Message, f func()) { again = f },
+	}
+	entry := func() weak.Pointer[[1 << 20]byte] {
+		cmd := new([1 << 20]byte)
+		in.batch(func(b raftpb.MessageBatch) { passed = append(passed, b) })(raftpb.MessageBatch{DeploymentId: 7, Requests: []raftpb.Message{
+			{Type: raftpb.Replicate, ShardID: 1, Entries: []raftpb.Entry{{Cmd: cmd[:]}}},
+			{Type: raftpb.TimeoutNow, ShardID: 1, Term: 3},
+		}})
+		return weak.Make(cmd)
+	}()
+	passed = nil
+	runtime.GC()
+	if entry.Value() != nil {
+		t.Error("the other message of the batch is kept")
+	}
+	again()
+	if len(passed) != 1 || passed[0].DeploymentId != 7 || len(passed[0].Requests) != 1 || passed[0].Requests[0].Term != 3 {
+		t.Errorf("repeated as %+v", passed)
+	}
 }
