@@ -10,6 +10,11 @@ import (
 // committed mostly takes less.
 const takeOverPause = time.Millisecond
 
+// takeOverShare is the part of an election timeout for which a successor is told again. On slow links
+// the votes must come back before the leader gives the transfer up, or they would depose it for
+// nothing.
+const takeOverShare = 5
+
 // takeOver repeats a TimeoutNow, with which a leader tells this member to take over. m was passed to
 // dragonboat once, and again passes it once more.
 //
@@ -35,14 +40,14 @@ func (h *Host) takeOver(m raftpb.Message, again func()) {
 	}
 }
 
-// takeOverLoop ends when the term is over, after half an election timeout, or when the log has
+// takeOverLoop ends when the term is over, after a fifth of an election timeout, or when the log has
 // grown. A leader adds nothing to its log while it transfers. If it has given the transfer up, a
 // successor that lacks an entry would depose it for nothing.
 func (h *Host) takeOverLoop(s *shard, m raftpb.Message, again func()) {
 	defer s.takingOver.Store(false)
 	log := h.store.shard(m.ShardID)
 	_, end := log.progress()
-	over := time.NewTimer(time.Duration(h.electionTicks()) * h.cfg.Tick / 2)
+	over := time.NewTimer(time.Duration(h.electionTicks()) * h.cfg.Tick / takeOverShare)
 	defer over.Stop()
 	for pause := takeOverPause; ; pause = min(2*pause, h.cfg.Tick) {
 		if !h.stillToTakeOver(s, m.Term, pause, over.C) {
