@@ -59,11 +59,12 @@ type Engine struct {
 	client atomic.Pointer[string]
 
 	// Of a member that leaves.
-	leaving    atomic.Bool // it is recorded, and the sessions are closed
-	leaves     atomic.Bool // its wish to leave is, or may be, recorded
-	leftShards atomic.Int32
-	gone       atomic.Int64  // how many members have come and gone, as the leader of the home shard read last
-	departed   chan struct{} // closed when it is out of all shards
+	leaving     chan struct{} // closed when that is recorded, and the sessions are closed
+	leavingOnce sync.Once     // closes leaving
+	leaves      atomic.Bool   // its wish to leave is, or may be, recorded
+	leftShards  atomic.Int32
+	gone        atomic.Int64  // how many members have come and gone, as the leader of the home shard read last
+	departed    chan struct{} // closed when it is out of all shards
 
 	// Of a node that has yet to join.
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter

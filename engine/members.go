@@ -179,13 +179,30 @@ func (e *Engine) seek() {
 // removedFrom is called when this member has applied its own removal from a shard. Nothing behind
 // the removal is applied before it returns.
 func (e *Engine) removedFrom(id ShardID) {
-	if e.leaving.Load() {
+	if e.isLeaving() {
 		if int(e.leftShards.Add(1)) == len(e.shards) {
 			close(e.departed)
 		}
 		return
 	}
 	e.failAsRemoved(fmt.Sprintf("it has applied its removal from shard %d", id))
+}
+
+// isLeaving reports whether this member leaves, and its sessions are closed. It waits a little for
+// that. The others may take a member without sessions out of a shard before Leave knows that it has
+// none. If the node ended then, its vote on the other shards would end with it, and two voters need
+// it there.
+func (e *Engine) isLeaving() bool {
+	if !e.leaves.Load() {
+		return false
+	}
+	select {
+	case <-e.leaving:
+		return true
+	case <-e.done:
+	case <-time.After(LongestElection(e.cfg.Tick)):
+	}
+	return false
 }
 
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed
@@ -235,7 +252,7 @@ func (e *Engine) Leave(ctx context.Context) error {
 		return err
 	}
 	err := e.keeper.CloseAll(ctx)
-	e.leaving.Store(true) // a removal before would fail the node: sessions would read an empty tree
+	e.leavingOnce.Do(func() { close(e.leaving) }) // a removal before would fail the node: sessions would read an empty tree
 	e.transferAll(ctx)
 	select {
 	case <-e.departed:
