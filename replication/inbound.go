@@ -26,8 +26,8 @@ type inbound struct {
 // If it returns false, they are lost.
 type holdFunc func(ctx context.Context, messages []raftpb.Message) bool
 
-// A takeOverFunc is called with each TimeoutNow, once dragonboat has it. It does not block. again
-// passes the message to dragonboat once more.
+// A takeOverFunc is called with each TimeoutNow, once dragonboat has it. It waits for nothing
+// but a Close that is under way. again passes the message to dragonboat once more.
 type takeOverFunc func(m raftpb.Message, again func())
 
 // Create creates the transport with guarded handlers.
