@@ -31,7 +31,7 @@ func TestEndBesideReadsAndStatus(t *testing.T) {
 				var both sync.WaitGroup
 				both.Go(func() {
 					n.finish(outbox.ErrClosed, nil)
-					if err := n.shard.Close(); err != nil {
+					if err := n.shard.Drop(); err != nil {
 						t.Error(err)
 					}
 				})

@@ -59,12 +59,12 @@ type Engine struct {
 	client atomic.Pointer[string]
 
 	// Of a member that leaves.
-	leaving     chan struct{} // closed when that is recorded, and the sessions are closed
-	leavingOnce sync.Once     // closes leaving
-	leaves      atomic.Bool   // its wish to leave is, or may be, recorded
-	leftShards  atomic.Int32
-	gone        atomic.Int64  // how many members have come and gone, as the leader of the home shard read last
-	departed    chan struct{} // closed when it is out of all shards
+	leaves     atomic.Bool   // its wish to leave is, or may be, recorded
+	leftShards atomic.Int32  // of how many it is out; from the first one on it serves nobody
+	departed   chan struct{} // closed when it is out of all shards
+
+	// gone is how many members have come and gone, as the leader of the home shard read last.
+	gone atomic.Int64
 
 	// Of a node that has yet to join.
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
@@ -154,9 +154,12 @@ func unavailable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
-// silenced reports whether this node reaches no one any more. It is over, or its disk has failed
-// and it will be over soon.
+// silenced reports whether this node serves nobody any more. It is over, or its disk has failed and
+// it will be over soon.
 func (e *Engine) silenced() bool { return e.disk.Err() != nil || e.over() != nil }
+
+// halted reports whether this node reaches no one any more. A member that leaves is over before.
+func (e *Engine) halted() bool { return e.disk.Err() != nil || isDone(e.stop) }
 
 // over returns ErrFailed or ErrClosed once the node is over, and nil before.
 func (e *Engine) over() error {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,12 +14,21 @@ import (
 // Leader says who leads a shard, as far as this node knows. A node that is over leads nothing and
 // knows no leader, so only the last term is left.
 func (e *Engine) Leader(id ShardID) Leader {
+	l := e.raftLeader(id)
+	if e.over() != nil {
+		l.Member = 0
+	}
+	return l
+}
+
+// raftLeader is Leader for what goes on in Raft while a member leaves and serves nobody any more.
+func (e *Engine) raftLeader(id ShardID) Leader {
 	h := e.host.Load()
 	if h == nil {
 		return Leader{}
 	}
 	l := h.Leader(id)
-	if e.silenced() || !e.hears(id, l.Member) {
+	if e.halted() || !e.hears(id, l.Member) {
 		l.Member = 0
 	}
 	return l
@@ -96,7 +106,11 @@ func (e *Engine) LeadsSince() (time.Time, bool) {
 
 // TransferLeadership asks a shard's leader to transfer its leadership to a member.
 func (e *Engine) TransferLeadership(id ShardID, to MemberID) error {
-	return e.transfer(id, to, TransferAsked)
+	if over := e.over(); over != nil {
+		return over
+	}
+	err := e.transfer(id, to, TransferAsked)
+	return cmp.Or(e.over(), err)
 }
 
 func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
@@ -104,20 +118,13 @@ func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 		return fmt.Errorf("shard %d is not in 1..%d", id, len(e.shards))
 	}
 	host := e.host.Load()
-	if over := e.over(); over != nil {
-		return over
-	}
 	if host == nil {
 		return e.notReady(outbox.ErrUnavailable)
 	}
 	if !slices.Contains(e.voters(id), to) {
 		return fmt.Errorf("member %d is none of the members that vote: %s", to, listed(e.voters(id)))
 	}
-	err := host.TransferLeader(id, to)
-	if over := e.over(); over != nil {
-		return over
-	}
-	if err != nil {
+	if err := host.TransferLeader(id, to); err != nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 	}
 	e.meters.transfers[id-1][why].Inc()

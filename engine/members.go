@@ -141,12 +141,14 @@ func (e *Engine) sayObserver() bool {
 	return true
 }
 
-// lifetime returns a context that ends with the node, or after a time.
+// lifetime returns a context that ends when this node reaches no one any more, or after a time.
 func (e *Engine) lifetime(d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	go func() {
 		select {
-		case <-e.done:
+		case <-e.stop:
+			cancel()
+		case <-e.disk.Failed():
 			cancel()
 		case <-ctx.Done():
 		}
@@ -178,39 +180,29 @@ func (e *Engine) seek() {
 
 // removedFrom is called when this member has applied its own removal from a shard. Nothing behind
 // the removal is applied before it returns.
+//
+// A member that leaves serves nobody from then on. Its vote goes on: until it is out of all shards,
+// the others may need it there.
 func (e *Engine) removedFrom(id ShardID) {
-	if e.isLeaving() {
-		if int(e.leftShards.Add(1)) == len(e.shards) {
-			close(e.departed)
-		}
+	if !e.leaves.Load() {
+		e.failAsRemoved(fmt.Sprintf("it has applied its removal from shard %d", id))
 		return
 	}
-	e.failAsRemoved(fmt.Sprintf("it has applied its removal from shard %d", id))
-}
-
-// isLeaving reports whether this member leaves, and its sessions are closed. It waits a little for
-// that. The others may take a member without sessions out of a shard before Leave knows that it has
-// none. If the node ended then, its vote on the other shards would end with it, and two voters need
-// it there.
-func (e *Engine) isLeaving() bool {
-	if !e.leaves.Load() {
-		return false
+	left := int(e.leftShards.Add(1)) // first: Leave looks at it once calls end
+	e.finish(outbox.ErrClosed, nil)
+	if left == len(e.shards) {
+		close(e.departed)
 	}
-	select {
-	case <-e.leaving:
-		return true
-	case <-e.done:
-	case <-time.After(LongestElection(e.cfg.Tick)):
-	}
-	return false
 }
 
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed
-// disk may keep it from being recorded; then the next start is told again.
+// disk may keep it from being recorded; then the next start is told again. When it returns, nobody
+// reads any more.
 func (e *Engine) failAsRemoved(how string) {
 	reason := e.reasonOut("told by others")
 	e.recordOut(reason)
 	e.fail(fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), reason, how))
+	e.finish(e.switched()) // failureLoop may notice later
 }
 
 // reasonOut returns why this member is to be out by its table, or else what it says if that is not
@@ -247,22 +239,23 @@ func (e *Engine) Leave(ctx context.Context) error {
 		return err
 	}
 	e.leaves.Store(true)
-	if err := e.sayLeave(ctx); err != nil && !e.isOut() {
+	if err := e.sayLeave(ctx); err != nil && e.leftShards.Load() == 0 && !e.isOut() {
 		e.leaves.Store(false)
 		return err
 	}
 	err := e.keeper.CloseAll(ctx)
-	e.leavingOnce.Do(func() { close(e.leaving) }) // a removal before would fail the node: sessions would read an empty tree
 	e.transferAll(ctx)
 	select {
 	case <-e.departed:
 		e.recordOut(e.reasonOut(session.Left.String()))
-	case <-e.done:
+		err = nil // all that it held ends with it
+	case <-e.disk.Failed():
+		err = errors.Join(err, ErrFailed)
 		if e.isOut() {
-			err = nil // all that it held has ended with it
-		} else {
-			err = errors.Join(err, e.over())
+			err = nil
 		}
+	case <-e.stop:
+		err = errors.Join(err, outbox.ErrClosed)
 	case <-ctx.Done():
 		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
 	}

@@ -76,15 +76,15 @@ func (e *Engine) founders() []MemberID {
 	return e.cfg.memberIDs()
 }
 
-// memberIDs returns all members that are not gone, this one included, sorted. Before the table of
-// members is founded, they are the founders.
+// memberIDs returns all members that some shard still has, this one included, sorted. Before the
+// table of members is founded, they are the founders.
 func (e *Engine) memberIDs() (ids []MemberID) {
 	table := e.table()
 	if table.Ensemble.Next == 0 {
 		return e.founders()
 	}
 	for _, m := range table.List {
-		if m.OutOf() == 0 {
+		if m.OutOf() < len(e.shards) {
 			ids = append(ids, MemberID(m.ID))
 		}
 	}
@@ -116,15 +116,16 @@ func (e *Engine) peerIDs() (ids []uint64) {
 	return ids
 }
 
-// knows returns why nobody with this id may talk to this member, or nil. An id that the table does
-// not have yet is let in: elsewhere the table may have it already, and a leader that has just
-// become a voter needs the vote of a member that lags.
+// knows returns why nobody with this id may talk to this member, or nil. Who is out of some shards
+// is let in: the others may need its vote. So is an id that the table does not have yet: elsewhere
+// the table may have it already, and a leader that has just become a voter needs the vote of a member
+// that lags.
 func (e *Engine) knows(member uint64) *transport.Refusal {
 	m := session.MemberID(member)
 	table := e.table()
 	rec, found := table.Find(m)
 	switch {
-	case found && rec.OutOf() == 0:
+	case found && rec.OutOf() < len(e.shards):
 		return nil
 	case found:
 		return &transport.Refusal{Kind: transport.ErrRemoved, Text: fmt.Sprintf("member %d is out of the ensemble: %v", m, rec.Reason)}

@@ -189,7 +189,9 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	case q.Remove != 0, q.Leave != 0, q.Reconfig != nil:
 		a.Done, err = e.change(ctx, q)
 	}
-	if err != nil {
+	if e.over() != nil {
+		a.Done = false // who asks looks for another leader
+	} else if err != nil {
 		a.refuse(err)
 	}
 }

@@ -441,7 +441,7 @@ func TestRemoteWatchesAnswerTheEndOfTheNode(t *testing.T) {
 		s, w := n.open(testTimeout), n.WatchRemotely(0)
 		n.write(s, create("/a"))
 		n.finish(outbox.ErrClosed, nil)
-		mustDo(n, n.shard.Close())
+		mustDo(n, n.shard.Drop())
 		if _, ok, _, err := w.Exists("/a"); err != outbox.ErrClosed {
 			t.Errorf("exists: %v, %v", ok, err)
 		}

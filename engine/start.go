@@ -44,7 +44,7 @@ func Start(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), leaving: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})

@@ -112,7 +112,7 @@ func (s *steering) loop() {
 		select {
 		case <-s.engine.stop:
 			return
-		case <-s.engine.done:
+		case <-s.engine.disk.Failed():
 			return
 		case p := <-s.probed:
 			s.note(p)
@@ -129,8 +129,8 @@ func (s *steering) loop() {
 // round looks once, and does at most one thing. It reports whether there may be more to do at once.
 func (s *steering) round() (more bool) {
 	e := s.engine
-	leader := e.Leader(s.r.Shard)
-	if leader.Member != e.self() || e.over() != nil || s.r.Level() < command.LevelMembers {
+	leader := e.raftLeader(s.r.Shard)
+	if leader.Member != e.self() || s.r.Level() < command.LevelMembers {
 		s.term = 0
 		return false
 	}
@@ -240,7 +240,7 @@ func (s *steering) probe(m session.MemberID) {
 		select {
 		case s.probed <- p:
 		case <-e.stop:
-		case <-e.done:
+		case <-e.disk.Failed():
 		}
 	})
 }
@@ -295,7 +295,7 @@ func (s *steering) do(step steer.Step) bool {
 		return s.change(replication.Remove, m)
 	case steer.HandOver:
 		if s.mayPropose(step) {
-			_ = e.TransferLeadership(s.r.Shard, m) // if it fails, the loop asks again
+			_ = e.transfer(s.r.Shard, m, TransferAsked) // if it fails, the loop asks again
 		}
 	case steer.Retire:
 		s.propose(step, s.r.Shard, command.EncodeRetire(step.Member))

@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // silence is a network in which nobody answers. Some addresses refuse at once, the others never say
@@ -43,7 +45,11 @@ func TestSteering_NewcomersThatNeverShowUpStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const newcomers = 3*probesMax + 1
 		nobody := &silence{dialled: make(map[string]int)}
-		e := &Engine{cfg: Config{Tick: DefaultTick}, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), done: make(chan struct{})}
+		d, err := disk.Open(memory.New(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Engine{cfg: Config{Tick: DefaultTick}, disk: d, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), done: make(chan struct{})}
 		e.transport = transport.New(transport.Options{Self: transport.Identity{Member: 1}, Network: nobody, Logger: e.log,
 			Address: func(m uint64) string { return fmt.Sprintf("member-%d", m) }})
 		defer func() {

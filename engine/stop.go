@@ -137,7 +137,7 @@ func (e *Engine) closeAll() error {
 		errs = append(errs, e.listener.Close())
 	}
 	for _, r := range e.shards {
-		errs = append(errs, r.CloseImage())
+		errs = append(errs, r.Drop())
 	}
 	if e.disk != nil && e.disk.Err() != nil {
 		// Err says why the node failed. Here every write that could not be done would repeat it.
@@ -171,7 +171,7 @@ func (e *Engine) unlockAfter(ended <-chan error) {
 
 // transferAll transfers all leaderships of this node to other members, and waits until those lead.
 func (e *Engine) transferAll(ctx context.Context) {
-	if e.over() != nil {
+	if e.halted() {
 		return
 	}
 	var all sync.WaitGroup
@@ -183,7 +183,7 @@ func (e *Engine) transferAll(ctx context.Context) {
 
 func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 	for _, m := range e.others(id) {
-		if e.Leader(id).Member != e.self() {
+		if e.raftLeader(id).Member != e.self() {
 			return
 		}
 		if err := e.transfer(id, m, TransferShutdown); err != nil {
@@ -202,6 +202,6 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 // leadsOrNobody reports whether this node knows of no other member that leads. This is also true
 // while the next leader is still collecting votes, this node's among them.
 func (e *Engine) leadsOrNobody(id ShardID) bool {
-	leader := e.Leader(id).Member
+	leader := e.raftLeader(id).Member
 	return leader == e.self() || leader == 0
 }

@@ -52,9 +52,7 @@ func TestCapture_Ends(t *testing.T) {
 		t.Error(err)
 	}
 	r.endTurn()
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	r.drop()
 	if _, err := r.Capture(t.Context(), nil); !errors.Is(err, storage.ErrClosed) {
 		t.Error(err)
 	}

@@ -20,7 +20,7 @@ type Figures struct {
 func (r *Replica) Figures() Figures {
 	t := r.tree.Load()
 	now := Figures{Applied: r.index.Load(), Zxid: t.Visible(), TreeSize: t.Weight(), OverSoftQuota: r.quotas.count.Load(), Znodes: t.Len(), Size: t.Size()}
-	if last := r.lastFigures.Load(); last != nil { // last, because Close may have dropped the tree meanwhile
+	if last := r.lastFigures.Load(); last != nil { // last, because Drop may have dropped the tree meanwhile
 		return *last
 	}
 	return now

@@ -168,7 +168,7 @@ func TestImageHasTheLevel(t *testing.T) {
 		if err := r.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.CloseImage(); err != nil {
+		if err := r.Drop(); err != nil {
 			t.Fatal(err)
 		}
 		options := storage.Options{Disk: r.disk, Dir: filepath.Join(r.disk.Dir(), "image")}

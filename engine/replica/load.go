@@ -16,7 +16,7 @@ import (
 )
 
 // Load reads an image into memory. The node calls it before the shard starts. From then on the
-// image belongs to the Replica; CloseImage closes it.
+// image belongs to the Replica; Drop closes it.
 func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
 	l, err := loadImage(r.image, r.schemes, r.levelMax())

@@ -76,7 +76,7 @@ type Replica struct {
 	roll        atomic.Pointer[session.MembersView] // mu.members, likewise
 	Sizes       Sizes                               // of the applied entries
 	Meters      Meters
-	lastFigures atomic.Pointer[Figures] // set by Close, which drops the tree
+	lastFigures atomic.Pointer[Figures] // set by Drop
 
 	// turn is full while somebody works on what follows: Raft's apply goroutine, or a Capture. It is
 	// a channel and no lock, because an Install may hold it for minutes.

@@ -117,26 +117,32 @@ func (r *Replica) Snapshot() (replication.Snapshot, error) {
 	return r.image.Snapshot()
 }
 
-// Close implements replication.StateMachine. The image stays open until CloseImage. Close drops the
-// tree and the table, because dragonboat's metrics refer to the process's first node until the
-// process ends.
+// Close implements replication.StateMachine. dragonboat calls it when the shard ends here, which may
+// be while the node serves. So readers see the last tree until Drop.
 func (r *Replica) Close() error {
 	r.turn <- struct{}{}
 	defer r.endTurn()
-	err := r.save()
-	r.mu.Lock()
+	return r.save()
+}
+
+// Drop makes the image durable, closes it, and drops the tree and the table, because dragonboat's
+// metrics refer to the process's first node until the process ends. Nobody may read any more. What
+// hangs within an entry keeps them.
+func (r *Replica) Drop() error {
+	r.drop()
+	if r.image == nil {
+		return nil
+	}
+	return r.image.Close()
+}
+
+func (r *Replica) drop() {
+	if !r.mu.TryLock() {
+		return
+	}
 	defer r.mu.Unlock()
 	last := r.Figures()
 	r.lastFigures.Store(&last)
 	r.tree.Store(tree.New(nil))
 	r.mu.table, r.mu.members = session.NewTable(), session.NewMembers()
-	return err
-}
-
-// CloseImage makes the image durable and closes it.
-func (r *Replica) CloseImage() error {
-	if r.image == nil {
-		return nil
-	}
-	return r.image.Close()
 }

@@ -1,0 +1,145 @@
+package membertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+)
+
+// M65: one of two leaves. The other shards need its vote still, although it is out of some.
+func TestLeave_OfTwoOnSeveralShards(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		embedkit.Growing(t, 2, func(c *embed.Config) { c.Shards = len(embedkit.OnShard) }, func(t *testing.T, e *embedtest.Ensemble) {
+			embedkit.Founded(e)
+			must(t, e.Node(2).Leave(bounded(t)))
+			embedkit.Voting(e, 1, 1)
+			s := e.Session(1, embed.SessionOptions{})
+			for _, path := range embedkit.OnShard {
+				_, err := s.Create(bounded(t), path, nil, embed.Persistent)
+				must(t, err)
+			}
+		})
+	}
+}
+
+// M65: the same with two of three that leave at once: each may be out of some shards while the others need
+// its vote.
+func TestLeave_TwoOfThreeAtOnceOnSeveralShards(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		embedkit.Growing(t, 3, func(c *embed.Config) { c.Shards = len(embedkit.OnShard) }, func(t *testing.T, e *embedtest.Ensemble) {
+			embedkit.Founded(e)
+			left := make(chan error, 2)
+			for _, place := range []embed.MemberID{2, 3} {
+				go func() { left <- e.Node(place).Leave(bounded(t)) }()
+			}
+			for range 2 {
+				if err := <-left; err != nil && !errors.Is(err, embed.ErrUnsafe) {
+					t.Error(err)
+				}
+			}
+			s := e.Session(1, embed.SessionOptions{})
+			for _, path := range embedkit.OnShard {
+				_, err := s.Create(bounded(t), path, nil, embed.Persistent)
+				must(t, err)
+			}
+		})
+	}
+}
+
+// M66: while a member leaves, dragonboat closes one shard after the other. What reads there meanwhile sees
+// what was there, or learns that the member is over.
+func TestLeave_NobodyReadsAnEmptyTree(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		for _, sync := range []time.Duration{0, 20 * time.Millisecond} {
+			t.Run(fmt.Sprintf("shards=%d,fsync=%v", shards, sync), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testReadsWhileLeaving(t, shards, sync) })
+			})
+		}
+	}
+}
+
+func testReadsWhileLeaving(t *testing.T, shards int, sync time.Duration) {
+	e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Shards = shards }})
+	embedkit.Founded(e)
+	ctx := bounded(t)
+	s := e.Session(1, embed.SessionOptions{})
+	var paths []string
+	for i := range 8 {
+		paths = append(paths, fmt.Sprintf("/p%d", i))
+		_, err := s.Create(ctx, paths[i], nil, embed.Persistent)
+		must(t, err)
+		_, err = s.Create(ctx, paths[i]+"/child", nil, embed.Persistent)
+		must(t, err)
+	}
+	e.TransferLeadership(1)
+	n := e.Node(3)
+	door, shut, err := clienttest.Over(n, func(ctx context.Context) (net.Conn, error) { return e.Dial(ctx, 3) })
+	must(t, err)
+	defer shut()
+	remote, err := door.NewSession(ctx, embed.SessionOptions{Timeout: 10 * time.Second})
+	must(t, err)
+	for _, p := range paths {
+		_, err := remote.Sync(ctx, p)
+		must(t, err)
+	}
+	e.Faults(3).SetDisk(embedtest.Disk{Delay: sync, On: embedtest.Syncs})
+	defer e.Faults(3).SetDisk(embedtest.Disk{})
+	left := make(chan error, 1)
+	go func() { left <- n.Leave(ctx) }()
+	reads, over := 0, make(chan struct{})
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for ctx.Err() == nil {
+			select {
+			case <-over:
+				return
+			case <-time.After(200 * time.Microsecond):
+			}
+			for _, p := range paths {
+				soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+				if names, _, err := remote.Children(soon, p); errors.Is(err, embed.ErrNoNode) || err == nil && len(names) == 0 {
+					t.Errorf("a client is told that %s has the children %v, %v", p, names, err)
+				}
+				if _, found, err := remote.Exists(soon, p); err == nil && !found {
+					t.Errorf("a client is told that %s does not exist", p)
+				}
+				cancel()
+			}
+		}
+	}()
+	for peek := n.Peek(); ; {
+		for _, p := range paths {
+			_, found, err := peek.Exists(p)
+			if err == nil && !found {
+				t.Errorf("Peek says that %s does not exist", p)
+			}
+			if err == nil {
+				reads++
+			}
+		}
+		select {
+		case err := <-left:
+			must(t, err)
+			close(over)
+			<-read
+			if reads == 0 {
+				t.Error("nothing was read while it left")
+			}
+			return
+		case <-time.After(200 * time.Microsecond):
+		}
+	}
+}
