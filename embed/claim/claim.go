@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -42,13 +43,25 @@ func New(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Claim, error)
 
 // Created waits for the transaction and returns one Result per operation. Errors are those of
 // Session.Multi. After the ctx's error, and after embed.ErrUnknownOutcome while Err is nil, the
-// transaction still has no outcome: call Created again to go on waiting.
+// transaction still has no outcome. Await goes on waiting.
 func (c *Claim) Created(ctx context.Context) ([]embed.Result, error) {
 	if c.c == nil {
 		return nil, embed.ErrNotHeld
 	}
 	results, err := c.txn.Outcome(c.c.Created(ctx))
 	return results, opError("claim", "", err)
+}
+
+// Await is Created, but waits as long as ctx allows. Config.RequestTimeout does not bound it. After
+// embed.ErrUnknownOutcome nobody will know the outcome.
+func (c *Claim) Await(ctx context.Context) ([]embed.Result, error) {
+	for over := false; ; {
+		results, err := c.Created(ctx)
+		if over || !errors.Is(err, embed.ErrUnknownOutcome) || ctx.Err() != nil {
+			return results, err
+		}
+		over = c.Err() != nil // the outcome may have come meanwhile, so ask once more
+	}
 }
 
 // Hold begins a Tenure: from now on the claim is held. It fails with embed.ErrSuspended if the

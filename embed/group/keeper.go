@@ -161,10 +161,7 @@ func submit(
 	if err != nil {
 		return nil, 0, err
 	}
-	results, err := c.Created(ctx)
-	for errors.Is(err, embed.ErrUnknownOutcome) && c.Err() == nil && ctx.Err() == nil {
-		results, err = c.Created(ctx)
-	}
+	results, err := c.Await(ctx)
 	if err != nil {
 		_ = c.Release() // the node deletes what was created once it knows the outcome
 		return nil, 0, err

@@ -71,10 +71,7 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := t.claim.Created(ctx)
-	for errors.Is(err, embed.ErrUnknownOutcome) && t.claim.Err() == nil && ctx.Err() == nil {
-		results, err = t.claim.Created(ctx)
-	}
+	results, err := t.claim.Await(ctx)
 	if err == nil {
 		t.czxid = results[2].Stat.Czxid
 		err = t.begin(ctx)

@@ -202,13 +202,7 @@ func (n *Number) enter(ctx context.Context, path string, skew time.Duration) err
 		if n.claim, err = claim.New(ctx, n.session, embed.OpCreateWith(path, nil, o)); err != nil {
 			return err
 		}
-		for {
-			r, err = n.claim.Created(ctx)
-			if !errors.Is(err, embed.ErrUnknownOutcome) || n.claim.Err() != nil || ctx.Err() != nil {
-				break
-			}
-		}
-		if err != nil {
+		if r, err = n.claim.Await(ctx); err != nil {
 			_ = n.claim.Release() // the node deletes what was created once it knows the outcome
 		}
 		return err

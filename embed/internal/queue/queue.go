@@ -113,10 +113,11 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	if err != nil {
 		return nil, err
 	}
-	results, err := made.Created(ctx)
-	for !e.Prompt && late(made, err) {
-		results, err = made.Created(ctx)
+	wait := made.Await
+	if e.Prompt {
+		wait = made.Created
 	}
+	results, err := wait(ctx)
 	if err != nil {
 		_ = made.Release() // the node deletes what was created once it knows the outcome
 		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
@@ -145,11 +146,6 @@ func (e *Entry) prompt(ctx context.Context, err error) error {
 		return embed.ErrUnavailable
 	}
 	return err
-}
-
-// late reports whether an error of Created means that the claim's transaction is still in flight.
-func late(c *claim.Claim, err error) bool {
-	return errors.Is(err, embed.ErrUnknownOutcome) && c.Err() == nil
 }
 
 // Unanswered reports whether a call failed because no quorum answered it in time.

@@ -23,11 +23,12 @@ const patience = testkit.Patience
 // start opens a gateway on a node that is alone, and returns the gateway's address.
 func start(t testing.TB) string {
 	t.Helper()
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond,
+		MinSessionTimeout: patience, SessionTimeout: patience, MaxSessionTimeout: patience, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	must(t, n.Ready(t.Context()))
-	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0"})
+	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0", FirstFrame: patience, WriteTimeout: patience})
 	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	return g.Addr().String()

@@ -19,7 +19,7 @@ import (
 // Paths are those below the shell's chroot.
 func TestLocks(t *testing.T) {
 	n := node(t)
-	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0"})
+	g, err := gateway.Start(n, gateway.Config{Listen: "127.0.0.1:0", FirstFrame: patience, WriteTimeout: patience})
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	ctx := testkit.Context(t)

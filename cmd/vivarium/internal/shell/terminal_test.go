@@ -26,7 +26,7 @@ func sit(t *testing.T, ctx context.Context, past *recall, server string) *typist
 	t.Helper()
 	in, keys := io.Pipe()
 	y := &typist{t: t, keys: keys, seen: &safeBuffer{}, past: past, code: make(chan int, 1)}
-	o, err := parseOptions([]string{"-server", server})
+	o, err := parseOptions([]string{"-server", server, "-timeout", fmt.Sprint(patience.Milliseconds())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestTLS(t *testing.T) {
 				c.IPAddresses = nil
 			}
 		}))
-		g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0",
+		g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0", FirstFrame: patience, WriteTimeout: patience,
 			TLS: &gateway.TLS{CertFile: cert, KeyFile: key, ClientCAFile: trust, ClientCertRequired: true}})
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = g.Close() })

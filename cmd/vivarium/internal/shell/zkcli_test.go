@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "record testdata/*.golden from ZooKeeper
 // node starts a node that is alone.
 func node(t *testing.T) *embed.Node {
 	t.Helper()
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 5 * time.Millisecond,
+		MinSessionTimeout: patience, SessionTimeout: patience, MaxSessionTimeout: patience, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func node(t *testing.T) *embed.Node {
 // start opens a gateway on a new node.
 func start(t *testing.T) *gateway.Gateway {
 	t.Helper()
-	g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0"})
+	g, err := gateway.Start(node(t), gateway.Config{Listen: "127.0.0.1:0", FirstFrame: patience, WriteTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

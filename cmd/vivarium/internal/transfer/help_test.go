@@ -31,12 +31,13 @@ var open = []wire.ACL{{Perms: wire.PermAll, Scheme: "world", ID: "anyone"}}
 func start(t testing.TB, cfg gateway.Config) string {
 	t.Helper()
 	n, err := embed.Start(embed.Config{
-		Dir: t.TempDir(), Tick: 5 * time.Millisecond, SuperDigest: embed.Digest("super:pw"),
+		Dir: t.TempDir(), Tick: 5 * time.Millisecond,
+		MinSessionTimeout: testkit.Patience, SessionTimeout: testkit.Patience, MaxSessionTimeout: testkit.Patience, SuperDigest: embed.Digest("super:pw"),
 		Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	must(t, n.Ready(testkit.Context(t)))
-	cfg.Listen = "127.0.0.1:0"
+	cfg.Listen, cfg.FirstFrame, cfg.WriteTimeout = "127.0.0.1:0", testkit.Patience, testkit.Patience
 	g, err := gateway.Start(n, cfg)
 	must(t, err)
 	t.Cleanup(func() { _ = g.Close() })
