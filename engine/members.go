@@ -408,7 +408,11 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 	case q.Reconfig != nil:
 		return true, e.recordReconfig(ctx, q.Reconfig)
 	}
-	if why := e.unsafeWithout(q.Leave, true); why != "" {
+	stored := e.proveAtHome(ctx)
+	if stored == nil {
+		return false, nil
+	}
+	if why := e.unsafeWithout(q.Leave, true, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	return true, nil
@@ -434,7 +438,11 @@ func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, 
 	case len(e.shards) > 1 && e.anyGoes(table):
 		return false, nil
 	}
-	if why := e.unsafeWithout(m, false); why != "" {
+	stored := e.proveAtHome(ctx)
+	if stored == nil {
+		return false, nil
+	}
+	if why := e.unsafeWithout(m, false, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
 	e.log.Info("a member is to be removed on request", "peer", m)
@@ -462,12 +470,12 @@ func (e *Engine) anyGoes(table *session.MembersView) bool {
 	})
 }
 
-// unsafeWithout says why the voters that answer now would be no quorum without a member, on any
+// unsafeWithout says why the voters that have just stored would be no quorum without a member, on any
 // shard. It is empty if they are one on each. A member that leaves stays until it is out of all
 // shards. Any other is over once it is out of one: on the others they must be a quorum beside it.
-func (e *Engine) unsafeWithout(m MemberID, leaves bool) string {
+func (e *Engine) unsafeWithout(m MemberID, leaves bool, stored map[MemberID]bool) string {
 	for _, r := range e.shards {
-		if why := e.unsafeOn(r.Shard, m, leaves || len(e.shards) == 1); why != "" {
+		if why := e.unsafeOn(r.Shard, m, leaves || len(e.shards) == 1, stored); why != "" {
 			return why
 		}
 	}
@@ -475,13 +483,13 @@ func (e *Engine) unsafeWithout(m MemberID, leaves bool) string {
 }
 
 // unsafeOn is unsafeWithout for one shard. helps says that m is there until it is out of the shard.
-func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool) string {
+func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool, stored map[MemberID]bool) string {
 	voters := e.voters(id)
 	if !slices.Contains(voters, m) {
 		return ""
 	}
 	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
-	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !e.answers(v) })
+	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !stored[v] })
 	switch {
 	case len(rest) == 0:
 		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)

@@ -170,8 +170,12 @@ func (e *Engine) mayReconfig(ctx context.Context, c *Reconfig) error {
 			return fmt.Errorf("%w: member %d has not answered and kept up for %v: try again when it has", ErrUnsafe, id, stableTicks*e.cfg.Tick)
 		}
 	}
+	stored := e.proveAtHome(ctx)
+	if stored == nil {
+		return fmt.Errorf("%w: no quorum has stored an entry in time", outbox.ErrUnavailable)
+	}
 	for _, r := range e.shards {
-		if why := e.unsafeAfter(r.Shard, c); why != "" {
+		if why := e.unsafeAfter(r.Shard, c, stored); why != "" {
 			return fmt.Errorf("%w: %s", ErrUnsafe, why)
 		}
 	}
@@ -198,13 +202,13 @@ func (c *Reconfig) otherUnderWay(table *session.MembersView) session.MemberID {
 	return 0
 }
 
-// unsafeAfter says why those who vote on a shard after a change would be no quorum now, or would be
+// unsafeAfter says why those who vote on a shard after a change and have just stored would be no quorum, or would be
 // two instead of one. It is empty if all is well. With several shards, those who stay must also be a
 // quorum beside those who go: who is out of one shard is over on all.
-func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
+func (e *Engine) unsafeAfter(id ShardID, c *Reconfig, stored map[MemberID]bool) string {
 	before := e.voters(id)
 	voters := slices.DeleteFunc(slices.Clone(before), func(m MemberID) bool { return slices.Contains(c.Remove, m) })
-	stay := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !e.answers(m) })
+	stay := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !stored[m] })
 	stays, goes := len(voters), 0
 	for _, m := range c.Remove { // also who is on the way out
 		if rec, _ := e.table().Find(session.MemberID(m)); rec.Votes(uint32(id)) {
@@ -217,7 +221,7 @@ func (e *Engine) unsafeAfter(id ShardID, c *Reconfig) string {
 		}
 	}
 	slices.Sort(voters)
-	answering := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !e.answers(m) })
+	answering := slices.DeleteFunc(slices.Clone(voters), func(m MemberID) bool { return !stored[m] })
 	switch {
 	case len(before) == 1 && stays == 1 && len(voters) == 2:
 		return fmt.Sprintf("member %d votes alone, and of two voters either failure stops both: let two more vote at once", voters[0])

@@ -141,11 +141,33 @@ func (s *steering) round() (more bool) {
 		return false
 	}
 	s.look(time.Now())
-	if step := steer.Execute(s.shard()); step != (steer.Step{}) {
+	if step := steer.Execute(s.shard(s.watch.Health)); step != (steer.Step{}) {
 		// It was decided on what was read before. What is done is decided on what is so now.
-		return s.readInTime() && s.do(steer.Execute(s.shard()))
+		health := s.watch.Health
+		if step.Kind.NeedsProof() {
+			if health = s.proven(); health == nil {
+				return false
+			}
+		}
+		return s.readInTime() && s.do(steer.Execute(s.shard(health)))
 	}
 	return s.r.Shard == command.HomeShard && s.plan()
+}
+
+// proven returns the health of those who have just stored an entry; nobody else is well. It returns
+// nil if the entry was not committed.
+func (s *steering) proven() func(session.MemberID) steer.Health {
+	stored := s.engine.prove(context.Background(), s.r.Shard, append(slices.Clone(s.known.Voters), s.known.Learners...))
+	if stored == nil {
+		return nil
+	}
+	return func(m session.MemberID) steer.Health {
+		h := s.watch.Health(m)
+		if !stored[MemberID(m)] {
+			h.Answers, h.CaughtUp = false, false
+		}
+		return h
+	}
 }
 
 // readInTime is read with a bound.
@@ -274,11 +296,11 @@ func (s *steering) complain(p probe) {
 	}
 }
 
-// shard returns what this node knows of the shard.
-func (s *steering) shard() steer.Shard {
+// shard returns what this node knows of the shard, whose members are of the given health.
+func (s *steering) shard(health func(session.MemberID) steer.Health) steer.Shard {
 	e, table := s.engine, s.engine.table()
 	return steer.Shard{ID: uint32(s.r.Shard), Self: session.MemberID(e.self()), Voters: sessionIDs(s.known.Voters), Learners: sessionIDs(s.known.Learners),
-		Removed: sessionIDs(s.known.Removed), Change: s.known.Change, Table: table, Health: s.watch.Health,
+		Removed: sessionIDs(s.known.Removed), Change: s.known.Change, Table: table, Health: health,
 		Connected: func(m session.MemberID) bool { return time.Since(s.reached[m]) < reachedFor },
 		Sessions:  e.home().HasSessions, Retired: s.r.Retired, Rules: s.rules}
 }
@@ -371,8 +393,14 @@ func (s *steering) plan() (more bool) {
 		}
 		return false
 	}
-	wish, ok := steer.Plan(steer.Situation{Self: self, Table: table, Health: s.watch.Health,
-		Dismissed: s.watch.Dismissed(), Rules: s.rules})
+	situation := steer.Situation{Self: self, Table: table, Health: s.watch.Health, Dismissed: s.watch.Dismissed(), Rules: s.rules}
+	wish, ok := steer.Plan(situation)
+	if ok && wish.Part == session.Voter {
+		if situation.Health = s.proven(); situation.Health == nil {
+			return false
+		}
+		wish, ok = steer.Plan(situation)
+	}
 	if ok {
 		e.log.Info("a member is to have another part", "peer", wish.Member, "part", wish.Part.String(), "cause", wish.Reason.String())
 		s.wish, s.wished = wish, time.Now()

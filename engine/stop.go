@@ -171,7 +171,7 @@ func (e *Engine) unlockAfter(ended <-chan error) {
 
 // transferAll transfers all leaderships of this node to other members, and waits until those lead.
 func (e *Engine) transferAll(ctx context.Context) {
-	if e.halted() {
+	if e.halted() || e.self() == 0 {
 		return
 	}
 	var all sync.WaitGroup
@@ -182,7 +182,16 @@ func (e *Engine) transferAll(ctx context.Context) {
 }
 
 func (e *Engine) transferShard(ctx context.Context, id ShardID) {
-	for _, m := range e.others(id) {
+	if e.raftLeader(id).Member != e.self() {
+		return
+	}
+	next := e.others(id)
+	if len(next) > 1 {
+		stored := e.prove(ctx, id, next)
+		first := slices.DeleteFunc(slices.Clone(next), func(m MemberID) bool { return !stored[m] })
+		next = append(first, slices.DeleteFunc(next, func(m MemberID) bool { return stored[m] })...)
+	}
+	for _, m := range next {
 		if e.raftLeader(id).Member != e.self() {
 			return
 		}

@@ -45,6 +45,10 @@ var stepNames = [...]string{"none", "add learner", "promote", "remove", "retire"
 // String returns the step's name.
 func (k StepKind) String() string { return stepNames[min(int(k), len(stepNames)-1)] }
 
+// NeedsProof reports whether a step counts on members for a quorum. Then their Health must say who
+// has just stored an entry.
+func (k StepKind) NeedsProof() bool { return k == Promote || k == Remove || k == HandOver }
+
 // A Step is what the leader of a shard does next. Zero is nothing.
 type Step struct {
 	Kind   StepKind

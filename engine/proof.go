@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
+)
+
+// prove has the members of a shard that this node leads store an entry, and returns who has. It waits
+// for those who answer, but not beyond ctx or a longest election. A heartbeat is no proof: whoever
+// answers it may have a disk that hangs. So everything that counts on a member for a quorum asks for
+// this first: promotions, removals, and handing over.
+//
+// A member has one log for all shards, so what it stores of one speaks for all. It returns nil if the
+// entry was not committed.
+func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[MemberID]bool {
+	ctx, cancel := context.WithTimeout(ctx, LongestElection(e.cfg.Tick))
+	defer cancel()
+	host := e.host.Load()
+	before := host.Committed(id) // nothing above it has been acknowledged
+	for _, m := range members {
+		before = max(before, e.transport.Pulse(uint64(m), int(id)).Index)
+	}
+	if _, err := host.Propose(id, command.EncodeReap(time.Now().UnixMilli(), nil)); err != nil { // it changes nothing
+		return nil
+	}
+	stored := make(map[MemberID]bool)
+	for {
+		waits := host.Committed(id) <= before
+		for _, m := range members {
+			p := e.transport.Pulse(uint64(m), int(id))
+			switch {
+			case m == e.self(), p.Index > before:
+				stored[m] = true
+			case time.Since(p.Answered) < 2*LongestElection(e.cfg.Tick):
+				waits = true
+			}
+		}
+		if !waits {
+			return stored
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.disk.Failed():
+			return nil
+		case <-ctx.Done():
+			if host.Committed(id) <= before {
+				return nil
+			}
+			return stored
+		}
+	}
+}
+
+// proveAtHome is prove for all members of the home shard.
+func (e *Engine) proveAtHome(ctx context.Context) map[MemberID]bool {
+	return e.prove(ctx, command.HomeShard, e.memberIDs())
+}
