@@ -29,13 +29,16 @@ func (e *Engine) checkIdentity() error {
 	if again && found && id.Directory != e.cfg.Directory {
 		return fmt.Errorf("%s is another directory (%x) than the one that the node had (%x)", e.cfg.Dir, id.Directory, e.cfg.Directory)
 	}
-	if found && id.Out != "" {
+	comesBack := found && id.Out != ""
+	if comesBack {
 		if id, err = e.comeBack(id); err != nil {
 			return err
 		}
 	}
 	if found {
-		err = e.sameFounding(&id)
+		if err = e.sameFounding(&id); err == nil && id.Member == 0 && !comesBack {
+			err = e.checkUnused()
+		}
 	} else {
 		id, err = e.newIdentity()
 	}
@@ -80,17 +83,6 @@ func (e *Engine) comeBack(old replication.Identity) (replication.Identity, error
 	id, err := e.newIdentity()
 	id.Former = replication.Former{Member: old.Member, Directory: old.Directory}
 	return id, err
-}
-
-// clearFormer removes what a former member of this directory has left. Its log and image are of no
-// use: the new member gets all of them from the ensemble.
-func (e *Engine) clearFormer() error {
-	for _, name := range []string{"raft", imagesName} {
-		if err := e.disk.RemoveAll(filepath.Join(e.cfg.Dir, name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // checkStart compares this start with the starts in the images, and the lineages. The identity file

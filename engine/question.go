@@ -211,6 +211,9 @@ func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
 	for {
 		table := e.table()
 		if rec, found := table.Of(c.Directory); found && rec.Wish < session.Out {
+			if e.hasBegun(rec) {
+				return 0, fmt.Errorf("the directory is that of member %d, which has a log and stores entries: it was put back to a time before it was a member; %s", rec.ID, replication.WayOut)
+			}
 			return MemberID(rec.ID), nil
 		}
 		if err := table.CheckAdmit(c); err != nil {
@@ -228,6 +231,14 @@ func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
 			return 0, fmt.Errorf("no quorum has admitted the new member in time: %w", ctx.Err())
 		}
 	}
+}
+
+// hasBegun reports whether a member has registered. Its directory has recorded by then who it is, so
+// whoever comes with the directory and does not know that has an older copy, without the entries that
+// the member has acknowledged.
+func (e *Engine) hasBegun(m session.Member) bool {
+	o, registered := e.home().Origin(m.ID)
+	return registered && o.Directory == m.Directory
 }
 
 func (q *question) candidate() session.Candidate {

@@ -83,6 +83,7 @@ func (e *Engine) whenReady() {
 	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
 	e.news.leaderChanged()  // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
+	e.dropFormer()
 	e.identity.Lock()
 	defer e.identity.Unlock()
 	if e.identity.now.Log != "" {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -102,7 +101,10 @@ func (e *Engine) open() error {
 	}
 	joining := e.identity.now.Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
-		if err := errors.Join(e.countStart(), e.clearFormer()); err != nil {
+		if err := e.setAside(); err != nil {
+			return err
+		}
+		if err := e.countStart(); err != nil {
 			return err
 		}
 	}

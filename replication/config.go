@@ -202,5 +202,8 @@ func (c Config) joined() bool { return len(c.Members) == 0 }
 // alone reports whether this member will never have another beside it.
 func (c Config) alone() bool { return len(c.Members) == 1 && !c.Open }
 
+// RaftName is the name of dragonboat's directory within a member's.
+const RaftName = "raft"
+
 // raftDir returns dragonboat's directory.
-func (c Config) raftDir() string { return filepath.Join(c.Dir, "raft") }
+func (c Config) raftDir() string { return filepath.Join(c.Dir, RaftName) }

@@ -1,0 +1,123 @@
+package membertest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+)
+
+// beforeItJoined runs an ensemble of three voters, and returns the identity file that member 3 had
+// before it joined. It runs with real directories.
+func beforeItJoined(t *testing.T, fn func(t *testing.T, e *embedtest.Ensemble, identity []byte)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 1, embedtest.Options{Join: true, Dir: dir})
+		embedkit.Joined(e, 1)
+		three := e.AddPlace()
+		e.Isolate(three)
+		e.Start(three)
+		<-time.After(time.Second)
+		identity, err := os.ReadFile(filepath.Join(e.Dir(three), "identity"))
+		must(t, err)
+		e.HealAll()
+		e.Ready(three)
+		embedkit.Voting(e, 1, 1, 2, 3)
+		<-time.After(5 * time.Second)
+		e.TransferLeadership(1)
+		fn(t, e, identity)
+	})
+}
+
+// M68: a voter's directory is put back to before its node joined. It does not vote again as what it
+// was: it has acknowledged entries, and its log is empty.
+func TestFormer_ADirectoryFromBeforeTheJoin(t *testing.T) {
+	t.Parallel()
+	beforeItJoined(t, func(t *testing.T, e *embedtest.Ensemble, identity []byte) {
+		e.Kill(2)
+		writes(t, e, 1, "/acknowledged") // by 1 and 3
+		e.Kill(3)
+		must(t, os.RemoveAll(e.Dir(3)))
+		must(t, os.MkdirAll(e.Dir(3), 0o777))
+		must(t, os.WriteFile(filepath.Join(e.Dir(3), "identity"), identity, 0o666))
+		n := e.Start(3)
+		e.Start(2)
+		e.Ready(2)
+		e.Until("a refusal", func() bool { return strings.Contains(n.Status().Joining, "put back to a time before it was a member") })
+		<-time.After(time.Minute)
+		if id := n.Status().Member; id != 0 {
+			t.Errorf("it is let in as member %d", id)
+		}
+	})
+}
+
+// M68: only the identity file is put back. The log and the image are newer, and nothing deletes them.
+func TestFormer_AnIdentityFileFromBeforeTheJoin(t *testing.T) {
+	t.Parallel()
+	beforeItJoined(t, func(t *testing.T, e *embedtest.Ensemble, identity []byte) {
+		e.Stop(3)
+		now, err := os.ReadFile(filepath.Join(e.Dir(3), "identity"))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(e.Dir(3), "identity"), identity, 0o666))
+		if _, err := e.TryStart(3); err == nil || !strings.Contains(err.Error(), "part of the directory is from another time") {
+			t.Errorf("Start: %v", err)
+		}
+		must(t, os.WriteFile(filepath.Join(e.Dir(3), "identity"), now, 0o666))
+		e.Restart(3)
+	})
+}
+
+// M69: somebody recovers the wrong member, and the others are told that they are out. When they are
+// started again, what they have is kept until they are ready as new members.
+func TestFormer_KeepsItsDataUntilItIsReady(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		ofAge(e)
+		e.Kill(1)
+		writes(t, e, 2, "/acknowledged")
+		e.Isolate(1)
+		must(t, e.Recover(1, 2, 3))
+		e.Start(1)
+		e.HealAll()
+		<-e.Node(2).Done()
+		<-e.Node(3).Done()
+		e.Kill(1) // the mistake is noticed
+		for _, m := range []embed.MemberID{2, 3} {
+			e.Kill(m)
+			before, err := e.Files(m)
+			must(t, err)
+			for range 2 { // the platform starts it again and again
+				e.Start(m)
+				<-time.After(time.Second)
+				e.Kill(m)
+			}
+			after, err := e.Files(m)
+			must(t, err)
+			for name, size := range before {
+				name, _ = filepath.Rel(e.Dir(m), name)
+				if name == "lock" {
+					continue
+				}
+				if got := after[filepath.Join(e.Dir(m), "former", name)]; got != size {
+					t.Errorf("member %d: of %s %d of %d bytes are kept", m, name, got, size)
+				}
+			}
+		}
+		e.Start(1) // or it was no mistake
+		for _, m := range []embed.MemberID{2, 3} {
+			e.Restart(m)
+			e.Until("the former member's data to go", func() bool {
+				_, err := os.Stat(filepath.Join(e.Dir(m), "former"))
+				return os.IsNotExist(err)
+			})
+		}
+	})
+}
