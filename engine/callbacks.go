@@ -89,11 +89,10 @@ func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session
 	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
-// Dismissed fails the node, unless the member is only to go: until it is out of a shard, it has a
-// vote there, without which it may never get out. Then it goes on as a replica, serves nobody, and
-// says so.
+// Dismissed fails the node, unless the member is only to go: until it is out of all shards, it has a
+// vote, without which it may never get out. Then it goes on as a replica, serves nobody, and says so.
 func (c callbacks) Dismissed(why error) {
-	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() == 0 {
+	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() < len(c.engine.shards) {
 		text := fmt.Sprintf("%v: it serves nobody, and its vote counts until the others have taken it out; %s", why, afterwards(rec.Reason))
 		if c.engine.toGo.CompareAndSwap(nil, &text) {
 			c.engine.news.tell(slog.LevelWarn, "this member is to go", "cause", text)

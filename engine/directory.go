@@ -54,7 +54,7 @@ func (e *Engine) checkIdentity() error {
 		return fmt.Errorf("%s %w (%x): is its volume mounted?", e.cfg.Dir, errEmpty, e.cfg.Directory)
 	}
 	id.Start++
-	e.identity.now = id
+	e.identity.now, e.directory = id, id.Directory
 	return nil
 }
 

@@ -48,6 +48,8 @@ type Engine struct {
 	// Who this node is. Set before host is, by Start or by enterLoop; immutable afterwards.
 	member atomic.Uint64
 	names  *replication.Names
+	// directory is the id of the directory. It has no lock: writing the identity file may hang.
+	directory [16]byte
 	// place is what does not change once the node is a member; nil before.
 	place atomic.Pointer[place]
 	// learner says for each shard that this member does not vote there, as far as it knows.

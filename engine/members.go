@@ -182,16 +182,27 @@ func (e *Engine) seek() {
 // the removal is applied before it returns.
 //
 // A member that leaves serves nobody from then on. Its vote goes on: until it is out of all shards,
-// the others may need it there.
+// the others may need it there. So it is if Leave did not learn that its wish was recorded, or if its
+// process has been started again since. Any other removal is made so that the others do without it.
 func (e *Engine) removedFrom(id ShardID) {
-	if !e.leaves.Load() {
-		e.failAsRemoved(fmt.Sprintf("it has applied its removal from shard %d", id))
+	how, leaves := fmt.Sprintf("it has applied its removal from shard %d", id), e.leaves.Load()
+	if rec, _ := e.table().Find(session.MemberID(e.self())); !leaves && rec.Wish == session.Out && rec.Reason != session.Left {
+		e.failAsRemoved(how)
 		return
 	}
 	left := int(e.leftShards.Add(1)) // first: Leave looks at it once calls end
-	e.finish(outbox.ErrClosed, nil)
-	if left == len(e.shards) {
+	switch serves := isDone(e.home().Outbox.Ready); {
+	case leaves:
+		e.finish(outbox.ErrClosed, nil)
+	case serves:
+		e.finish(ErrFailed, e.removed(how))
+	}
+	switch {
+	case left < len(e.shards):
+	case leaves:
 		close(e.departed)
+	default:
+		e.failAsRemoved(how)
 	}
 }
 
@@ -199,11 +210,17 @@ func (e *Engine) removedFrom(id ShardID) {
 // disk may keep it from being recorded; then the next start is told again. When it returns, nobody
 // reads any more.
 func (e *Engine) failAsRemoved(how string) {
-	reason := e.reasonOut("told by others")
-	e.recordOut(reason)
-	e.fail(fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), reason, how))
+	e.recordOut(e.reasonOut(toldByOthers))
+	e.fail(e.removed(how))
 	e.finish(e.switched()) // failureLoop may notice later
 }
+
+// removed is why a node fails whose member is out.
+func (e *Engine) removed(how string) error {
+	return fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), e.reasonOut(toldByOthers), how)
+}
+
+const toldByOthers = "told by others"
 
 // reasonOut returns why this member is to be out by its table, or else what it says if that is not
 // known here.
@@ -257,9 +274,24 @@ func (e *Engine) Leave(ctx context.Context) error {
 	case <-e.stop:
 		err = errors.Join(err, outbox.ErrClosed)
 	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("the others take this member out without it: %w", ctx.Err()))
+		if err = errors.Join(err, e.outrun(ctx.Err())); err == nil {
+			e.recordOut(e.reasonOut(session.Left.String()))
+		}
 	}
 	return errors.Join(err, e.Close())
+}
+
+// outrun waits a longest election more for what Leave had no time for. If the others need this
+// member's vote, they take it out at once, and cannot without it.
+func (e *Engine) outrun(why error) error {
+	ctx, cancel := e.lifetime(LongestElection(e.cfg.Tick))
+	defer cancel()
+	select {
+	case <-e.departed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the others take this member out without it: %w", why)
+	}
 }
 
 // isOut reports whether this node ended because its member is out of the ensemble.

@@ -14,9 +14,9 @@ import (
 // this first: promotions, removals, and handing over.
 //
 // A member has one log for all shards, so what it stores of one speaks for all. It returns nil if the
-// entry was not committed.
+// entry was not committed, or if ctx ended before all had their time.
 func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[MemberID]bool {
-	ctx, cancel := context.WithTimeout(ctx, LongestElection(e.cfg.Tick))
+	bounded, cancel := context.WithTimeout(ctx, LongestElection(e.cfg.Tick))
 	defer cancel()
 	host := e.host.Load()
 	before := host.Committed(id) // nothing above it has been acknowledged
@@ -45,8 +45,8 @@ func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[
 		case <-time.After(replica.PollInterval):
 		case <-e.disk.Failed():
 			return nil
-		case <-ctx.Done():
-			if host.Committed(id) <= before {
+		case <-bounded.Done():
+			if ctx.Err() != nil || host.Committed(id) <= before {
 				return nil
 			}
 			return stored

@@ -183,7 +183,7 @@ func TestInbound_AsksTheLogOfTheNode(t *testing.T) {
 	e.startAll()
 	h := e.nodes[0].host
 	e.write(e.nodes[0], 1, "ours")
-	in := hostConfig(h.cfg, nil, h.files, &logFactory{store: h.store}, nil).Expert.TransportFactory.(inbound)
+	in := h.hostConfig(h.cfg, &logFactory{store: h.store}).Expert.TransportFactory.(inbound)
 	m := raftpb.Message{Type: raftpb.Replicate, ShardID: 1, From: 2, To: 1, Entries: entriesOf(1000, 1, 1, "theirs")}
 	if err := in.check(&m); err == nil {
 		t.Error("a leader that has another first entry is believed")

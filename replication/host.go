@@ -33,9 +33,10 @@ type Host struct {
 	// What a cut of the log leaves for members that lag, see compaction.go.
 	keepEntries, keepBytes uint64
 
-	done  chan struct{}  // closed when Close begins
-	grown chan struct{}  // holds a token while compactLoop should look
-	loops sync.WaitGroup // all goroutines of the host
+	done   chan struct{} // closed when Close begins
+	grown  chan struct{} // holds a token while compactLoop should look
+	herald herald
+	loops  sync.WaitGroup // all goroutines of the host
 
 	mu struct {
 		// Held for reading by every call into nh, because NodeHost does not survive calls during
@@ -62,6 +63,7 @@ func Open(c Config) (*Host, error) {
 		return nil, errors.Join(err, h.Close(closeDefault))
 	}
 	h.loops.Go(h.compactLoop)
+	h.loops.Go(h.heraldLoop)
 	return h, nil
 }
 
@@ -84,7 +86,7 @@ func warnOfSettings(log *slog.Logger) {
 func newHost(c Config) *Host {
 	h := &Host{
 		cfg: c, log: c.Logger, keepEntries: keepEntries, keepBytes: keepBytes,
-		done: make(chan struct{}), grown: make(chan struct{}, 1),
+		done: make(chan struct{}), grown: make(chan struct{}, 1), herald: herald{wake: make(chan struct{}, 1)},
 	}
 	h.files = newFileSystem(c.Disk)
 	h.files.stop = func() <-chan struct{} { return h.store.stopping() }
@@ -112,7 +114,7 @@ func (h *Host) open() error {
 	c.Disk.OnFail(c.Transport.Shut)
 	logs := &logFactory{disk: c.Disk}
 	err := guard(func() (err error) {
-		h.nh, err = dragonboat.NewNodeHost(hostConfig(c, leaderListener{h}, h.files, logs, h.takeOver))
+		h.nh, err = dragonboat.NewNodeHost(h.hostConfig(c, logs))
 		return err
 	})
 	if cause := c.Disk.Err(); cause != nil {
@@ -131,27 +133,28 @@ func (h *Host) open() error {
 
 // hostConfig returns the NodeHost's configuration, with as few goroutines and as little memory as
 // dragonboat can work with.
-func hostConfig(c Config, l raftio.IRaftEventListener, files *fileSystem, logs *logFactory, takeOver takeOverFunc) config.NodeHostConfig {
+func (h *Host) hostConfig(c Config, logs *logFactory) config.NodeHostConfig {
 	shards := uint64(c.Shards)
 	uuid := UUID(c.Digest, c.Member)
 	// The log is opened before the transport.
 	check := func(m *raftpb.Message) error { return logs.store.contradiction(m) }
-	hold := func(ctx context.Context, ms []raftpb.Message) bool { return logs.store.hold(ctx, ms) }
-	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, hold: hold, takeOver: takeOver}
+	hold := func(ctx context.Context, ms []raftpb.Message) bool { return logs.store.hold(ctx, ms) && h.noteSent(ms) }
+	in := inbound{TransportFactory: c.Transport.Factory(), disk: c.Disk, log: c.Logger, check: check, hold: hold, takeOver: h.takeOver,
+		made: func(out outbound) { h.herald.wire.Store(&out) }}
 	return config.NodeHostConfig{
 		DeploymentID:        c.Deployment,
 		NodeHostID:          uuid,
 		NodeHostDir:         c.raftDir(),
 		RTTMillisecond:      uint64(c.Tick.Milliseconds()),
 		RaftAddress:         uuid,
-		RaftEventListener:   l,
+		RaftEventListener:   leaderListener{h},
 		MaxSendQueueSize:    queueMax,
 		MaxReceiveQueueSize: queueMax,
 		Expert: config.ExpertConfig{
 			LogDBFactory:        logs,
 			TransportFactory:    in,
 			NodeRegistryFactory: &roster{names: c.Names, streams: 1, removed: c.Removed},
-			FS:                  files,
+			FS:                  h.files,
 			LogDB:               logConfig(),
 			Engine: config.EngineConfig{
 				// dragonboat records ExecShards, and it can never change.

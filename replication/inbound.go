@@ -20,6 +20,7 @@ type inbound struct {
 	hold  holdFunc
 
 	takeOver takeOverFunc
+	made     func(outbound) // called with what Create returns
 }
 
 // A holdFunc is called before messages are sent. It may wait until they can be, or until ctx ends.
@@ -32,7 +33,9 @@ type takeOverFunc func(m raftpb.Message, again func())
 
 // Create creates the transport with guarded handlers.
 func (f inbound) Create(c config.NodeHostConfig, batch raftio.MessageHandler, chunk raftio.ChunkHandler) raftio.ITransport {
-	return outbound{f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk)), f.hold}
+	out := outbound{f.TransportFactory.Create(c, f.batch(batch), f.chunk(chunk)), f.hold}
+	f.made(out)
+	return out
 }
 
 // outbound looks at the messages that dragonboat sends.

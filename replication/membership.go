@@ -77,7 +77,9 @@ func (h *Host) Membership(ctx context.Context, id ShardID) (Membership, error) {
 	if err != nil {
 		return Membership{}, fmt.Errorf("members of shard %d: %w", id, err)
 	}
-	return Membership{Change: members.ConfigChangeID, Voters: ids(members.Nodes), Learners: ids(members.NonVotings), Removed: ids(members.Removed)}, nil
+	m := Membership{Change: members.ConfigChangeID, Voters: ids(members.Nodes), Learners: ids(members.NonVotings), Removed: ids(members.Removed)}
+	h.setLearners(s, m)
+	return m, nil
 }
 
 // askMembership asks dragonboat for the members of a shard, whose reading the caller has taken. It

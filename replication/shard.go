@@ -27,6 +27,8 @@ type shard struct {
 	barrier barrier
 	meters  Meters
 
+	heralded heralded
+
 	mu struct {
 		rank.Mutex[rank.Leader]
 		leader  Leader

@@ -200,6 +200,8 @@ func (s *Shard) waits(id session.MemberID) bool {
 		return true
 	case s.leaving(id) >= s.Rules.LeaveWait || !s.hasHeir():
 		return false
+	case s.answers(id) && Margin(len(s.Voters), s.answering(id)) < 0:
+		return false // nothing could be decided without it, and its process is about to end
 	}
 	return !s.isSilent(id) || s.mayReturn(&m)
 }
