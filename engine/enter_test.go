@@ -59,7 +59,7 @@ func TestMayFound(t *testing.T) {
 			for _, m := range c.founders {
 				e.cfg.Member, e.cfg.Members[m] = 1, ""
 			}
-			e.identity.now.Directory = own
+			e.identity.now.Directory, e.directory = own, own
 			if c.former {
 				e.identity.now.Former = replication.Former{Member: 1, Directory: lost}
 			}
