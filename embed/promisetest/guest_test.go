@@ -69,7 +69,7 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 	once := func(dir string) {
 		var leaders atomic.Int32
 		n, err := embed.Start(embed.Config{
-			Dir: dir, Shards: shardsflag.N, Tick: 5 * time.Millisecond, SessionTimeout: time.Minute, Logger: embedkit.Quiet,
+			Dir: dir, Shards: shardsflag.N, Tick: 5 * time.Millisecond, RequestTimeout: time.Minute, SessionTimeout: time.Minute, Logger: embedkit.Quiet,
 			Events: embed.Events{LeaderChanged: func(embed.LeaderChange) { leaders.Add(1) }},
 		})
 		must(t, err)
