@@ -449,6 +449,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				t.Errorf("claim.Before: %v, want %v", err, session)
 			}
 			answers{t, made}.are(map[string]answer{
+				"Await":   {func() error { _, err := made.Await(ctx); return err }, nil},   // before the end
 				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // before the end
 				"Done":    {embedkit.Closed(made.Done()), nil},
 				"Err":     {made.Err, session},
