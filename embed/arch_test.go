@@ -331,10 +331,43 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// globalRandom lists the functions of math/rand/v2 and math/rand that draw from the generator that
+// all share.
+var globalRandom = []string{"ExpFloat64", "Float32", "Float64", "Int", "Int31", "Int31n", "Int32", "Int32N", "Int63", "Int63n", "Int64", "Int64N", "IntN", "Intn", "N", "NormFloat64", "Perm", "Read", "Shuffle", "Uint", "UintN", "Uint32", "Uint32N", "Uint64", "Uint64N"}
+
+// One commit gets one answer by day, so the random choices of a test follow from a seed.
+func TestTestsKnowTheirSeed(t *testing.T) {
+	fset, list := sources(t)
+	for _, s := range list {
+		if !s.test() {
+			continue
+		}
+		for _, imp := range s.file.Imports {
+			if path := strings.Trim(imp.Path.Value, `"`); path != "math/rand/v2" && path != "math/rand" {
+				continue
+			}
+			name := "rand"
+			if imp.Name != nil {
+				name = imp.Name.Name
+			}
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok || !slices.Contains(globalRandom, sel.Sel.Name) {
+					return true
+				}
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == name {
+					t.Errorf("%s: %s.%s draws from the global generator, so nobody can repeat the test: draw from testkit.Rand(t) instead, or begin with testkit.Seed(t)", fset.Position(n.Pos()), name, sel.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client with what uses it, which
 // run in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "engine/enginetest", "internal/files/memory", "internal/testkit/child", "internal/rank"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "engine/enginetest", "internal/files/memory", "internal/testkit", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

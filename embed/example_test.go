@@ -15,17 +15,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// start starts a node that is its own ensemble, and opens a session.
+// start starts a node that is its own ensemble, and opens a session. It is patient: a machine that
+// runs tests may be busy.
 func start() (n *embed.Node, s *embed.Session, end func()) {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err = embed.Start(embed.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	n, err = embed.Start(embed.Config{Dir: dir, RequestTimeout: time.Minute, SessionTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
 
 // After Close the host gets back the memory that a node used. It may keep the Node. dragonboat's
@@ -21,7 +22,7 @@ func TestClose_GivesTheMemoryBack(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int(m.HeapAlloc)
 	}
-	ens := embedtest.New(t, 1, embedtest.Options{})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient})
 	s := ens.Session(1, embed.SessionOptions{})
 	const znodes = 64
 	data := make([]byte, embed.DefaultMaxDataSize/2)

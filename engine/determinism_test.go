@@ -282,7 +282,7 @@ func (n *node) crash(log []replication.Entry) []replication.Entry {
 // restarted in between. One crashes and applies again what its image lacks. One misses a part and
 // installs a snapshot instead. All end with the same bytes, in memory and in their images.
 func TestReplicasOfOneLogAreEqual(t *testing.T) {
-	for _, seed := range enginetest.Seeds(4) {
+	for _, seed := range enginetest.Seeds(t, 4) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { compareReplicas(t, rand.New(rand.NewPCG(seed, 3))) })
 		})

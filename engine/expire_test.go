@@ -288,7 +288,7 @@ func TestFurtherPortionsFollowAtOnce(t *testing.T) {
 // and reorder. A session never expires before its timeout has passed since the newest batch of its
 // node was committed. In the end it does expire.
 func TestSessionsNeverExpireEarlyWhoeverLeads(t *testing.T) {
-	for _, seed := range enginetest.Seeds(15) {
+	for _, seed := range enginetest.Seeds(t, 15) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { expireUnderChaos(t, rand.New(rand.NewPCG(seed, 5))) })
 		})

@@ -447,7 +447,7 @@ func (m *purgeModel) checkMemory() {
 // missing of those that live. Every caller gets the true outcome. Nothing is recorded for ever.
 func TestSessionsEndOnEveryShardOnUnreliableLogs(t *testing.T) {
 	seen := make(map[string]int)
-	for _, seed := range enginetest.Seeds(40) {
+	for _, seed := range enginetest.Seeds(t, 40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newPurgeModel(t, seed, seen)

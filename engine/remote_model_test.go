@@ -278,7 +278,7 @@ func (m *remoteModel) drain() {
 // time, and lose them soon after if they are not. Every caller gets the true outcome.
 func TestRemoteSessionsOnFailingMembers(t *testing.T) {
 	seen := make(map[string]int)
-	for _, seed := range enginetest.Seeds(10) {
+	for _, seed := range enginetest.Seeds(t, 10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			withTeam(t, modelShards, func(t *testing.T, team *team) {
 				m := &remoteModel{team: team, rng: rand.New(rand.NewPCG(seed, 29)), seen: seen}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/lni/dragonboat/v4/raftpb"
 
 	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -200,9 +200,7 @@ func TestCheckLog_ABitThatTurns(t *testing.T) {
 	if err != nil || last >= int64(len(whole)) {
 		t.Fatalf("without the last record, %d bytes of %d are whole: %v", last, len(whole), err)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testkit.Rand(t)
 	for range 300 {
 		at, bit := rng.IntN(int(last)), rng.IntN(8)
 		if err := os.WriteFile(logs[0], turned(at, bit), 0o640); err != nil {
@@ -284,9 +282,7 @@ func TestVerifyLog_ABitThatTurns(t *testing.T) {
 	if err != nil || len(names) != 4 { // bootstrap, CURRENT, log and index
 		t.Fatal(names, err)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testkit.Rand(t)
 	for _, name := range names {
 		whole, err := os.ReadFile(name)
 		if err != nil {

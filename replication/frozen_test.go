@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -171,9 +170,7 @@ func slicesWithout(nodes []*node, out *node) []*node {
 // thrown it applies nothing more.
 func TestFrozenDisk_SingleMemberAppliesNothingMore(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := testkit.Rand(t)
 	for range 6 {
 		e := found(t, 1, 1)
 		e.newDisk = realDisk(t)

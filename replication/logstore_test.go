@@ -21,10 +21,11 @@ import (
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
-// fsyncs returns how many fsyncs of log files count writes cost, one write at a time.
-func fsyncs(e *ensemble, n *node, count int) map[MemberID]uint64 {
+// fsyncs returns how many fsyncs of log files count writes cost, one write at a time. Each round
+// writes commands of its own: the wait for a command that a member has seen ends at once.
+func fsyncs(e *ensemble, n *node, round, count int) map[MemberID]uint64 {
 	e.t.Helper()
-	e.write(n, 1, "warm")
+	e.write(n, 1, fmt.Sprintf("warm-%d", round))
 	for _, o := range e.nodes {
 		e.barrier(o, 1)
 	}
@@ -33,7 +34,7 @@ func fsyncs(e *ensemble, n *node, count int) map[MemberID]uint64 {
 		before[o.id] = o.disk.Syncs()
 	}
 	for i := range count {
-		cmd := fmt.Sprintf("counted-%d", i)
+		cmd := fmt.Sprintf("counted-%d-%d", round, i)
 		e.write(n, 1, cmd)
 		for _, o := range e.nodes {
 			o.tapes[0].has(e.t, cmd) // at rest: every member has the write before the next
@@ -56,7 +57,7 @@ func TestFsync_OnePerWriteAndMember(t *testing.T) {
 			// On a machine that is too busy Raft sends late messages again and elects. That costs
 			// fsyncs too, but not every time.
 			for round := 1; ; round++ {
-				counts, wrong := fsyncs(e, e.node(leader.Member), writes), 0
+				counts, wrong := fsyncs(e, e.node(leader.Member), round, writes), 0
 				for m, got := range counts {
 					t.Logf("member %d: %d fsyncs for %d writes", m, got, writes)
 					if got != writes {

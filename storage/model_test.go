@@ -38,13 +38,7 @@ type history struct {
 }
 
 func newHistory(t testing.TB) *history {
-	h := &history{seed: rand.Uint64(), states: map[uint64]contents{0: {}}}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("seed %d", h.seed)
-		}
-	})
-	return h
+	return &history{seed: testkit.Rand(t).Uint64(), states: map[uint64]contents{0: {}}}
 }
 
 // changes returns the batch at index n: a few writes among 200 keys, and some deletes.

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -24,7 +24,7 @@ import (
 func TestPowerCutAtAnyChangeLeavesAWholeImage(t *testing.T) {
 	for name, l := range lives(t) {
 		t.Run(name, func(t *testing.T) {
-			for at, more := 1+rand.IntN(stride(4)), true; more; at += stride(4) {
+			for at, more := 1+testkit.Rand(t).IntN(stride(4)), true; more; at += stride(4) {
 				more = t.Run(fmt.Sprint(at), func(t *testing.T) {
 					sys := inMemory(t, l.before)
 					c := &cutter{sys: sys, at: at}
@@ -44,7 +44,7 @@ func TestPowerCutAtAnyChangeLeavesAWholeImage(t *testing.T) {
 // old image yet.
 func TestPowerCutAfterAKilledInstallLeavesAWholeImage(t *testing.T) {
 	l := lives(t)["install"]
-	for at, more := 1+rand.IntN(stride(4)), true; more; at += stride(4) {
+	for at, more := 1+testkit.Rand(t).IntN(stride(4)), true; more; at += stride(4) {
 		more = t.Run(fmt.Sprint(at), func(t *testing.T) {
 			sys := inMemory(t, l.before)
 			killed := l.run(t, nodeOn(t, sys, home), func(op disk.Op, name string) error {
@@ -105,13 +105,7 @@ func text(t *testing.T, sys files.System, name string) string {
 // cuts returns what a power cut may leave, one after the other. In two of them, chance decides.
 func cuts(t *testing.T, sys *memory.System) iter.Seq[*memory.System] {
 	return func(yield func(*memory.System) bool) {
-		seed := rand.Uint64()
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("power cut seed %d", seed)
-			}
-		})
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testkit.Rand(t)
 		for luck := range memory.Lucks + 1 {
 			if !yield(sys.PowerCut(min(luck, memory.AnythingLasts), rng)) {
 				return

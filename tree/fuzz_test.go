@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // FuzzTree interprets the input as operations and runs them on a tree and on the model. It compares
@@ -30,8 +32,7 @@ func FuzzTree(f *testing.F) {
 
 // The same without the fuzzing engine, with more and longer scripts.
 func TestTreeAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	for i := range uint64(12) {
 		runFuzz(t, randomBytes(seed+i, 2000))
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The hammer's writer makes a state that follows from the zxid alone. So readers know what to
@@ -50,8 +52,7 @@ type hammer struct {
 func TestHammer(t *testing.T) {
 	h := &hammer{t: t, tree: New(nil), done: make(chan struct{})}
 	h.begin()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	var readers sync.WaitGroup
 	exact := make([]int, hammerReaders)
 	for i := range hammerReaders {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A pageModel is the same set as a sorted slice.
@@ -25,8 +27,7 @@ func TestPageAgainstSlice(t *testing.T) {
 	for label, cmp := range orders {
 		for _, ascending := range []bool{false, true} {
 			t.Run(fmt.Sprintf("order=%s/ascending=%v", label, ascending), func(t *testing.T) {
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
+				seed := testkit.Seed(t)
 				testPage(t, rand.New(rand.NewPCG(seed, 1)), cmp, ascending)
 			})
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // A replica applies a log of transactions. From time to time it is rebuilt, from the output of
@@ -68,8 +70,7 @@ func (r *replica) walk() (znodes map[string]Znode, dump string) {
 // The same transactions give the same tree and the same results on three replicas. One never stops,
 // one is sometimes loaded from its drained image, and one is loaded from a copy of another.
 func TestReplicasAgree(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	logs := uint64(10)
 	if testing.Short() {
 		logs = 3

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -263,7 +264,9 @@ func FuzzPaths(f *testing.F) {
 	for _, seed := range []string{"a", "a b", "a%2Fb", "%", "?", "#", "&x=y", "+", ";", "ü", "\u2028", "a/b", "..", ".", "a//b", "\x00", "\xff", "\ud7ff", "\\", "\"", "<b>", "a\nb", "{}"} {
 		f.Add(seed)
 	}
-	node, err := embed.Start(embed.Config{Dir: f.TempDir(), Tick: embedtest.DefaultTick, Logger: slog.New(slog.DiscardHandler)})
+	cfg := embed.Config{Dir: f.TempDir(), Tick: embedtest.DefaultTick, Logger: slog.New(slog.DiscardHandler)}
+	embedkit.Patient(&cfg)
+	node, err := embed.Start(cfg)
 	must(f, err)
 	f.Cleanup(func() { _ = node.Close() })
 	must(f, node.Ready(f.Context()))

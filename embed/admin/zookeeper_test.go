@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/gateway"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -49,7 +50,9 @@ func TestCommands_AreZooKeepers(t *testing.T) {
 	text, err := os.ReadFile("testdata/adminserver.json")
 	must(t, err)
 	must(t, json.Unmarshal(text, &real))
-	node, err := embed.Start(embed.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	cfg := embed.Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	embedkit.Patient(&cfg)
+	node, err := embed.Start(cfg)
 	must(t, err)
 	defer node.Close()
 	must(t, node.Ready(t.Context()))

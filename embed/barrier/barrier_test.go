@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -69,7 +68,7 @@ func children(t *testing.T, s *embed.Session, path string) []string {
 // Nobody passes before all have come, and nobody has left before all leave.
 func TestEnter_AllWaitForAll(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		ctx, ens := bounded(t), ensemble(t, 3)
+		ctx, ens, rng := bounded(t), ensemble(t, 3), testkit.Rand(t)
 		const n = 7
 		for round := range 8 {
 			path := fmt.Sprint("/round/", round)
@@ -78,7 +77,7 @@ func TestEnter_AllWaitForAll(t *testing.T) {
 			for i := range n {
 				s := ens.Session(embed.MemberID(i%3+1), embed.SessionOptions{})
 				wg.Go(func() {
-					for range rand.N(1000) {
+					for range rng.IntN(1000) {
 						runtime.Gosched()
 					}
 					came.Add(1)

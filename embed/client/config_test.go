@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 func TestConfig(t *testing.T) {
@@ -48,7 +48,7 @@ func TestServersOf(t *testing.T) {
 
 // A server that answers nonsense, or nobody, opens no session. The error says why.
 func TestNoServer(t *testing.T) {
-	refused := errors.New("nobody listens")
+	refused, rng := errors.New("nobody listens"), testkit.Rand(t)
 	for name, dial := range map[string]func() (net.Conn, error){
 		"refused": func() (net.Conn, error) { return nil, refused },
 		"silent": func() (net.Conn, error) {
@@ -62,7 +62,7 @@ func TestNoServer(t *testing.T) {
 				_, _ = theirs.Read(make([]byte, 100))
 				b := make([]byte, 200)
 				for i := range b {
-					b[i] = byte(rand.Uint32())
+					b[i] = byte(rng.Uint32())
 				}
 				b[0], b[1], b[2] = 0, 0, 0 // a short frame
 				_, _ = theirs.Write(b)

@@ -30,7 +30,7 @@ import (
 
 var (
 	everyCall = flag.Bool("every", false, "let every single call fail in the tests that let some fail")
-	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means new ones with -every, and the same as always without it")
+	diskSeed  = flag.Uint64("diskseed", 0, "the random choices of the tests of failing disks; zero means those of VIVARIUM_SEED with -every, and the same as always without it")
 )
 
 // skipIfShort skips a test that takes a minute with the race detector.
@@ -41,13 +41,12 @@ func skipIfShort(t *testing.T) {
 	}
 }
 
-// seeded returns a source of random choices and logs how to repeat them.
+// seeded returns a source of random choices.
 func seeded(t *testing.T) *rand.Rand {
 	seed := *diskSeed
 	if seed == 0 && *everyCall {
-		seed = rand.Uint64()
+		seed = testkit.Seed(t)
 	}
-	t.Logf("-diskseed %d", seed)
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
@@ -375,7 +374,7 @@ func newSweep(t *testing.T, p patience) *sweep {
 	}
 	for _, id := range []embed.MemberID{1, 3} {
 		n := w.ens.Node(id)
-		w.load.Go(func() { w.books.writeUntil(w.stop, n, fmt.Sprint("small-", id), small) })
+		w.load.Go(func() { w.books.writeUntil(w.stop, n, fmt.Sprint("small-", id), small(w.t)) })
 		w.load.Go(func() { w.books.writeUntil(w.stop, n, fmt.Sprint("large-", id), w.size) })
 	}
 	w.ens.Kill(victim)
@@ -408,14 +407,18 @@ func (w *sweep) String() string {
 // size returns a small or a large size.
 func (w *sweep) size() int {
 	if w.large.Load() {
-		return largest >> rand.IntN(3)
+		return largest >> testkit.Rand(w.t).IntN(3)
 	}
-	return small()
+	return small(w.t)()
 }
 
 const largest = 4 << 20
 
-func small() int { return rand.IntN(2 << 10) }
+// small returns what chooses small sizes.
+func small(t *testing.T) func() int {
+	rng := testkit.Rand(t)
+	return func() int { return rng.IntN(2 << 10) }
+}
 
 // run starts the victim on a disk with a trap, and lets it run until the trap springs.
 func (w *sweep) run(tr *trap, how life, what string) {
@@ -513,7 +516,7 @@ func (w *sweep) live(n *embed.Node, tr *trap, how life, what string) {
 		if how == filling {
 			w.large.Store(true)
 		} else {
-			load.Go(func() { w.books.writeUntil(w.stop, n, fmt.Sprint("victim-", w.runs), small) })
+			load.Go(func() { w.books.writeUntil(w.stop, n, fmt.Sprint("victim-", w.runs), small(w.t)) })
 		}
 		if s, err := n.NewSession(ctx, embed.SessionOptions{Timeout: time.Second}); err == nil {
 			_, _ = s.Create(ctx, fmt.Sprintf("/gone/%d", w.runs), nil, embed.Ephemeral)

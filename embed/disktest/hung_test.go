@@ -114,7 +114,7 @@ func TestClose_WithALoggerThatHangs(t *testing.T) {
 func becomesFree(t *testing.T, dir string) {
 	t.Helper()
 	until(t, "the directory to be free", func() bool {
-		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: embedkit.Quiet})
+		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: embedkit.Quiet, Inside: &inside.Seams{Close: testkit.Patience}})
 		if err != nil {
 			if !errors.Is(err, replication.ErrLocked) {
 				t.Fatal(err)

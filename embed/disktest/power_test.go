@@ -155,7 +155,7 @@ func (g *grid) live(i int) {
 	var load sync.WaitGroup
 	for j, m := range members {
 		for k := range 2 {
-			load.Go(func() { g.books.writeUntil(stop, m, fmt.Sprintf("%d-%d-%d", i, j, k), small) })
+			load.Go(func() { g.books.writeUntil(stop, m, fmt.Sprintf("%d-%d-%d", i, j, k), small(g.t)) })
 		}
 	}
 	begin := g.books.writes.Load()

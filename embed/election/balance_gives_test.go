@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // Whatever the processes of a Balance lead, all that have too many give at once. Nobody gets more
 // than its share on the way, and in the end all have theirs.
 func TestGives(t *testing.T) {
+	rng := testkit.Rand(t)
 	for range 3000 {
 		var ids []embed.SessionID
 		leads := make(map[embed.SessionID]int)
 		total := 0
-		for i := range rand.IntN(9) + 1 {
+		for i := range rng.IntN(9) + 1 {
 			id := embed.SessionID(i + 1)
 			ids = append(ids, id)
-			leads[id] = rand.IntN(12)
+			leads[id] = rng.IntN(12)
 			total += leads[id]
 		}
 		least, most := total/len(ids), (total+len(ids)-1)/len(ids)
@@ -122,12 +124,12 @@ func (w *town) String() string {
 
 // anyTown returns a town in which each process has the names that pick chooses. The first process
 // with a name leads it.
-func anyTown(pick func() bool) *town {
+func anyTown(rng *rand.Rand, pick func() bool) *town {
 	w := &town{leads: make(map[string]embed.SessionID), members: make(map[embed.SessionID]*balance), deaf: make(map[embed.SessionID]bool)}
-	for i := range rand.IntN(8) + 1 {
+	for i := range rng.IntN(8) + 1 {
 		w.names = append(w.names, fmt.Sprint("job-", i))
 	}
-	for i := range rand.IntN(5) + 2 {
+	for i := range rng.IntN(5) + 2 {
 		b := &balance{names: []string{w.names[0]}}
 		for _, name := range w.names[1:] {
 			if pick() {
@@ -137,7 +139,7 @@ func anyTown(pick func() bool) *town {
 		id := embed.SessionID(i + 1)
 		w.members[id] = b
 		for _, name := range b.names {
-			if w.leads[name] == 0 || rand.IntN(6) == 0 {
+			if w.leads[name] == 0 || rng.IntN(6) == 0 {
 				w.leads[name] = id
 			}
 		}
@@ -147,18 +149,20 @@ func anyTown(pick func() bool) *town {
 
 // The transfers stop, whichever names each process has.
 func TestBalance_OfDifferentNamesComesToRest(t *testing.T) {
+	rng := testkit.Rand(t)
 	for range 2000 {
-		anyTown(func() bool { return rand.IntN(3) > 0 }).rest(t, time.Now())
+		anyTown(rng, func() bool { return rng.IntN(3) > 0 }).rest(t, time.Now())
 	}
 }
 
 // Some processes that lead nothing answer no offers: the others come to even shares. A process that
 // answers again gets its share at the next offer.
 func TestBalance_SharesPastTheDeaf(t *testing.T) {
+	rng := testkit.Rand(t)
 	for range 2000 {
-		w := anyTown(func() bool { return true })
-		for id := range w.members {
-			w.deaf[id] = !slices.Contains(slices.Collect(maps.Values(w.leads)), id) && rand.IntN(3) > 0
+		w := anyTown(rng, func() bool { return true })
+		for _, id := range slices.Sorted(maps.Keys(w.members)) {
+			w.deaf[id] = !slices.Contains(slices.Collect(maps.Values(w.leads)), id) && rng.IntN(3) > 0
 		}
 		even := func() {
 			t.Helper()

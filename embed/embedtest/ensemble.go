@@ -236,6 +236,8 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	if disk != nil {
 		seams.Files = disk
 	}
+	// A machine that stands still for some seconds must not fail a test that stops a member.
+	seams.Close = cmp.Or(seams.Close, e.patience())
 	cfg.Inside = &seams
 	// Not under mu: a disk may be so slow that others must be able to mend it meanwhile.
 	n, err := Start(cfg, faults)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
@@ -30,7 +31,7 @@ var (
 func TestEnsemble_StopKillRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ens := embedtest.New(t, 3, embedtest.Options{Dir: dir})
+	ens := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: embedkit.Patient})
 	s := ens.Session(1, embed.SessionOptions{})
 	_, err := s.Create(t.Context(), "/a", nil, embed.Persistent)
 	must(t, err)
@@ -273,7 +274,7 @@ func TestEnsemble_Files(t *testing.T) {
 // Rename moves a file of a member, on its disk in memory or on a real one.
 func TestEnsemble_Rename(t *testing.T) {
 	test := func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
+		ens := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient})
 		_, err := ens.Session(1, embed.SessionOptions{}).Create(t.Context(), "/z", nil, embed.Persistent)
 		must(t, err)
 		ens.Kill(1)

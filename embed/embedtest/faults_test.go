@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
@@ -188,7 +189,7 @@ func TestFaults_FailingDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
+			ens := embedtest.New(t, 3, embedtest.Options{Config: embedkit.Patient})
 			const victim, other = 2, 3
 			s := ens.Session(other, embed.SessionOptions{Timeout: time.Minute})
 			n := ens.Node(victim)
@@ -245,7 +246,7 @@ func TestFaults_DiskFullForAMoment(t *testing.T) {
 // A slow disk delays calls and fails none. Once it is fast again, waiting calls go on at once.
 func TestFaults_SlowDisk(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient})
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	const delay = 50 * time.Millisecond
 	ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: delay})
@@ -277,7 +278,7 @@ func TestFaults_Pause(t *testing.T) {
 	for name, leads := range map[string]bool{"leader": true, "follower": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ens := embedtest.New(t, 3, embedtest.Options{})
+			ens := embedtest.New(t, 3, embedtest.Options{Config: embedkit.Patient})
 			const victim, other = 1, 2
 			if leads {
 				ens.TransferLeadership(victim)
@@ -320,7 +321,7 @@ func TestFaults_Pause(t *testing.T) {
 // members stand still meanwhile.
 func TestFaults_PauseForAMoment(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 3, embedtest.Options{})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: embedkit.Patient})
 	ens.TransferLeadership(2)
 	s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	other := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
@@ -464,10 +465,12 @@ func TestStart(t *testing.T) {
 	faults, nodes := make(map[embed.MemberID]*embedtest.Faults), make(map[embed.MemberID]*embed.Node)
 	start := func(id embed.MemberID) {
 		t.Helper()
-		n, err := embedtest.Start(embed.Config{
+		cfg := embed.Config{
 			Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Members: members, Shards: shardsflag.N, Tick: embedtest.DefaultTick,
 			Logger: slog.New(slog.DiscardHandler),
-		}, faults[id])
+		}
+		embedkit.Patient(&cfg)
+		n, err := embedtest.Start(cfg, faults[id])
 		must(t, err)
 		nodes[id] = n
 		t.Cleanup(func() { n.Close() })

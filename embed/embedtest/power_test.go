@@ -2,7 +2,6 @@ package embedtest_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -11,13 +10,13 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // The power of all members fails at once, in the middle of writes, several times. Everything that
 // was acknowledged survives.
 func TestPowerCut_KeepsWhatWasAcknowledged(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Seed: seed})
 		var told []string

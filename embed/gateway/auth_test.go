@@ -114,7 +114,8 @@ func TestX509(t *testing.T) {
 	nobody.endsSilently()
 	// A client without TLS gets no session, and a silent one is dropped.
 	plain := dial(t, g)
-	plain.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+	q := hello()
+	plain.write(q.AppendFrame(nil))
 	plain.ends()
 	cfg.FirstFrame = 300 * time.Millisecond
 	dial(t, startOn(t, n, cfg)).endsSilently()

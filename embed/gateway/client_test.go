@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 	"github.com/vivarium-go/vivarium/internal/wire"
@@ -54,6 +55,7 @@ func startNode(t testing.TB, change func(*embed.Config)) *embed.Node {
 		return startVirtual(t, change)
 	}
 	cfg := embed.Config{Dir: t.TempDir(), Shards: shardsflag.N, Tick: testTick, Logger: quiet}
+	embedkit.Patient(&cfg)
 	if change != nil {
 		change(&cfg)
 	}
@@ -123,6 +125,20 @@ type client struct {
 
 const patience = testkit.Patience
 
+// lasting is the timeout of sessions that a test does not want to end. In real time they must
+// outlive a machine that stands still for some seconds.
+func lasting() time.Duration {
+	if virtual() {
+		return 10 * time.Second
+	}
+	return time.Minute
+}
+
+// hello asks for a new session that lasts.
+func hello() wire.ConnectRequest {
+	return wire.ConnectRequest{Timeout: int32(lasting().Milliseconds()), Password: make([]byte, 16)}
+}
+
 func dial(t testing.TB, g *Gateway) *client {
 	t.Helper()
 	var c net.Conn
@@ -148,7 +164,7 @@ func newClient(t testing.TB, c net.Conn) *client {
 func connect(t testing.TB, g *Gateway) *client {
 	t.Helper()
 	c := dial(t, g)
-	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)})
+	c.open(hello())
 	return c
 }
 
@@ -176,7 +192,7 @@ func connectTLS(t testing.TB, g *Gateway, cfg *tls.Config) *client {
 		t.Fatal(err)
 	}
 	c.Conn = sock
-	c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)})
+	c.open(hello())
 	return c
 }
 
@@ -216,9 +232,9 @@ func (c *client) read() []byte {
 func visit(t testing.TB, g *Gateway, timeout time.Duration, path string) *client {
 	t.Helper()
 	c := dial(t, g)
-	hello := wire.ConnectRequest{Timeout: int32(timeout.Milliseconds()), Password: make([]byte, 16)}
+	first := wire.ConnectRequest{Timeout: int32(timeout.Milliseconds()), Password: make([]byte, 16)}
 	q := wire.Request{Xid: 1, Operation: create(path, nil, 1)}
-	c.write(q.AppendFrame(hello.AppendFrame(nil)))
+	c.write(q.AppendFrame(first.AppendFrame(nil)))
 	c.opened()
 	if r := c.receive(q); r.Err != wire.OK {
 		t.Fatalf("%s: code %d", path, r.Err)

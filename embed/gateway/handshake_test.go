@@ -35,7 +35,8 @@ func TestHandshakeOfOldClients(t *testing.T) {
 		g := start(t, Config{})
 		for _, old := range []bool{false, true} {
 			c := dial(t, g)
-			q := wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), Old: old}
+			q := hello()
+			q.Old = old
 			c.write(q.AppendFrame(nil))
 			want := 37
 			if old {
@@ -76,7 +77,8 @@ func TestHandshakeOfAClientAhead(t *testing.T) {
 		oneShard(t)
 		g := start(t, Config{})
 		c := dial(t, g)
-		q := wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), LastZxid: 1 << 40}
+		q := hello()
+		q.LastZxid = 1 << 40
 		c.write(q.AppendFrame(nil))
 		c.endsSilently()
 	})
@@ -87,7 +89,7 @@ func TestHandshakeWithRequestsBehindIt(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		g := start(t, Config{})
 		c := dial(t, g)
-		q := wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}
+		q := hello()
 		b := q.AppendFrame(nil)
 		first := wire.Request{Xid: 1, Operation: create("/a", []byte("x"), 0)}
 		second := wire.Request{Xid: 2, Operation: op(wire.OpGetData, "/a")}

@@ -43,7 +43,7 @@ func TestCloseOfASessionAttachedElsewhere(t *testing.T) {
 	conn := g.connections()[0]
 	// So the connection does not end before the request is read.
 	wait(t, "the baton", conn.baton.pickUp)
-	next := reattach(t, g, c, 10_000)
+	next := reattach(t, g, c)
 	c.send(wire.Request{Operation: op(wire.OpCloseSession, "")})
 	wait(t, "the request to be dealt with", func() bool {
 		conn.mu.Lock()
@@ -142,7 +142,8 @@ func TestMemberCutOff(t *testing.T) {
 			}
 		}
 		late := dial(t, g)
-		late.write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+		q := hello()
+		late.write(q.AppendFrame(nil))
 		late.endsSilently() // after about an election, long before a request would have to be answered
 		e.Heal(1, 2)
 		e.Heal(1, 3)

@@ -219,7 +219,7 @@ func TestManyEventsAreSentInPortions(t *testing.T) {
 	defer other.Close()
 	sock := &portions{Conn: side}
 	c := newConn(g, sock)
-	s, err := g.open(g.ctx, 10*time.Second, nil)
+	s, err := g.open(g.ctx, lasting(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestEventsCountUntilTheyAreSent(t *testing.T) {
 	sock := &first{Conn: side}
 	sock.of = newConn(g, sock)
 	c := sock.of
-	s, err := g.open(g.ctx, 10*time.Second, nil)
+	s, err := g.open(g.ctx, lasting(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestPanicCostsItsConnection(t *testing.T) {
 		c.must(create("/e", nil, 1))
 		c.send(wire.Request{Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "moody", Proof: []byte("boom")}})
 		c.endsSilently()
-		next := reattach(t, g, c, 10_000)
+		next := reattach(t, g, c)
 		next.must(op(wire.OpDelete, "/e"))
 		next.must(op(wire.OpCloseSession, ""))
 		fine.must(create("/after", nil, 0))

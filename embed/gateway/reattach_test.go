@@ -3,20 +3,28 @@ package gateway
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/watch"
 )
 
-// reattach opens a connection with the session of another one.
-func reattach(t testing.TB, g *Gateway, of *client, timeout int32) *client {
+// reattach opens a connection with the session of another one, which lasts.
+func reattach(t testing.TB, g *Gateway, of *client) *client {
+	t.Helper()
+	return reattachFor(t, g, of, int32(lasting().Milliseconds()))
+}
+
+// reattachFor is reattach that asks for a timeout, in milliseconds.
+func reattachFor(t testing.TB, g *Gateway, of *client, timeout int32) *client {
 	t.Helper()
 	c := dial(t, g)
 	c.open(wire.ConnectRequest{Timeout: timeout, SessionID: of.SessionID, Password: of.Password})
@@ -35,7 +43,7 @@ func (c *client) wantExpired(what string) {
 // timeout if it asks for one. The session's former connection ends, and with it its watches and
 // identities (6.1, 3.21).
 func TestReattach(t *testing.T) {
-	e := embedtest.New(t, 3, embedtest.Options{})
+	e := embedtest.New(t, 3, embedtest.Options{Config: embedkit.Patient})
 	gates := []*Gateway{startAt(t, e, 1, Config{}), startAt(t, e, 2, Config{})}
 	for i, name := range []string{"here", "elsewhere"} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +54,8 @@ func TestReattach(t *testing.T) {
 			c.must(watching(op(wire.OpGetData, path)))
 			c.must(with(op(wire.OpAddWatch, path), func(o *wire.Operation) { o.Mode = wire.WatchRecursive }))
 
-			next := reattach(t, gates[i], c, 20_000)
-			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 20_000 {
+			next := reattachFor(t, gates[i], c, 50_000)
+			if next.SessionID != c.SessionID || !bytes.Equal(next.Password, c.Password) || next.Timeout != 50_000 {
 				t.Errorf("%+v went on as %+v", c.ConnectResponse, next.ConnectResponse)
 			}
 			c.endsSilently()
@@ -60,12 +68,12 @@ func TestReattach(t *testing.T) {
 			next.must(op(wire.OpSetData, path))
 			next.wantTold("without a watch")
 
-			last := reattach(t, gates[i], next, 1<<30)
+			last := reattachFor(t, gates[i], next, 1<<30)
 			if last.Timeout != 60_000 {
 				t.Errorf("a timeout of %d ms", last.Timeout)
 			}
 			last.must(op(wire.OpCloseSession, ""))
-			reattach(t, gates[0], c, 20_000).wantExpired("a closed session")
+			reattach(t, gates[0], c).wantExpired("a closed session")
 		})
 	}
 }
@@ -96,7 +104,7 @@ func TestReattachIsRefused(t *testing.T) {
 			"a session there is not":    {SessionID: c.SessionID + 1000, Password: c.Password},
 			"the negative of a session": {SessionID: -c.SessionID, Password: c.Password},
 		} {
-			q.Timeout = 10_000
+			q.Timeout = hello().Timeout
 			thief := dial(t, g)
 			thief.open(q)
 			thief.wantExpired(what)
@@ -121,7 +129,7 @@ func TestAuthThatFailsKeepsTheSession(t *testing.T) {
 			t.Errorf("code %d", r.Err)
 		}
 		c.endsSilently()
-		reattach(t, g, c, 10_000).must(op(wire.OpSetData, "/e"))
+		reattach(t, g, c).must(op(wire.OpSetData, "/e"))
 	})
 }
 
@@ -162,7 +170,10 @@ func TestAuthOfUnknownOutcomeEndsTheConnection(t *testing.T) {
 // even of a shard that it never wrote to. Its zxid does not help, because zxids of different shards
 // do not compare.
 func TestReattachOnAMemberThatIsBehind(t *testing.T) {
-	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 2 }})
+	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		embedkit.Patient(c)
+		c.Shards = 2
+	}})
 	here, there := startAt(t, e, 1, Config{}), startAt(t, e, 2, Config{})
 	author, c := connect(t, here), connect(t, here)
 	path := "/x"
@@ -192,34 +203,57 @@ func TestReattachOnAMemberThatIsBehind(t *testing.T) {
 	if string(seen.Data) != "new" {
 		t.Fatalf("%q", seen.Data)
 	}
-	next := dial(t, there)
-	read := make(chan string)
-	go func() {
-		defer close(read)
-		q := wire.ConnectRequest{Timeout: 10_000, SessionID: c.SessionID, Password: c.Password, LastZxid: seen.Zxid}
-		_, _ = next.Write(q.AppendFrame(nil))
-		if _, err := wire.ReadFrame(next, nil, 100); err != nil {
-			return // the gateway may have refused the client
+	// The gateway may refuse the client while its member is behind. Then the client comes again, as a
+	// real one would.
+	attempt := func() (got string, ok bool) {
+		sock, err := net.Dial("tcp", there.Addr().String())
+		if err != nil {
+			return "", false
 		}
-		_, _ = next.Write(raw(wire.Request{Xid: 1, Operation: op(wire.OpGetData, path)}))
-		if b, err := wire.ReadFrame(next, nil, 1000); err == nil {
-			var r wire.Reply
-			if body, err := r.DecodeHeader(b); err == nil && r.DecodeBody(wire.OpGetData, body) == nil {
-				read <- string(r.Data)
+		defer sock.Close()
+		_ = sock.SetDeadline(time.Now().Add(patience))
+		q := hello()
+		q.SessionID, q.Password, q.LastZxid = c.SessionID, c.Password, seen.Zxid
+		_, _ = sock.Write(q.AppendFrame(nil))
+		if _, err := wire.ReadFrame(sock, nil, 100); err != nil {
+			return "", false
+		}
+		_, _ = sock.Write(raw(wire.Request{Xid: 1, Operation: op(wire.OpGetData, path)}))
+		b, err := wire.ReadFrame(sock, nil, 1000)
+		if err != nil {
+			return "", false
+		}
+		var r wire.Reply
+		body, err := r.DecodeHeader(b)
+		if err != nil || r.DecodeBody(wire.OpGetData, body) != nil || r.Err != wire.OK {
+			return fmt.Sprintf("no data but %+v", r), true
+		}
+		return string(r.Data), true
+	}
+	read := make(chan string, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			if got, ok := attempt(); ok {
+				read <- got
+				return
 			}
+			<-time.After(pollPause)
 		}
 	}()
 	c.endsSilently() // by now the session is attached there
-	var data string
+	var got string
 	select {
-	case data = <-read:
+	case got = <-read:
 	case <-time.After(200 * time.Millisecond):
 	}
 	close(release)
-	if data == "" {
-		data = <-read
-	}
-	if data != "new" {
-		t.Errorf("it has read %q after the change", data)
+	wait(t, "the client to read", func() bool {
+		if got == "" && len(read) > 0 {
+			got = <-read
+		}
+		return got != ""
+	})
+	if got != "new" {
+		t.Errorf("it has read %q after the change", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
@@ -462,7 +463,7 @@ func TestAdvertise(t *testing.T) {
 }
 
 func TestAdvertise_OneGatewayOfANode(t *testing.T) {
-	n := embedtest.New(t, 1, embedtest.Options{Join: true}).Node(1)
+	n := embedtest.New(t, 1, embedtest.Options{Join: true, Config: embedkit.Patient}).Node(1)
 	first := startOn(t, n, Config{Advertise: "one.test:2181"})
 	startOn(t, n, Config{})
 	two := Config{Listen: "127.0.0.1:0", Advertise: "two.test:2181"}

@@ -246,7 +246,9 @@ func TestWhatKeepsASessionAlive(t *testing.T) {
 func TestReadOnlyClient(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		c := dial(t, start(t, Config{}))
-		c.open(wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), ReadOnly: true})
+		q := hello()
+		q.ReadOnly = true
+		c.open(q)
 		if c.ReadOnly || c.Old || c.Timeout == 0 {
 			t.Errorf("%+v", c.ConnectResponse)
 		}

@@ -70,9 +70,10 @@ func TestSamples(t *testing.T) {
 
 		// A client that returns, and one that comes too late.
 		again := dial(t, g)
-		again.open(wire.ConnectRequest{Timeout: 10_000, SessionID: c.SessionID, Password: c.Password})
+		again.open(wire.ConnectRequest{Timeout: hello().Timeout, SessionID: c.SessionID, Password: c.Password})
 		late := dial(t, g)
-		q := wire.ConnectRequest{Timeout: 10_000, SessionID: c.SessionID, Password: make([]byte, 16)}
+		q := hello()
+		q.SessionID = c.SessionID
 		late.write(q.AppendFrame(nil))
 		late.ends()
 		wait(t, "the handshakes to be counted", func() bool {

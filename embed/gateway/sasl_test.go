@@ -72,7 +72,7 @@ func TestSASL(t *testing.T) {
 	}
 	stranger.endsSilently()
 	// The identity belongs to the connection.
-	next := reattach(t, g, c, 10_000)
+	next := reattach(t, g, c)
 	if r := next.do(op(wire.OpGetData, "/by-name")); r.Err != wire.NoAuth {
 		t.Errorf("reattached: code %d", r.Err)
 	}
@@ -106,7 +106,7 @@ func TestSASL_Refuses(t *testing.T) {
 				if strings.Contains(log.String(), p.hash(p.method)) {
 					t.Errorf("%s: the log has the proof", name)
 				}
-				next := reattach(t, g, c, 10_000)
+				next := reattach(t, g, c)
 				next.logIn("alice")
 				next.must(op(wire.OpCloseSession, ""))
 				end(g)

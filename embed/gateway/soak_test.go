@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
@@ -31,7 +32,7 @@ var soakFor = flag.Duration("soak", 0, "how long TestSoak goes on; zero means ha
 // and check each of their answers and events. When all clients have gone, nothing of them is left.
 func TestSoak(t *testing.T) {
 	var log lockedBuffer
-	e := embedtest.New(t, 3, embedtest.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+	e := embedtest.New(t, 3, embedtest.Options{Config: embedkit.Patient, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	s := &street{t: t, golden: wiretest.Golden(t), stop: make(chan struct{})}
 	for _, id := range e.Members() {
 		s.gates = append(s.gates, startAt(t, e, id, Config{ConnectionsPerAddress: -1, FirstFrame: 500 * time.Millisecond, WriteTimeout: 300 * time.Millisecond, Words: []string{"*"}}))

@@ -75,7 +75,7 @@ func TestWords(t *testing.T) {
 	c := connect(t, g)
 	c.must(create("/e", nil, 1))
 	c.must(op(wire.OpGetData, "/e"))
-	sid := fmt.Sprintf("0x%x", uint64(c.SessionID))
+	sid, timeout := fmt.Sprintf("0x%x", uint64(c.SessionID)), fmt.Sprint(lasting().Milliseconds())
 	server := `Latency min/avg/max: \d+/\d+\.\d{1,4}/\d+\nReceived: \d+\nSent: \d+\nConnections: \d+\nOutstanding: 0\nZxid: 0x[0-9a-f]+\nMode: standalone\nNode count: 6\n`
 	version := `Zookeeper version: \d+\.\d+\.\d+-vivarium, built on .*\n`
 	line := ` /127\.0\.0\.1:\d+\[1\]\(queued=\d+,recved=\d+,sent=\d+`
@@ -85,9 +85,9 @@ func TestWords(t *testing.T) {
 		"gtmk": `306`,
 		"srvr": version + server,
 		"stat": version + `Clients:\n(` + line + `\)\n)+\n` + server,
-		"cons": `(` + line + `\)\n)*` + line + `,sid=` + sid + `,lop=GETD,est=\d+,to=10000,lcxid=0x2,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n(` + line + `\)\n)*\n`,
+		"cons": `(` + line + `\)\n)*` + line + `,sid=` + sid + `,lop=GETD,est=\d+,to=` + timeout + `,lcxid=0x2,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n(` + line + `\)\n)*\n`,
 		"conf": `clientPort=\d+\nsecureClientPort=-1\ndataDir=.*\ndataDirSize=\d+\ndataLogDir=.*\ndataLogSize=\d+\ntickTime=5\nmaxClientCnxns=60\nminSessionTimeout=360\nmaxSessionTimeout=60000\nclientPortListenBacklog=-1\nserverId=1\n`,
-		"dump": `SessionTracker dump:\nGlobal Sessions\(1\):\n` + sid + `\t10000ms\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n` + sid + `:\n\t/e\nConnections dump:\nConnections Sets \(1\)/\(1\):\n1 expire at .*:\n\tip: /127\.0\.0\.1:\d+ sessionId: ` + sid + `\n`,
+		"dump": `SessionTracker dump:\nGlobal Sessions\(1\):\n` + sid + `\t` + timeout + `ms\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n` + sid + `:\n\t/e\nConnections dump:\nConnections Sets \(1\)/\(1\):\n1 expire at .*:\n\tip: /127\.0\.0\.1:\d+ sessionId: ` + sid + `\n`,
 		"envi": `Environment:\nzookeeper\.version=.*\nhost\.name=.*\n(.*=.*\n)+user\.name=.+\n(.*=.*\n)+`,
 		"dirs": `datadir_size: \d+\nlogdir_size: \d+\n`,
 		"wchs": `0 connections watching 0 paths\nTotal watches:0\n`,
@@ -254,7 +254,8 @@ func TestWordsOfAnEndedNode(t *testing.T) {
 		side, other := net.Pipe()
 		late := newConn(g, side)
 		go func() {
-			_, _ = other.Write((&wire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16)}).AppendFrame(nil))
+			q := hello()
+			_, _ = other.Write(q.AppendFrame(nil))
 		}()
 		if err := late.converse(); err == nil || late.session != nil {
 			t.Errorf("a session was opened: %v", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -432,7 +431,7 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 			c.ContainerCheckInterval = 100 * time.Millisecond
 		}})
 		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
-		s := ens.Session(1, embed.SessionOptions{})
+		s, rng := ens.Session(1, embed.SessionOptions{}), testkit.Rand(t)
 		for i := range 300 {
 			dir := fmt.Sprint("/round-", i, dir)
 			o := group.Options{Linger: time.Duration(i%2) * time.Minute}
@@ -440,7 +439,7 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 			if i%3 == 0 {
 				go a.Set(t.Context(), []byte("x"))
 			}
-			for range rand.N(3000) {
+			for range rng.IntN(3000) {
 				runtime.Gosched()
 			}
 			must(t, a.Close())

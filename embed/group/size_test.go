@@ -8,6 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/group"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -17,7 +18,7 @@ func TestGroup_TenThousandMembers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it creates 10,000 znodes")
 	}
-	ens := embedtest.New(t, 1, embedtest.Options{})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient})
 	s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 	_, err := s.Create(t.Context(), dir, nil, embed.Persistent)
 	must(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -23,10 +22,10 @@ func TestCancelledAtAnyMoment(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
 		embedkit.Distant(ens, time.Millisecond)
-		s := ens.Session(1, embed.SessionOptions{})
+		s, rng := ens.Session(1, embed.SessionOptions{}), testkit.Rand(t)
 		for i := range 100 {
 			path := fmt.Sprint("/x/", i)
-			ctx, cancel := context.WithTimeout(bounded(t), rand.N(20*time.Millisecond))
+			ctx, cancel := context.WithTimeout(bounded(t), time.Duration(rng.Int64N(int64(20*time.Millisecond))))
 			result, first := job.Once(ctx, ens.Opener(1), path,
 				func(context.Context, lock.Token) ([]byte, error) { return []byte("a"), nil })
 			if first != nil && !errors.Is(first, context.DeadlineExceeded) {
@@ -39,7 +38,7 @@ func TestCancelledAtAnyMoment(t *testing.T) {
 				t.Errorf("%q, then %q", result, again)
 			}
 			cancel()
-			ctx, cancel = context.WithTimeout(bounded(t), rand.N(40*time.Millisecond))
+			ctx, cancel = context.WithTimeout(bounded(t), time.Duration(rng.Int64N(int64(40*time.Millisecond))))
 			err = job.Run(ctx, ens.Opener(1), "/x", job.Job{Name: "j", Schedule: job.Every(time.Millisecond),
 				Run: func(context.Context, *job.Tick) error { return nil }})
 			wantErr(t, err, context.DeadlineExceeded)

@@ -3,7 +3,6 @@ package job_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/job"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -69,6 +69,7 @@ func TestEvery(t *testing.T) {
 
 // Due finds what going through all times would find.
 func TestDue(t *testing.T) {
+	rng := testkit.Rand(t)
 	for _, s := range []job.Schedule{
 		job.Every(time.Millisecond), job.Every(time.Second),
 		job.Every(time.Hour), job.Every(24 * time.Hour),
@@ -77,7 +78,7 @@ func TestDue(t *testing.T) {
 		local{time.UTC, 4, 0},
 	} {
 		for range 50 {
-			end := epoch.Add(rand.N(time.Duration(1) << (20 + rand.N(27))))
+			end := epoch.Add(time.Duration(rng.Int64N(1 << (20 + rng.IntN(27)))))
 			if _, dense := s.Next(epoch), s == job.Every(time.Millisecond); dense &&
 				end.Sub(epoch) > time.Minute {
 				continue
@@ -105,11 +106,12 @@ func TestDue(t *testing.T) {
 // A model of the ticks: each time of the schedule runs, or is counted as missed, or is too late.
 // None runs twice except by AtLeastOnce, and no order is broken.
 func TestPlan_AgainstAModel(t *testing.T) {
+	rng := testkit.Rand(t)
 	for range 300 {
-		j := job.Job{Schedule: job.Every(time.Minute), Missed: job.Missed(rand.N(2)),
-			Crash: job.Crash(rand.N(2)), Keep: rand.N(4)}
-		if rand.N(2) == 0 {
-			j.Within = rand.N(10 * time.Minute)
+		j := job.Job{Schedule: job.Every(time.Minute), Missed: job.Missed(rng.IntN(2)),
+			Crash: job.Crash(rng.IntN(2)), Keep: rng.IntN(4)}
+		if rng.IntN(2) == 0 {
+			j.Within = time.Duration(rng.Int64N(int64(10 * time.Minute)))
 		}
 		now := epoch
 		p := job.NewPlanner(j, now)
@@ -117,8 +119,8 @@ func TestPlan_AgainstAModel(t *testing.T) {
 		last.Time = now
 		crashed := false
 		for range 30 {
-			now = now.Add(rand.N(time.Duration(1) << (30 + rand.N(14))))
-			for range 1 + rand.N(5) {
+			now = now.Add(time.Duration(rng.Int64N(1 << (30 + rng.IntN(14)))))
+			for range 1 + rng.IntN(5) {
 				late := func(tick time.Time) bool { return j.Within > 0 && now.Sub(tick) > j.Within }
 				r, next, err := p.Next(now)
 				must(t, err)
@@ -157,7 +159,7 @@ func TestPlan_AgainstAModel(t *testing.T) {
 					break
 				}
 				last = *r
-				if crashed = rand.N(3) == 0; !crashed {
+				if crashed = rng.IntN(3) == 0; !crashed {
 					p.Records()[0].State = job.Done
 				}
 				if n := len(p.Records()); n > max(j.Keep, 1) && j.Keep > 0 || n > 10 {

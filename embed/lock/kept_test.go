@@ -22,7 +22,8 @@ func TestKept_ImpossibleChange(t *testing.T) {
 	onDefect = func(string) { defects.Add(1) }
 	t.Cleanup(func() { onDefect = usual })
 	ctx := testkit.Context(t)
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		RequestTimeout: time.Minute, SessionTimeout: time.Minute})
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	s, err := n.NewSession(ctx, embed.SessionOptions{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"runtime"
 	"slices"
@@ -75,7 +74,7 @@ func TestKeys_ExcludePerKey(t *testing.T) {
 // Many callers of many keys, through two sessions: one holds a key at a time, and tokens grow.
 func TestKeys_UnderLoad(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		ens := embedtest.New(t, 3, embedtest.Options{})
+		ens, rng := embedtest.New(t, 3, embedtest.Options{}), testkit.Rand(t)
 		var holders [5]atomic.Int32
 		var last [5]lock.Token // guarded by the lock of the key
 		var wg sync.WaitGroup
@@ -88,7 +87,7 @@ func TestKeys_UnderLoad(t *testing.T) {
 			for range 4 {
 				wg.Go(func() {
 					for range 15 {
-						key := rand.N(len(holders))
+						key := rng.IntN(len(holders))
 						h, err := keys.Lock(bounded(t), fmt.Sprint(key))
 						if err != nil {
 							t.Error(err)

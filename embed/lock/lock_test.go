@@ -249,8 +249,7 @@ func TestMutex_TryLockRace(t *testing.T) {
 func TestMutex_ACancelledLockLeavesNobodyBehind(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens, s := slowly(t)
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
+		seed := testkit.Seed(t)
 		var wg sync.WaitGroup
 		var held, cancelled atomic.Int32
 		for i := range uint64(8) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -422,9 +421,7 @@ func TestRWMutex_WhoIsInFollowsFromTheQueue(t *testing.T) {
 		ens := one(t)
 		s := ens.Session(1, embed.SessionOptions{})
 		m := lock.NewRWMutex(s, path)
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testkit.Rand(t)
 		type member struct {
 			writes bool
 			cancel context.CancelFunc

@@ -4,19 +4,17 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // E1: a token has room for grants between two commits, and its text sorts as the token does.
 func TestToken_TextSortsAndRoundTrips(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testkit.Rand(t)
 	tokens := []lock.Token{{}, {Zxid: 1}, {Local: 1}, {Zxid: math.MaxInt64, Local: math.MaxUint64}, {Zxid: 999_999_999_999_999_999}, {Zxid: 1e18}}
 	for range 200 {
 		tokens = append(tokens, lock.Token{Zxid: embed.Zxid(rng.Int64() >> rng.IntN(63)), Local: rng.Uint64() >> rng.IntN(64)})

@@ -524,7 +524,10 @@ func TestAskBackup(t *testing.T) {
 // A stopped member's directory gives the same backup as the member did.
 func TestBackup_OfADirectory(t *testing.T) {
 	t.Parallel()
-	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Ensemble = "orders" }})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+		embedkit.Patient(c)
+		c.Ensemble = "orders"
+	}})
 	s := ens.Session(1, embed.SessionOptions{})
 	for i := range 100 {
 		for _, p := range embedkit.Places() {

@@ -120,6 +120,7 @@ func TestSamples_Golden(t *testing.T) {
 	cert, key := testkit.PEM(t, authority.Issue(t, func(c *x509.Certificate) { c.DNSNames = []string{"member-1.test", "member-2.test"} }))
 	ca, certFile, keyFile := file("ca", authority.PEM()), file("crt", cert), file("key", key)
 	ens := embedtest.New(t, 2, embedtest.Options{Config: func(c *embed.Config) {
+		embedkit.Patient(c)
 		c.Shards = 2
 		c.Audit = func(embed.AuditRecord) {}
 		c.TLS = &embed.TLS{CertFile: certFile, KeyFile: keyFile, CAFile: ca}

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seedFlag   = flag.Uint64("seed", 0, "repeat the random choices of a run; zero means new ones")
+	seedFlag   = flag.Uint64("seed", 0, "repeat the random choices of a run; zero means those of VIVARIUM_SEED")
 	roundsFlag = flag.Int("rounds", 0, "rounds of the tests under load; zero means their own number")
 	dirFlag    = flag.String("dir", "", "keep the members' directories and logs here")
 )
@@ -33,13 +33,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newRandom returns the source of a test's random choices, and logs how to repeat them.
+// newRandom returns the source of a test's random choices.
 func newRandom(t *testing.T) *rand.Rand {
 	seed := *seedFlag
 	if seed == 0 {
-		seed = rand.Uint64()
+		seed = testkit.Seed(t)
 	}
-	t.Logf("repeat with: go test ./embed/processtest -run '^%s$' -seed %d", t.Name(), seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 

@@ -55,9 +55,7 @@ func TestGuarantee_WatchNoGap_AcrossSnapshots(t *testing.T) {
 	embedkit.MembersOnly(t, "the watches of a client end with its connection, changed or not")
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		seed := uint64(time.Now().UnixNano()) // a bubble's clock always starts at the same time
-		t.Logf("seed %d", seed)
-		h := newGapHistory(t, seed)
+		h := newGapHistory(t)
 		rounds := 12
 		if testing.Short() {
 			rounds = 4
@@ -114,8 +112,8 @@ type gapWatch struct {
 // gap.
 type gap struct{ low, high embed.Zxid }
 
-func newGapHistory(t *testing.T, seed uint64) *gapHistory {
-	h := &gapHistory{t: t, ctx: bounded(t), rng: rand.New(rand.NewPCG(seed, 1)), ens: lagging(t), now: make(map[string]bool)}
+func newGapHistory(t *testing.T) *gapHistory {
+	h := &gapHistory{t: t, ctx: bounded(t), rng: testkit.Rand(t), ens: lagging(t), now: make(map[string]bool)}
 	h.writer = h.ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
 	h.base = embedkit.LastPlace()
 	for _, path := range []string{h.base, h.base + "/t", h.base + "/marker"} {

@@ -69,7 +69,7 @@ func TestGuarantee_GoodGuest(t *testing.T) {
 	once := func(dir string) {
 		var leaders atomic.Int32
 		n, err := embed.Start(embed.Config{
-			Dir: dir, Shards: shardsflag.N, Tick: 5 * time.Millisecond, SessionTimeout: time.Minute, Logger: embedkit.Quiet,
+			Dir: dir, Shards: shardsflag.N, Tick: 5 * time.Millisecond, RequestTimeout: time.Minute, SessionTimeout: time.Minute, Logger: embedkit.Quiet,
 			Events: embed.Events{LeaderChanged: func(embed.LeaderChange) { leaders.Add(1) }},
 		})
 		must(t, err)
@@ -449,6 +449,7 @@ func TestAfterTheEnd_EveryMethodAnswers(t *testing.T) {
 				t.Errorf("claim.Before: %v, want %v", err, session)
 			}
 			answers{t, made}.are(map[string]answer{
+				"Await":   {func() error { _, err := made.Await(ctx); return err }, nil},   // before the end
 				"Created": {func() error { _, err := made.Created(ctx); return err }, nil}, // before the end
 				"Done":    {embedkit.Closed(made.Done()), nil},
 				"Err":     {made.Err, session},

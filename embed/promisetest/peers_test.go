@@ -659,9 +659,7 @@ func TestPeers_CloseBeforeACreateIsAnswered(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testkit.Rand(t)
 		witness := ens.Session(2, embed.SessionOptions{Timeout: time.Minute})
 		_, err := witness.Create(bounded(t), "/q", nil, embed.Persistent)
 		must(t, err)
@@ -848,9 +846,7 @@ func TestPeers_ABitThatTurnsOnAMinority(t *testing.T) {
 		pristine := filepath.Join(base, "pristine")
 		embedkit.CopyDir(t, filepath.Join(base, "now"), pristine)
 
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := testkit.Rand(t)
 		outcomes := make(map[string]int)
 		rounds := 3
 		if testkit.Night() {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	seedFlag      = flag.Uint64("seed", 0, "the random choices of the schedules; zero means new ones")
+	seedFlag      = flag.Uint64("seed", 0, "the random choices of the schedules; zero means those of VIVARIUM_SEED")
 	schedulesFlag = flag.Int("schedules", 0, "how many schedules with every fault each test plays; zero means a short one")
 	longFlag      = flag.Duration("long", 0, "each test plays schedules with every fault until so much time has passed")
 )
@@ -37,7 +37,7 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 	before := runtime.NumGoroutine()
 	seed := *seedFlag
 	if seed == 0 {
-		seed = rand.Uint64()
+		seed = testkit.Seed(t)
 	}
 	began := time.Now()
 	for i := 0; i < max(1, *schedulesFlag) || time.Since(began) < *longFlag; i++ {

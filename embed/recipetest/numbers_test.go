@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/task"
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -74,7 +75,7 @@ func (r *recipe) keeper() string { return r.parent() + "/keeper" }
 func TestRecipes_AtTheEndOfTheNumbers(t *testing.T) {
 	const last = 1<<31 - 1
 	dir := t.TempDir()
-	founding := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+	founding := embedtest.New(t, 1, embedtest.Options{Dir: dir, Config: embedkit.Patient})
 	s := founding.Session(1, embed.SessionOptions{})
 	for _, r := range recipes {
 		_, release, err := r.enter(testkit.Context(t), s, r.path)
@@ -90,6 +91,7 @@ func TestRecipes_AtTheEndOfTheNumbers(t *testing.T) {
 	}
 
 	ens := embedtest.New(t, 1, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
+		embedkit.Patient(c)
 		c.ContainerCheckInterval = 20 * time.Millisecond
 	}})
 	for _, r := range recipes {
@@ -158,7 +160,7 @@ func TestRecipes_AtTheEndOfTheNumbers(t *testing.T) {
 func TestTasks_AtTheEndOfTheNumbers(t *testing.T) {
 	const last = 1<<31 - 1
 	dir := t.TempDir()
-	founding := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+	founding := embedtest.New(t, 1, embedtest.Options{Dir: dir, Config: embedkit.Patient})
 	s := founding.Session(1, embed.SessionOptions{})
 	queues := map[string]task.Options{
 		"/locking": {}, "/entries": {Layout: task.Entries}, "/plain": {Layout: task.Plain},
@@ -184,7 +186,7 @@ func TestTasks_AtTheEndOfTheNumbers(t *testing.T) {
 		setCounter(t, filepath.Join(dir, "member-1"), parent(path), last-1)
 	}
 
-	ens := embedtest.New(t, 1, embedtest.Options{Dir: dir})
+	ens := embedtest.New(t, 1, embedtest.Options{Dir: dir, Config: embedkit.Patient})
 	s = ens.Session(1, embed.SessionOptions{})
 	for path, o := range queues {
 		ctx, q := testkit.Context(t), task.New(s, path, o)

@@ -18,7 +18,10 @@ func start() (n *embed.Node, s *embed.Session, end func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	n, err = embed.Start(embed.Config{Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	n, err = embed.Start(embed.Config{
+		Dir: dir, Tick: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		RequestTimeout: time.Minute, SessionTimeout: time.Minute, // a machine that runs tests may be busy
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

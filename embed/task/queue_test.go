@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -439,7 +438,7 @@ func TestClaim_ManyAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{})
-		q := task.New(ens.Session(1, embed.SessionOptions{}), path, task.Options{})
+		q, rng := task.New(ens.Session(1, embed.SessionOptions{}), path, task.Options{}), testkit.Rand(t)
 		var mu sync.Mutex
 		live := make(map[string]bool)
 		done := make(map[string]int)
@@ -457,8 +456,8 @@ func TestClaim_ManyAtOnce(t *testing.T) {
 						}
 						live[c.Name()] = true
 						mu.Unlock()
-						if rand.N(2) == 0 {
-							<-time.After(rand.N(5 * time.Millisecond))
+						if rng.IntN(2) == 0 {
+							<-time.After(time.Duration(rng.Int64N(int64(5 * time.Millisecond))))
 						}
 						mu.Lock()
 						live[c.Name()] = false
@@ -505,7 +504,7 @@ func TestClaim_CancelledAtAnyMoment(t *testing.T) {
 		q := task.New(s, path, task.Options{})
 		for i := range 200 {
 			name := put(t, q, "x", task.PutOptions{})
-			ctx, cancel := context.WithTimeout(bounded(t), rand.N(6*time.Millisecond))
+			ctx, cancel := context.WithTimeout(bounded(t), time.Duration(testkit.Rand(t).Int64N(int64(6*time.Millisecond))))
 			var err error
 			var c *task.Task
 			if i%2 == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/task"
 )
 
@@ -17,7 +18,7 @@ func TestClaim_OfVeryMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it puts very many tasks")
 	}
-	ens := embedtest.New(t, 1, embedtest.Options{})
+	ens := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient})
 	s := ens.Session(1, embed.SessionOptions{})
 	q := task.New(s, path, task.Options{})
 	put(t, q, "first", task.PutOptions{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func TestView_AcrossSnapshots(t *testing.T) {
 			defer close(followed)
 			w.follow(ctx, end)
 		}()
-		rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		rng := testkit.Rand(t)
 		installs, rounds := 0, 0
 		write := func(n int) {
 			writeRandomly(ctx, t, writer, "/t", n, look)
@@ -195,7 +194,7 @@ func TestOpen_WhileZnodesComeAndGo(t *testing.T) {
 		for range opens {
 			before, err := walk(ctx, s, "/t")
 			must(t, err)
-			v, err := view.OpenBuffer(ctx, s, "/t", view.Options[string]{}, 1+rand.IntN(100))
+			v, err := view.OpenBuffer(ctx, s, "/t", view.Options[string]{}, 1+testkit.Rand(t).IntN(100))
 			must(t, err)
 			if v.Zxid() < before.zxid {
 				t.Errorf("a view at %d after a walk at %d", v.Zxid(), before.zxid)

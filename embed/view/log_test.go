@@ -110,14 +110,14 @@ func TestView_EveryChangeOfTheLog(t *testing.T) {
 			writing.Wait()
 			close(over)
 		}()
-		cuts := 0
+		cuts, rng := 0, testkit.Rand(t)
 		for ended := false; !ended; cuts++ {
 			select {
 			case <-over:
 				ended = true
-			case <-time.After(rand.N(300 * time.Millisecond)):
+			case <-time.After(time.Duration(rng.Int64N(int64(300 * time.Millisecond)))):
 				ens.Isolate(away)
-				<-time.After(rand.N(200 * time.Millisecond))
+				<-time.After(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
 				for _, id := range []embed.MemberID{1, 2} {
 					must(t, ens.Snapshot(id))
 				}
@@ -211,7 +211,7 @@ func (b *book) open(st stage, readers []*reader) {
 // write writes random transactions until there are so many changes, and a snapshot was installed.
 func (b *book) write(ctx context.Context, t *testing.T, s *embed.Session, i, n int) {
 	defer b.add(i, page{zxid: ended})
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	rng := testkit.Rand(t)
 	for count := 0; !b.has(n) || !b.installed.Load(); count++ {
 		writes := randomWrites(ctx, s, rng)
 		writes = append(writes, write{embed.NodeDataChanged, "/t/data", fmt.Sprint(i, "-", count)})
@@ -422,6 +422,7 @@ func (r *reader) read(ctx context.Context) {
 
 // readOn reads from the last change on.
 func (r *reader) readOn(ctx context.Context) error {
+	rng := testkit.Rand(r.t)
 	var events []event
 	for c, err := range r.v.Changes(ctx, r.zxid) {
 		if err != nil {
@@ -445,8 +446,8 @@ func (r *reader) readOn(ctx context.Context) error {
 			return err
 		}
 		events = events[:0]
-		if r.pause > 0 && rand.N(500) == 0 {
-			<-time.After(rand.N(r.pause))
+		if r.pause > 0 && rng.IntN(500) == 0 {
+			<-time.After(time.Duration(rng.Int64N(int64(r.pause))))
 		}
 	}
 	return errors.New("the sequence has no last error")

@@ -3,11 +3,11 @@ package view
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // check returns the first invariant of a table that does not hold.
@@ -41,9 +41,7 @@ func (t table[T]) toMap() map[string]*Entry[T] {
 
 // Random edits agree with a map, and no edit changes a table that was made before.
 func TestTable_AgainstAMap(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testkit.Rand(t)
 	type made struct {
 		table[int]
 		want map[string]*Entry[int]

@@ -258,7 +258,7 @@ func plant(ctx context.Context, t *testing.T, s *embed.Session, root string) {
 // After each that was applied it calls applied. Each sets root/data, so there is no repair without a
 // change: the validator knows of every one.
 func writeRandomly(ctx context.Context, t *testing.T, s *embed.Session, root string, n int, applied func()) {
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	rng := testkit.Rand(t)
 	for range n {
 		_, err := s.Multi(ctx, append(randomOps(ctx, s, rng, root+"/ra"), embed.OpSet(root+"/data", nil, embed.AnyVersion))...)
 		if err == nil {

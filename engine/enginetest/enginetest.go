@@ -3,7 +3,6 @@ package enginetest
 import (
 	"errors"
 	"flag"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -187,15 +186,17 @@ func Decode(t testing.TB, cmd []byte) command.Command {
 }
 
 // SeedFlag chooses the seed of the randomized tests.
-var SeedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero means the fixed seeds and a random one")
+var SeedFlag = flag.Uint64("seed", 0, "seed of the randomized tests; zero means the fixed seeds, and one that follows from VIVARIUM_SEED")
 
-// Seeds returns n fixed seeds and a random one, or the one of the flag. By day it returns a quarter
-// of the fixed ones. Name a subtest after its seed, so that a failure shows it.
-func Seeds(n uint64) []uint64 {
+// Seeds returns n fixed seeds, and one that follows from the test's own, which is new by night. By
+// day it returns a quarter of the fixed ones. With the flag it returns the flag's alone. Name a
+// subtest after its seed, so that a failure shows it.
+func Seeds(t testing.TB, n uint64) []uint64 {
+	t.Helper()
 	if *SeedFlag != 0 {
 		return []uint64{*SeedFlag}
 	}
-	list := []uint64{rand.Uint64()>>1 + n + 1}
+	list := []uint64{testkit.Seed(t)>>1 + n + 1}
 	if !testkit.Night() {
 		n /= 4
 	}

@@ -218,7 +218,7 @@ func (m *keeperModel) compare() {
 // Sessions share one moment, and the keeper skips looks that can change nothing. Neither may change
 // an answer.
 func TestKeeperAnswersAsIfItLookedAtEverySession(t *testing.T) {
-	for _, seed := range enginetest.Seeds(200) {
+	for _, seed := range enginetest.Seeds(t, 200) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newKeeperModel(t, rand.New(rand.NewPCG(seed, 11)))
 			for range 400 {

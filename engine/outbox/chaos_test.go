@@ -326,7 +326,7 @@ func (c *chaos) checkOutcome(path string, told error, times int) {
 // which says nothing.)
 func TestOutcomesAreTrueOnAnUnreliableLog(t *testing.T) {
 	applied := 0
-	for _, seed := range enginetest.Seeds(60) {
+	for _, seed := range enginetest.Seeds(t, 60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChaos(t, seed)

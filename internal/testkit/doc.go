@@ -14,6 +14,11 @@
 // reaches. Waits use no clock but that of package time, so they work in the bubbles of
 // testing/synctest too, on the bubble's clock.
 //
+// Random choices come from [Rand], or follow from [Seed]. By day the seed is always the same, so that
+// one commit gets one answer. By night it is new, and VIVARIUM_SEED repeats a test that failed.
+//
+//	rng := testkit.Rand(t)
+//
 // There is more in the packages below it. Package child runs this program again as processes that a
 // test can kill. Package zookeeper starts ZooKeeper's own servers. Package shardsflag has the flag
 // -shards. Test code that needs the types of one room lives with that room: embed/embedtest,

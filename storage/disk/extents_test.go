@@ -2,15 +2,14 @@ package disk
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // Pieces written at random read like an array that was written in the same way.
 func TestExtentsLikeArray(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testkit.Rand(t)
 	for range 300 {
 		const size = 200
 		var want, known [size]byte

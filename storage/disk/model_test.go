@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 var (
@@ -25,10 +27,11 @@ var (
 // The Disk's real directory must stay as it was when the switch was thrown.
 func TestLikeOperatingSystem(t *testing.T) {
 	fds := descriptors(t)
+	rng := testkit.Rand(t)
 	for range *runsFlag {
 		seed := *seedFlag
 		if seed == 0 {
-			seed = rand.Uint64()
+			seed = rng.Uint64()
 		}
 		twins := newTwins(t, seed)
 		if err := twins.run(400); err != nil {

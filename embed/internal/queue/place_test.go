@@ -2,10 +2,10 @@ package queue_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 const uuid = "00112233-4455-4677-8899-aabbccddeeff"
@@ -27,12 +27,13 @@ func TestInFrontOfLower_Order(t *testing.T) {
 }
 
 func TestJump(t *testing.T) {
+	rng := testkit.Rand(t)
 	for range 2000 {
 		var names []string
-		for n := range rand.IntN(7) + 1 {
-			names = append(names, fmt.Sprintf("_c_%s-p%d-latch-%010d", uuid, rand.IntN(3), n))
+		for n := range rng.IntN(7) + 1 {
+			names = append(names, fmt.Sprintf("_c_%s-p%d-latch-%010d", uuid, rng.IntN(3), n))
 		}
-		own := names[rand.IntN(len(names))]
+		own := names[rng.IntN(len(names))]
 		c := &queue.Contender{Paths: []string{"/e/" + own}}
 		priority := queue.Priority(own)
 		wantLower, wantAhead := "", ""
@@ -46,7 +47,7 @@ func TestJump(t *testing.T) {
 			}
 		}
 		shuffled := append([]string{"transfer-x-"}, names...)
-		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		lower, ahead, ok := queue.Jump(c, shuffled, nil, priority)
 		if lower != wantLower || ahead != wantAhead || ok != (wantLower != "") {
 			t.Fatalf("%s of %v: before %q, behind %q; want %q and %q", own, names, lower, ahead, wantLower, wantAhead)

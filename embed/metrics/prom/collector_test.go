@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -101,7 +102,7 @@ func TestCollector_AgreesWithWrite(t *testing.T) {
 // The same for a node and its gateway, after both were closed: then nothing changes in between.
 func TestCollector_OfANode(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Logger: quiet})
+	n, err := embed.Start(embed.Config{Dir: t.TempDir(), Logger: quiet, RequestTimeout: time.Minute, SessionTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,10 +25,11 @@ var (
 
 // seeds calls a test with random seeds, and names the seed that fails.
 func seeds(t *testing.T, test func(t *testing.T, rng *rand.Rand)) {
+	choices := testkit.Rand(t)
 	for range *runsFlag {
 		seed := *seedFlag
 		if seed == 0 {
-			seed = rand.Uint64()
+			seed = choices.Uint64()
 		}
 		test(t, rand.New(rand.NewPCG(seed, 0)))
 		if t.Failed() {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
 // pass lets time pass. It is for bubbles, where time passes when everybody waits.
@@ -38,8 +40,7 @@ func pairOf(t *testing.T) (near, far net.Conn) {
 // Bytes arrive whole and in order, whatever the sizes of writes and reads, in both directions at
 // once.
 func TestMeshCarriesBytes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testkit.Seed(t)
 	near, far := pairOf(t)
 	data := make([]byte, 3<<20)
 	rng := rand.New(rand.NewPCG(seed, 1))
