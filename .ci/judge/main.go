@@ -31,52 +31,52 @@ func judge(out io.Writer, real, flaky string, args []string) (code int, err erro
 		return 0, err
 	}
 	r, err := run(out, args)
-	if err != nil || r.passed {
+	if err != nil || r.code == 0 {
 		return 0, err
 	}
-	for _, f := range r.failures() {
+	failures := r.failures()
+	if len(failures) == 0 || r.code != 1 {
+		code = 1 // go test itself failed
+	}
+	for _, f := range failures {
 		if !again.MatchString(f.pkg) || !f.alone {
 			code = 1
 			continue
 		}
 		fmt.Fprintf(out, "\n== again, alone: %s of %s\n", f.test, f.pkg)
-		second, err := run(out, append([]string{"-count=1", "-run", exactly(f.test)}, without(args, f.pkg)...))
+		second, err := run(out, only(f.place, args))
 		switch {
 		case err != nil:
 			return 0, err
-		case !second.passed:
+		case !second.passes(f):
 			code = 1
 		default:
-			if err := note(flaky, f, second.output(f.pkg, f.test)); err != nil {
+			if err := note(flaky, f.place, r.outputs(f.failed), second.outputs(f.failed)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if len(r.failures()) == 0 {
-		code = 1 // go test itself failed
-	}
 	return code, nil
 }
 
-// exactly returns the pattern of -run that matches one test, or one subtest.
-func exactly(test string) string {
-	parts := strings.Split(test, "/")
-	for i, p := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+// only returns arguments of go test for one test, in place of all packages. What comes last wins
+// over the caller's own -run.
+func only(test place, args []string) (list []string) {
+	named := false
+	for _, a := range args {
+		switch {
+		case !strings.HasPrefix(a, "./") && !strings.HasPrefix(a, "github.com/"):
+			list = append(list, a)
+		case !named:
+			list, named = append(list, test.pkg), true
+		}
 	}
-	return strings.Join(parts, "/")
+	return append(list, "-test.run=^"+regexp.QuoteMeta(test.test)+"$")
 }
 
-// without replaces the patterns of packages in arguments of go test by one package.
-func without(args []string, pkg string) []string {
-	rest := slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		return strings.HasPrefix(a, "./") || strings.HasPrefix(a, "github.com/")
-	})
-	return append(rest, pkg)
-}
-
-// note appends a flaky test to a file.
-func note(name string, f failure, second string) error {
+// note appends a flaky test to a file. What the test printed is indented, so that no line of it looks
+// like the first line of a note.
+func note(name string, f place, first, second string) error {
 	if name == "" {
 		return nil
 	}
@@ -84,7 +84,10 @@ func note(name string, f failure, second string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(file, "FLAKY %s of %s\n-- it failed:\n%s-- and alone it passed:\n%s", f.test, f.pkg, f.output, second)
+	indent := func(text string) string {
+		return "\t" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n\t") + "\n"
+	}
+	_, err = fmt.Fprintf(file, "FLAKY %s of %s\n-- it failed:\n%s-- and alone it passed:\n%s", f.test, f.pkg, indent(first), indent(second))
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
@@ -106,22 +109,27 @@ type place struct{ pkg, test string }
 
 // A result is what go test said.
 type result struct {
-	passed bool
+	code   int              // the exit code of go test
 	ended  map[place]string // the last action of each
 	text   map[place]*strings.Builder
 	failed []place // in order
 }
 
-// A failure is a failed test without failed subtests, or a package that failed outside its tests.
+// A failure is a failed test that is no subtest, or a package that failed outside its tests.
 type failure struct {
 	place
-	output string
-	alone  bool // nothing but this test can be to blame
+	failed []place // the test and those of its subtests that failed
+	alone  bool    // nothing but tests can be to blame
 }
 
-// run runs go test -json, prints what matters as it comes, and returns all.
+// status runs the program of a package's tests, and says how it ended unless its tests say so. go test
+// says that only of a program that printed nothing.
+const status = `sh -c '"$0" "$@"; code=$?; [ $code -le 1 ] || echo "exit status $code"; exit $code'`
+
+// run runs go test -json, prints what matters as it comes, and returns all. No result comes from go's
+// cache, which does not know that a test builds and starts a program, or asks the go command.
 func run(out io.Writer, args []string) (*result, error) {
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1", "-exec", status}, args...)...)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -147,7 +155,10 @@ func run(out io.Writer, args []string) (*result, error) {
 		}
 		r.add(out, e)
 	}
-	r.passed = cmd.Wait() == nil
+	if err := cmd.Wait(); err != nil && cmd.ProcessState == nil {
+		return nil, err
+	}
+	r.code = cmd.ProcessState.ExitCode()
 	return r, nil
 }
 
@@ -199,6 +210,20 @@ func (r *result) output(pkg, test string) string {
 	return ""
 }
 
+// outputs returns what some tests printed.
+func (r *result) outputs(list []place) string {
+	var all strings.Builder
+	for _, at := range list {
+		all.WriteString(r.output(at.pkg, at.test))
+	}
+	return all.String()
+}
+
+// closing is what a package prints outside its tests if some fail and nothing else happens. The first
+// line comes from package testing, after all tests. A TestMain that then ends with 1 for a reason of
+// its own looks the same, and is seen only if it does so in the second try too.
+var closing = regexp.MustCompile("^FAIL\nFAIL\t.*\n$")
+
 // whole reports whether every test of a package ended, and nothing that concerns all of them
 // happened.
 func (r *result) whole(pkg string) bool {
@@ -212,27 +237,27 @@ func (r *result) whole(pkg string) bool {
 			return false
 		}
 	}
-	return true
+	return closing.MatchString(r.output(pkg, ""))
 }
 
-// failures returns what failed: each test without its parents, and each package of which no test
-// has failed.
+// passes reports whether a second try passed: the test ran, and skipped nothing that had failed.
+func (r *result) passes(f failure) bool {
+	skipped := slices.ContainsFunc(f.failed, func(at place) bool { return r.ended[at] == "skip" })
+	return r.code == 0 && r.ended[f.place] == "pass" && !skipped
+}
+
+// failures returns what failed: each test with its subtests, and each package of which no test has
+// failed.
 func (r *result) failures() (list []failure) {
-	tests := make(map[string]bool) // packages with a failed test
 	for _, at := range r.failed {
-		if at.test != "" {
-			tests[at.pkg] = true
-		}
-	}
-	for _, at := range r.failed {
-		parent := slices.ContainsFunc(r.failed, func(other place) bool {
-			return other.pkg == at.pkg && strings.HasPrefix(other.test, at.test+"/")
-		})
+		name, _, _ := strings.Cut(at.test, "/")
+		top := place{at.pkg, name}
+		i := slices.IndexFunc(list, func(f failure) bool { return f.place == top || name == "" && f.pkg == top.pkg })
 		switch {
-		case at.test != "" && !parent:
-			list = append(list, failure{at, r.output(at.pkg, at.test), r.whole(at.pkg)})
-		case at.test == "" && !tests[at.pkg]:
-			list = append(list, failure{at, r.output(at.pkg, ""), false})
+		case i < 0:
+			list = append(list, failure{top, []place{at}, name != "" && r.whole(at.pkg)})
+		case name != "":
+			list[i].failed = append(list[i].failed, at)
 		}
 	}
 	return list
