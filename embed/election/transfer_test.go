@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -290,6 +291,38 @@ func TestLeadership_ProclaimIsGuarded(t *testing.T) {
 		}
 		must(t, second.Resign())
 		must(t, leads(t, a).Resign())
+	})
+}
+
+// The same when the leadership ends after Proclaim has asked for it, and its transaction is on its
+// way: what has taken the znode's name meanwhile is not the leader's to write.
+func TestLeadership_ProclaimIsGuardedOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in real time the transaction might not be on its way yet
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		const to, from = 1, 2
+		ens.TransferLeadership(to)
+		l, err := election.New(ens.Session(from, embed.SessionOptions{}), path).Campaign(bounded(t), []byte("mine"))
+		must(t, err)
+		other := ens.Session(to, embed.SessionOptions{})
+		for _, id := range ens.Members() {
+			ens.Faults(from).SetLink(id, embedtest.Link{Delay: time.Second})
+		}
+		proclaimed := make(chan error, 1)
+		go func() { proclaimed <- l.Proclaim(bounded(t), []byte("late")) }()
+		synctest.Wait() // it is on its way
+		_, err = other.Multi(bounded(t), embed.OpDelete(l.Path(), embed.AnyVersion), embed.OpCreate(l.Path(), []byte("theirs"), embed.Persistent))
+		must(t, err)
+		select {
+		case err := <-proclaimed:
+			t.Fatalf("the transaction is not on its way any more: %v", err)
+		default:
+		}
+		if err := <-proclaimed; !errors.Is(err, embed.ErrNotHeld) {
+			t.Errorf("proclaimed: %v", err)
+		}
+		if data, stat, err := other.Get(bounded(t), l.Path()); err != nil || string(data) != "theirs" || stat.Version != 0 {
+			t.Errorf("the znode has %q in version %d, %v", data, stat.Version, err)
+		}
 	})
 }
 
