@@ -58,6 +58,25 @@ func TestClocks(t *testing.T) {
 				}
 			})
 		})
+		t.Run(name+" before a release", func(t *testing.T) {
+			virtually(t, func(w *world) {
+				t, clock := w.t, enginetest.NewClock()
+				k := w.client(func(c *client.Config) { c.Inside.Clock = clock.Clock() })
+				defer func() { _ = k.Close() }()
+				s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+				must(t, err)
+				for _, o := range []lock.Options{{}, {Keep: time.Hour}} {
+					hold, err := lock.NewMutex(s, "/lock").With(o).Lock(t.Context())
+					must(t, err)
+					ctx := hold.Context()
+					move(clock)
+					_ = hold.Release() // it may wait, and fail
+					if cause := context.Cause(ctx); !errors.Is(hold.Err(), embed.ErrSuspended) || !errors.Is(cause, embed.ErrSuspended) {
+						t.Errorf("the hold that is kept for %v has %v, its context %v", o.Keep, hold.Err(), cause)
+					}
+				}
+			})
+		})
 	}
 }
 

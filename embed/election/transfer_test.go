@@ -17,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 type elected struct {
@@ -322,6 +323,46 @@ func TestLeadership_ProclaimIsGuardedOnItsWay(t *testing.T) {
 		}
 		if data, stat, err := other.Get(bounded(t), l.Path()); err != nil || string(data) != "theirs" || stat.Version != 0 {
 			t.Errorf("the znode has %q in version %d, %v", data, stat.Version, err)
+		}
+	})
+}
+
+// An inline looker is asked by its caller's goroutine alone, before every call of a session.
+type inline struct{ *looker }
+
+func (l inline) Done() <-chan struct{} { return l.Context.Done() }
+func (l inline) Value(key any) any     { return l.Context.Value(key) }
+
+// The leader's machine sleeps at any step of a transfer. If the leadership had not ended by then, it
+// was lost, and not given away.
+func TestLeadership_TransferComparesTheClock(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		other := ens.Session(2, embed.SessionOptions{})
+		for n := int64(1); ; n++ {
+			s := ens.Session(1, embed.SessionOptions{})
+			l, err := election.New(s, path).Campaign(bounded(t), []byte("a"))
+			must(t, err)
+			c, waits := enters(t, other, "b", 0)
+			want := embed.ErrReleased
+			ctx := &looker{Context: bounded(t), n: n, do: func() {
+				if l.Err() == nil {
+					want = embed.ErrSuspended
+				}
+				ens.Faults(1).Sleep(s.Timeout())
+			}}
+			err = l.Transfer(inline{ctx}, c.Path())
+			if got := l.Err(); !errors.Is(got, want) {
+				t.Errorf("step %d: the leadership ended with %v, want %v; the transfer: %v", n, got, want, err)
+			}
+			must(t, leads(t, waits).Resign())
+			must(t, s.Close())
+			if ctx.looks.Load() < n {
+				must(t, err)
+				t.Logf("%d steps", n-1)
+				break
+			}
 		}
 	})
 }
