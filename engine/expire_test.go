@@ -158,6 +158,22 @@ func TestMemberThatBeatsNeverExpires(t *testing.T) {
 	})
 }
 
+// A member starts again, and the sessions of its clients stay. Its silence begins anew with its
+// Register: what has passed since its last batch does not count.
+func TestSilenceBeginsAnewWithAStart(t *testing.T) {
+	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {
+		const timeout = 4 * time.Second
+		m := w.joined(2, 1)
+		id := tree.SessionID(zxidOf(w.shard) + 1)
+		m.batch(command.Request{Kind: command.RequestOpen, Timeout: timeout, Remote: true})
+		w.watch(timeout - 100*time.Millisecond)
+		w.joined(2, 2)
+		start := time.Now()
+		w.watch(2 * timeout)
+		w.wantExpired(id, start, timeout, 100*time.Millisecond)
+	})
+}
+
 // Repeats, gaps and batches of a retired start are no signs of life.
 func TestRefusedBatchesDoNotEndASilence(t *testing.T) {
 	withWatchman(t, 10*time.Millisecond, func(t *testing.T, w *watchman) {

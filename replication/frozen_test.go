@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lni/dragonboat/v4/config"
@@ -239,6 +240,56 @@ func TestMachine_PanicsAndErrorsFailTheNode(t *testing.T) {
 			closes(t, n)
 		})
 	}
+}
+
+// If the switch is thrown during a write of the log, the write may have reached memory only, although
+// it reports no error. Nothing may follow from it, so it does not return before the shard is stopped.
+func TestLogStore_AWriteThatThrowsTheSwitchDoesNotReturn(t *testing.T) {
+	commit := raftpb.Update{ShardID: 1, ReplicaID: 1, State: raftpb.State{Term: 1, Commit: 1},
+		CommittedEntries: entriesOf(1, 1, 1, "ours")}
+	for name, write := range map[string]func(*logStore) error{
+		"entries":    func(s *logStore) error { return s.SaveRaftState([]raftpb.Update{commit}, 1) },
+		"a snapshot": func(s *logStore) error { return s.SaveSnapshots([]raftpb.Update{commit}) },
+		"a removal":  func(s *logStore) error { return s.RemoveEntriesTo(1, 1, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, stop, returned := newPlainDisk(t), make(chan struct{}), make(chan struct{})
+				s := newLogStore(&failingLog{disk: d}, d)
+				s.opened(1, stop)
+				go func() {
+					defer close(returned)
+					if err := write(s); err != nil {
+						t.Error(err)
+					}
+				}()
+				synctest.Wait()
+				if !isClosed(d.Failed()) || isClosed(returned) {
+					t.Errorf("failed %v, returned %v", isClosed(d.Failed()), isClosed(returned))
+				}
+				if n := s.shard(1).committed.Load(); n != 0 {
+					t.Errorf("command %d counts as committed", n)
+				}
+				close(stop)
+				<-returned
+			})
+		})
+	}
+}
+
+// A failingLog throws the switch during each write, and reports no error.
+type failingLog struct {
+	raftio.ILogDB
+	disk Disk
+}
+
+func (l *failingLog) SaveRaftState([]raftpb.Update, uint64) error { return l.fail() }
+func (l *failingLog) SaveSnapshots([]raftpb.Update) error         { return l.fail() }
+func (l *failingLog) RemoveEntriesTo(_, _, _ uint64) error        { return l.fail() }
+
+func (l *failingLog) fail() error {
+	l.disk.Fail(errInjected)
+	return nil
 }
 
 // A log that cannot be read fails the node. dragonboat's goroutine has nothing to go on with, so it

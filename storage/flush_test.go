@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"runtime"
@@ -180,6 +181,40 @@ func hang(n *node) (hangs <-chan struct{}, release func()) {
 		return nil
 	})
 	return began, func() { close(end) }
+}
+
+// A flush of the replaced image says nothing about the image that was installed meanwhile.
+func TestFlushThatAnInstallOvertakesDoesNotCount(t *testing.T) {
+	n, h, mine := newNode(t), newHistory(t), newHistory(t)
+	stream := streamOf(t, h, 50)
+	o := n.options()
+	o.FlushInterval = time.Hour // only the flush below
+	i := openWith(t, o)
+	mine.expect(t, i)
+	must(t, mine.commit(i, 30))
+	hangs, release := hang(n)
+	release = sync.OnceFunc(release)
+	t.Cleanup(release) // runs before the image is closed
+	flushed := make(chan error, 1)
+	go func() { flushed <- i.flush() }()
+	<-hangs
+	must(t, i.Install(bytes.NewReader(stream), nil, nil))
+	release()
+	must(t, <-flushed)
+	i.mu.Lock()
+	f, applied := i.mu.flow, i.mu.applied
+	i.mu.Unlock()
+	if applied != 50 || f.durable != 50 || f.flushed != 0 || f.committed != 0 {
+		t.Errorf("index %d is applied, %d durable, %d of %d bytes flushed", applied, f.durable, f.flushed, f.committed)
+	}
+	// What is committed next counts from zero.
+	must(t, h.commit(i, 51))
+	must(t, i.Sync())
+	waitDurable(t, i, 51)
+	c := crashed(t, n)
+	if h.expect(t, c); c.Applied() != 51 {
+		t.Errorf("index %d after a crash", c.Applied())
+	}
 }
 
 func TestCommitWaitsWhenTooMuchIsUnflushed(t *testing.T) {

@@ -481,6 +481,29 @@ func TestClient_ResumedEventsMakeNoRoomForOthers(t *testing.T) {
 	}
 }
 
+// An event that a client missed belongs to no transaction. It is sent before every later answer.
+func TestClient_MissedEventsGoBeforeAnyAnswer(t *testing.T) {
+	r := NewRegistry()
+	c := newClientOf(r, 10, nil)
+	if _, err := c.Arm("/a", Persistent, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reset(&Reset{Data: []string{"/gone"}}, func(string) (tree.Stat, bool) { return tree.Stat{}, false }); err != nil {
+		t.Fatal(err)
+	}
+	for z := range tree.Zxid(2) {
+		r.Deliver(z+1, []tree.Change{{Type: tree.DataChanged, Path: "/a"}}, nil)
+	}
+	events, err := c.Take(c.Until(1))
+	var got []tree.Zxid
+	for _, e := range events {
+		got = append(got, e.Zxid)
+	}
+	if want := []tree.Zxid{NoZxid, 1}; !slices.Equal(got, want) || err != nil {
+		t.Errorf("before the answer of the first transaction: %v, %v, want %v", got, err, want)
+	}
+}
+
 // 6.6.1: the lists are resumed in their order.
 func TestClient_SetWatchesInOrder(t *testing.T) {
 	r := NewRegistry()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -16,6 +17,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 type elected struct {
@@ -290,6 +292,78 @@ func TestLeadership_ProclaimIsGuarded(t *testing.T) {
 		}
 		must(t, second.Resign())
 		must(t, leads(t, a).Resign())
+	})
+}
+
+// The same when the leadership ends after Proclaim has asked for it, and its transaction is on its
+// way: what has taken the znode's name meanwhile is not the leader's to write.
+func TestLeadership_ProclaimIsGuardedOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in real time the transaction might not be on its way yet
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		const to, from = 1, 2
+		ens.TransferLeadership(to)
+		l, err := election.New(ens.Session(from, embed.SessionOptions{}), path).Campaign(bounded(t), []byte("mine"))
+		must(t, err)
+		other := ens.Session(to, embed.SessionOptions{})
+		for _, id := range ens.Members() {
+			ens.Faults(from).SetLink(id, embedtest.Link{Delay: time.Second})
+		}
+		proclaimed := make(chan error, 1)
+		go func() { proclaimed <- l.Proclaim(bounded(t), []byte("late")) }()
+		synctest.Wait() // it is on its way
+		_, err = other.Multi(bounded(t), embed.OpDelete(l.Path(), embed.AnyVersion), embed.OpCreate(l.Path(), []byte("theirs"), embed.Persistent))
+		must(t, err)
+		select {
+		case err := <-proclaimed:
+			t.Fatalf("the transaction is not on its way any more: %v", err)
+		default:
+		}
+		if err := <-proclaimed; !errors.Is(err, embed.ErrNotHeld) {
+			t.Errorf("proclaimed: %v", err)
+		}
+		if data, stat, err := other.Get(bounded(t), l.Path()); err != nil || string(data) != "theirs" || stat.Version != 0 {
+			t.Errorf("the znode has %q in version %d, %v", data, stat.Version, err)
+		}
+	})
+}
+
+// An inline looker is asked by its caller's goroutine alone, before every call of a session.
+type inline struct{ *looker }
+
+func (l inline) Done() <-chan struct{} { return l.Context.Done() }
+func (l inline) Value(key any) any     { return l.Context.Value(key) }
+
+// The leader's machine sleeps at any step of a transfer. If the leadership had not ended by then, it
+// was lost, and not given away.
+func TestLeadership_TransferComparesTheClock(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		other := ens.Session(2, embed.SessionOptions{})
+		for n := int64(1); ; n++ {
+			s := ens.Session(1, embed.SessionOptions{})
+			l, err := election.New(s, path).Campaign(bounded(t), []byte("a"))
+			must(t, err)
+			c, waits := enters(t, other, "b", 0)
+			want := embed.ErrReleased
+			ctx := &looker{Context: bounded(t), n: n, do: func() {
+				if l.Err() == nil {
+					want = embed.ErrSuspended
+				}
+				ens.Faults(1).Sleep(s.Timeout())
+			}}
+			err = l.Transfer(inline{ctx}, c.Path())
+			if got := l.Err(); !errors.Is(got, want) {
+				t.Errorf("step %d: the leadership ended with %v, want %v; the transfer: %v", n, got, want, err)
+			}
+			must(t, leads(t, waits).Resign())
+			must(t, s.Close())
+			if ctx.looks.Load() < n {
+				must(t, err)
+				t.Logf("%d steps", n-1)
+				break
+			}
+		}
 	})
 }
 

@@ -188,6 +188,31 @@ func TestKeep_IsLostWithTheDeadline(t *testing.T) {
 	})
 }
 
+// The release is the first question after the deadline. The Hold was lost before it was given up,
+// and says so.
+func TestKeep_AReleaseComparesTheClock(t *testing.T) {
+	sessionsflag.Member(t, "a client does not judge by its member's clock")
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := one(t)
+		s := ens.Session(1, embed.SessionOptions{})
+		m := kept(s, time.Hour)
+		h, err := m.Lock(bounded(t))
+		must(t, err)
+		ctx := h.Context()
+		ens.Faults(1).Sleep(s.Timeout())
+		must(t, h.Release())
+		if cause := context.Cause(ctx); !errors.Is(h.Err(), embed.ErrSuspended) || !errors.Is(cause, embed.ErrSuspended) {
+			t.Errorf("the Hold ended with %v, its context with %v", h.Err(), cause)
+		}
+		next, err := m.Lock(bounded(t))
+		must(t, err)
+		if next.Token().Zxid == h.Token().Zxid {
+			t.Error("a lost contender was granted again")
+		}
+		must(t, next.Release())
+	})
+}
+
 func TestKeep_ACallerWhoGivesUpIsNoObstacle(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := one(t)

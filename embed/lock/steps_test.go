@@ -250,37 +250,63 @@ func TestSemaphore_WhatChangesWhileAWaiterLooks(t *testing.T) {
 	})
 }
 
-// Somebody else acquires the only permit, or queues for it, while a caller looks at a free one.
-// What the caller has seen does not count.
+// Somebody else acquires the only free permit, queues for it, or lowers the limit by it, while a
+// caller looks. What the caller has seen does not count.
 func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := one(t)
 		s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 		m, theirs := lock.NewSemaphore(s, path, 1), lock.NewSemaphore(other, path, 1)
-		for name, rival := range map[string]func() (over func() error){
-			"acquired": func() func() error {
-				h, err := theirs.TryAcquire(bounded(t), 1)
-				if errors.Is(err, lock.ErrHeld) {
-					return nil // the caller has the permit
-				}
-				must(t, err)
-				return h.Release
+		nothing := func() error { return nil }
+		for name, row := range map[string]struct {
+			begin func() (end func() error)
+			rival func() (over func() error) // nil: the caller has the permit
+		}{
+			"acquired": {
+				func() func() error { return nothing },
+				func() func() error {
+					h, err := theirs.TryAcquire(bounded(t), 1)
+					if errors.Is(err, lock.ErrHeld) {
+						return nil
+					}
+					must(t, err)
+					return h.Release
+				},
 			},
-			"waited for": func() func() error {
-				if left(t, other) > 0 {
-					return nil
-				}
-				at, err := other.Create(bounded(t), path+"/locks/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
-				must(t, err)
-				return func() error { return other.Delete(bounded(t), at, embed.AnyVersion) }
+			"waited for": {
+				func() func() error { return nothing },
+				func() func() error {
+					if left(t, other) > 0 {
+						return nil
+					}
+					at, err := other.Create(bounded(t), path+"/locks/_c_00000000-0000-4000-8000-000000000000-lock-", nil, embed.EphemeralSequential)
+					must(t, err)
+					return func() error { return other.Delete(bounded(t), at, embed.AnyVersion) }
+				},
+			},
+			"abolished": {
+				func() func() error { // one of two is out
+					must(t, theirs.Resize(bounded(t), 2))
+					h, err := theirs.TryAcquire(bounded(t), 1)
+					must(t, err)
+					return func() error { return errors.Join(h.Release(), theirs.Resize(bounded(t), 0)) }
+				},
+				func() func() error {
+					if left(t, other) > 1 {
+						return nil
+					}
+					must(t, theirs.Resize(bounded(t), 1))
+					return func() error { return theirs.Resize(bounded(t), 2) }
+				},
 			},
 		} {
 			h, err := m.Acquire(bounded(t), 1) // creates the znodes
 			must(t, err)
 			must(t, h.Release())
+			end := row.begin()
 			for n := int64(1); ; n++ {
 				var over func() error
-				ctx := &looker{Context: bounded(t), n: n, do: func() { over = rival() }}
+				ctx := &looker{Context: bounded(t), n: n, do: func() { over = row.rival() }}
 				h, err := m.TryAcquire(ctx, 1)
 				if over != nil && !errors.Is(err, lock.ErrHeld) {
 					t.Errorf("a permit that was %s at step %d: %v, %v", name, n, h, err)
@@ -297,6 +323,7 @@ func TestSemaphore_WhatIsTakenWhileACallerLooks(t *testing.T) {
 					break
 				}
 			}
+			must(t, end())
 		}
 	})
 }

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -24,6 +25,7 @@ const rigTimeout = 10 * time.Second
 // A keeperRig is a keeper with outboxes but without replicas: the test completes their calls.
 type keeperRig struct {
 	keeper *Keeper
+	clock  *enginetest.Clock // of withKeeper
 	log    *enginetest.Log
 	route  replication.ShardID // of every transaction
 	defect func(args ...any)   // told of a defect; nil panics
@@ -42,7 +44,9 @@ func newRigOf(clock clock.Clock, shards int) *keeperRig {
 func withKeeper(t *testing.T, shards int, fn func(t *testing.T, r *keeperRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRigOf(enginetest.NewClock().Clock(), shards)
+		clock := enginetest.NewClock()
+		r := newRigOf(clock.Clock(), shards)
+		r.clock = clock
 		for _, o := range r.keeper.outboxes {
 			go o.Loop()
 			t.Cleanup(func() { o.Close(outbox.ErrClosed) })
@@ -77,9 +81,20 @@ func (r *keeperRig) completeOne(t *testing.T, p *enginetest.Proposal) {
 	o, c := r.keeper.outboxes[p.Shard-1], enginetest.Decode(t, p.Cmd)
 	b := o.Oldest(c.Seq)
 	for i := range c.Requests {
-		o.Complete(b, i, nil, tree.Zxid(c.Seq)<<10+tree.Zxid(i), nil)
+		zxid := tree.Zxid(c.Seq)<<10 + tree.Zxid(i)
+		o.Complete(b, i, created(&c.Requests[i], zxid), zxid, nil)
 	}
 	o.BatchApplied(b)
+}
+
+// created returns the results of a transaction's creates.
+func created(q *command.Request, zxid tree.Zxid) (results []tree.Result) {
+	for _, op := range q.Ops {
+		if op.Kind == tree.KindCreate {
+			results = append(results, tree.Result{Kind: op.Kind, Path: op.Path, Stat: tree.Stat{Czxid: zxid, EphemeralOwner: q.Session}})
+		}
+	}
+	return results
 }
 
 // open opens an in-process session.
@@ -135,6 +150,57 @@ func TestDefectIsLoggedOnce(t *testing.T) {
 			t.Errorf("the log says %v, want %v", told, want)
 		}
 	})
+}
+
+// The deadline has passed, and nobody has asked. Then the owner gives up what it had. It was lost
+// before that: the owner is told so, and the znode lingers for its delay.
+func TestGivingUpComparesTheClock(t *testing.T) {
+	giveUp := map[string]func(s *Session, c *Claim, tenure *Tenure){
+		"the tenure": func(_ *Session, _ *Claim, tenure *Tenure) { tenure.End() },
+		"the claim":  func(_ *Session, c *Claim, _ *Tenure) { go c.Release() }, // it waits
+		"the claim in a transaction": func(s *Session, c *Claim, _ *Tenure) {
+			if _, err := new(With).Release(s, c); err != nil && !errors.Is(err, ErrSuspended) {
+				panic(err)
+			}
+		},
+	}
+	for how, c := range map[string]struct {
+		pass func(c *enginetest.Clock)
+		want error
+	}{
+		"in time": {func(c *enginetest.Clock) { c.Pause(rigTimeout / 2) }, ErrReleased},
+		"stopped": {func(c *enginetest.Clock) { c.Pause(rigTimeout) }, ErrSuspended},
+		"asleep":  {func(c *enginetest.Clock) { c.Sleep(rigTimeout) }, ErrSuspended},
+		"stepped": {func(c *enginetest.Clock) { c.Step(rigTimeout) }, ErrSuspended},
+	} {
+		for what, do := range giveUp {
+			t.Run(what+"/"+how, func(t *testing.T) {
+				withKeeper(t, 1, func(t *testing.T, r *keeperRig) {
+					s := r.open(t)
+					claim := s.Claim(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/q", Mode: tree.Ephemeral}}, nil)
+					r.complete(t)
+					tenure, err := claim.Hold(true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx := tenure.Context()
+					c.pass(r.clock)
+					do(s, claim, tenure)
+					var lost bool
+					for _, p := range r.drain() {
+						for _, q := range enginetest.Decode(t, p.Cmd).Requests {
+							lost = lost || q.Kind == command.RequestRelease && q.Path == "/q" && q.Lost
+						}
+						r.completeOne(t, p)
+					}
+					r.complete(t)
+					if got := context.Cause(ctx); got != c.want || tenure.Err() != c.want || lost != (c.want == ErrSuspended) {
+						t.Errorf("the context ended with %v, the tenure with %v, lost: %v; want %v", got, tenure.Err(), lost, c.want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A call that is parked until its shard knows the session gets the reason why the session ended,

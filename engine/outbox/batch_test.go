@@ -19,7 +19,7 @@ import (
 
 func TestFirstProposalIsRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, command.HomeShard)
 		call := r.send("/a")
 		r.want() // no leader yet
 		r.lead(enginetest.Other)
@@ -103,11 +103,12 @@ func TestRemoteClientsShareABatch(t *testing.T) {
 		r.want()
 		send("/b")
 		enginetest.Pass(time.Millisecond)
-		deliver(want("/a /b")) // one client did not come back
+		sent = want("/a /b") // one client did not come back
 
-		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
 		send("/a")
-		r.want()
+		deliver(sent)
+		enginetest.Pass(commit/remoteWaitParts - time.Millisecond)
+		r.want() // for the other two
 		r.QueueEnd(endCall("/end"))
 		r.Pump()
 		deliver(want("/end /a"))
@@ -232,6 +233,80 @@ func TestRefusedProposalKeepsItsPlace(t *testing.T) {
 		r.wantOutcome(b, nil)
 		r.send("/c")
 		r.want("2: /c")
+	})
+}
+
+// Raft refuses a batch, and what was in it goes ahead again. Of the session's next calls, its release
+// overtakes none.
+func TestReleaseAfterARefusedProposalOvertakesNothing(t *testing.T) {
+	withOutbox(t, func(t *testing.T, r *rig) {
+		s := knownOwner(false)
+		r.log.Refuse(enginetest.ErrRefused)
+		r.sendOf(s, "/a")
+		enginetest.Pass(PollInterval)
+		r.QueueRelease(releaseCall(s, "/first"))
+		r.log.Refuse(nil)
+		enginetest.Pass(PollInterval)
+		inflight := r.want("1: /a /first")
+		r.send("/other")
+		r.sendOf(s, "/b")
+		r.QueueRelease(releaseCall(s, "/second"))
+		r.apply(inflight...)
+		r.apply(r.want("2: /b /second /other")...)
+	})
+}
+
+// A call that is abandoned while Raft refuses its batch has its outcome. It is not sent again.
+func TestCallOfARefusedProposalIsAbandoned(t *testing.T) {
+	for name, abandon := range map[string]func(r *rig, s *Owner, c *Call){
+		"alone":            func(r *rig, _ *Owner, c *Call) { r.Abandon(c, errTestEnd) },
+		"with its session": func(r *rig, s *Owner, _ *Call) { r.AbandonSent(errTestEnd, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withOutbox(t, func(t *testing.T, r *rig) {
+				inflight := r.send("/inflight")
+				first := r.want("1: /inflight")
+				s := knownOwner(false)
+				c, other := r.sendOf(s, "/a"), r.send("/b")
+				r.log.Refuse(enginetest.ErrRefused)
+				r.log.OnNextPropose(func() { abandon(r, s, c) })
+				r.apply(first...)
+				r.wantOutcome(inflight, nil)
+				r.wantOutcome(c, errTestEnd)
+				r.want()
+				r.log.Refuse(nil)
+				enginetest.Pass(PollInterval)
+				r.apply(r.want("2: /b")...)
+				r.wantOutcome(other, nil)
+				if r.Busy(s) {
+					t.Error("the abandoned call counts")
+				}
+			})
+		})
+	}
+}
+
+// A batch says how much of the home shard its node had applied before it took the batch's calls. If
+// it asked later, a session could end in between, and the batch would say that no call of that
+// session follows, and carry one.
+func TestBatchAsksForTheHomeShardFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, command.HomeShard+1)
+		r.lead(enginetest.Other)
+		r.applyAll()
+		c := txnCall(nil, "/a")
+		var at stage
+		r.node.appliedAtHome = func() tree.Zxid { // under the outbox's mu
+			at = c.stage
+			return 7
+		}
+		if _, err := r.Submit(c); err != nil {
+			t.Fatal(err)
+		}
+		sent := r.want("1: /a")
+		if home := enginetest.Decode(t, sent[0].Cmd).Home; home != 7 || at != stageQueued {
+			t.Errorf("the batch says %d, want 7; its call was at stage %d, want %d", home, at, stageQueued)
+		}
 	})
 }
 

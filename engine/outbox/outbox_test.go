@@ -160,6 +160,92 @@ func TestEndIsNeverCancelled(t *testing.T) {
 	})
 }
 
+// A10: a session ends here while an end of its own is on its way. That end gets its true outcome.
+func TestEndIsNeverAbandonedWithItsSession(t *testing.T) {
+	withOutbox(t, func(t *testing.T, r *rig) {
+		s := knownOwner(false)
+		r.send("/sent")
+		first := r.want("1: /sent")
+		c, end := r.sendOf(s, "/a"), releaseCall(s, "/end")
+		r.QueueEnd(end)
+		r.apply(first...)
+		sent := r.want("2: /end /a")
+		r.AbandonSent(errTestEnd, s)
+		r.wantOutcome(c, errTestEnd)
+		if end.IsDone() {
+			t.Errorf("the end has the outcome %v before it is applied", end.Err)
+		}
+		r.apply(sent...)
+		r.wantOutcome(end, nil)
+		r.wantOutcome(c, errTestEnd)
+	})
+}
+
+// A session is busy while a call of its has no outcome, wherever the call is.
+func TestBusy(t *testing.T) {
+	withOutbox(t, func(t *testing.T, r *rig) {
+		s := NewOwner(1, false)
+		want := func(when string, busy bool) {
+			t.Helper()
+			if r.Busy(s) != busy {
+				t.Errorf("%s: busy is %v", when, !busy)
+			}
+		}
+		want("at first", false)
+		r.sendOf(s, "/1")
+		want("parked", true)
+		r.NotIntroduced(s, enginetest.ErrRefused)
+		want("not introduced", false)
+		c := r.sendOf(s, "/2")
+		r.Cancel(c, errTestEnd)
+		want("cancelled", false)
+		r.sendOf(s, "/3")
+		r.Introduced(s)
+		want("introduced", true)
+		sent := r.want("1: /3")
+		want("sent", true)
+		r.apply(sent...)
+		want("applied", false)
+		r.QueueEnd(releaseCall(s, "/end"))
+		want("an end", false)
+	})
+}
+
+// terms are the Terms of a call in these tests.
+type terms struct {
+	held   error
+	undone int
+}
+
+func (t *terms) Held() error { return t.held }
+func (t *terms) Undo()       { t.undone++ }
+
+// A call whose terms do not hold is not queued. One whose terms end later is sent all the same: what
+// comes after them is queued behind it.
+func TestTermsAreAskedBeforeACallIsQueued(t *testing.T) {
+	withOutbox(t, func(t *testing.T, r *rig) {
+		r.send("/sent")
+		first := r.want("1: /sent")
+		good, bad := &terms{}, &terms{held: errTestEnd}
+		refused, queued := txnCall(nil, "/refused"), txnCall(nil, "/queued")
+		refused.Terms, queued.Terms = bad, good
+		if _, err := r.Submit(refused); err != errTestEnd {
+			t.Errorf("the call is queued: %v", err)
+		}
+		if _, err := r.Submit(queued); err != nil {
+			t.Errorf("the call is not queued: %v", err)
+		}
+		good.held = errTestEnd
+		r.wantOutcome(refused, errTestEnd)
+		r.apply(first...)
+		r.apply(r.want("2: /queued")...)
+		r.wantOutcome(queued, nil)
+		if bad.undone != 1 || good.undone != 0 {
+			t.Errorf("undone %d and %d times, want 1 and 0", bad.undone, good.undone)
+		}
+	})
+}
+
 // B4.5: if a node is closed or fails, the outcome of its proposed calls is unknown. Its other calls
 // are not applied. (CURATOR-673, CURATOR-677: a call whose client was closed was never answered.)
 func TestCloseTellsQueuedAndSentApart(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -205,7 +206,7 @@ func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 
 func TestSkipToCoversTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, command.HomeShard)
 		r.lead(enginetest.Other)
 		r.want("register")
 		r.table.LoadOrigin(enginetest.Origin())

@@ -62,6 +62,7 @@ type stubNode struct {
 	checkDeadlines func()
 	proved         func(sent time.Duration)
 	beatInterval   time.Duration
+	appliedAtHome  func() tree.Zxid
 }
 
 func (n *stubNode) CheckDeadlines() {
@@ -76,8 +77,14 @@ func (n *stubNode) Proved(sent, _ time.Duration) {
 	}
 }
 
+func (n *stubNode) AppliedAtHome() tree.Zxid {
+	if n.appliedAtHome != nil {
+		return n.appliedAtHome()
+	}
+	return 0
+}
+
 func (n *stubNode) BeatInterval() time.Duration                    { return n.beatInterval }
-func (n *stubNode) AppliedAtHome() tree.Zxid                       { return 0 }
 func (n *stubNode) Explain(_ replication.ShardID, err error) error { return err }
 
 // A rig is an outbox in a bubble, on a log that the test controls.
@@ -94,16 +101,16 @@ type rig struct {
 func withOutbox(t *testing.T, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, command.HomeShard)
 		r.lead(enginetest.Other)
 		r.applyAll()
 		fn(t, r)
 	})
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, shard replication.ShardID) *rig {
 	r := &rig{t: t, node: &stubNode{}, log: &enginetest.Log{}, clock: enginetest.NewClock()}
-	r.Outbox = New(command.HomeShard, r.log, r.clock.Clock(), enginetest.Origin(), command.Rules{}, r.node)
+	r.Outbox = New(shard, r.log, r.clock.Clock(), enginetest.Origin(), command.Rules{}, r.node)
 	r.acceptor = &acceptor{outbox: r.Outbox, table: session.NewTable()}
 	go r.Loop()
 	t.Cleanup(func() { r.Outbox.Close(ErrClosed) })
@@ -148,14 +155,21 @@ func txnCall(s *Owner, path string) *Call {
 	return NewCall(s, &command.Request{Kind: command.RequestTxn, Session: 1, Ops: []tree.Op{{Kind: tree.KindDelete, Path: path}}})
 }
 
-func endCall(path string) *Call {
-	return NewCall(nil, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
+func endCall(path string) *Call { return releaseCall(nil, path) }
+
+func releaseCall(s *Owner, path string) *Call {
+	return NewCall(s, &command.Request{Kind: command.RequestRelease, Session: 1, Path: path, Czxid: 1})
 }
 
 // send submits a call that must be accepted.
 func (r *rig) send(path string) *Call {
 	r.t.Helper()
-	c := txnCall(nil, path)
+	return r.sendOf(nil, path)
+}
+
+func (r *rig) sendOf(s *Owner, path string) *Call {
+	r.t.Helper()
+	c := txnCall(s, path)
 	if _, err := r.Submit(c); err != nil {
 		r.t.Fatalf("submit %s: %v", path, err)
 	}
