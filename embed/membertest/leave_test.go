@@ -238,7 +238,10 @@ func TestLeave_OfTwoBesideHeirs(t *testing.T) {
 			<-time.After(30 * time.Second)
 			embedkit.Joined(e, 2)
 			<-time.After(after)
-			must(t, e.Node(2).Shutdown(t.Context()))
+			// Once an heir votes, the others need it no longer, and may wait for the next heir.
+			if err := e.Node(2).Shutdown(t.Context()); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
 			<-time.After(time.Minute)
 			goesOnAlone(t, e)
 			embedkit.Voting(e, 1, 1, 3, 4)
