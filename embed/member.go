@@ -132,12 +132,15 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 // Config.Ephemeral, Shutdown does the same. A later Start on the directory joins as a new member,
 // with Config.Join.
 //
-// Once the wish is recorded, the ensemble carries it out without this node. If ctx ends before that
-// is done, Leave closes the node and returns ctx's error. Without a deadline in ctx,
-// Config.RequestTimeout bounds it.
+// Once the wish is recorded, the ensemble carries it out. From the first shard that it is out of, the
+// node serves nobody, and its vote counts until it is out of all. If ctx ends before that, Leave waits
+// a longest election more, because the others may need the vote. Then it closes the node and returns
+// ctx's error. Without a deadline in ctx, Config.RequestTimeout bounds it.
 //
-// Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that answer
-// now would be no quorum without it, ErrUnavailable without a quorum.
+// Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that store an
+// entry now would be no quorum without it, ErrUnavailable without a quorum. After ErrUnknownOutcome
+// the node goes on too, and the wish may be recorded later. Call Leave again: until then the node
+// stays for its sessions, and once it has none, it fails with ErrRemoved.
 func (n *Node) Leave(ctx context.Context) error {
 	err := n.in().Engine.Leave(ctx)
 	if isOver(n.Done()) {

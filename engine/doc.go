@@ -87,12 +87,18 @@
 //	enter.go, question.go   a node without an id asks the seeds, and joins or founds
 //	members.go              what a member says of itself, leaves, and removes
 //	steering.go             where this node leads a shard: ask steer, and carry out its next step
+//	proof.go                who has just stored an entry, before anybody is counted on
+//	former.go               what a member that is out has left, until its node is ready as a new one
 //	place.go, book.go       who votes, and where members may be
 //	recover.go              without a node: what a directory has, and to make its member the only one
 //	recovered.go            the first start after that
 //
 // The leader of the home shard plans wishes. The leader of each shard changes the members of its
 // own Raft group until they follow the wishes.
+//
+// Who leaves serves nobody from its first removal on: finish ends all readers before dragonboat closes
+// the shard. Its Raft goes on until it is out of all shards, because the others may need its vote on
+// the next one. So what Raft needs ends with stop or the disk, and what users need ends with done.
 //
 // # Order of start
 //

@@ -83,7 +83,8 @@
 // dragonboat runs its own: one step worker, an apply worker per shard, snapshot workers (shards +
 // 1), a close worker and some tickers. Ours are one compaction loop per host, which Close stops,
 // and one barrier loop per shard, which lives only while callers wait for a barrier. A loop repeats
-// to a shard that it is to take the leadership. It lives for a fifth of an election timeout.
+// to a shard that it is to take the leadership. It lives for a fifth of an election timeout. The
+// herald tells learners what dragonboat does not (herald.go). It waits unless there are learners.
 // dragonboat's listener goroutine calls LeaderChanged. Its workers call a StateMachine's methods, never two at a
 // time, except that a Snapshot is written while Apply goes on.
 //
