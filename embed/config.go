@@ -220,7 +220,10 @@ type Config struct {
 
 // Events are functions that the node calls to tell what happens. They are called one at a time, in
 // order, never with a lock held. A slow one delays the others. If 1,024 calls wait, the oldest is
-// dropped.
+// dropped. A panic is logged, and the node goes on.
+//
+// Close, Shutdown and Leave wait a second for the calls that are queued, and drop those that are left.
+// No call begins after they have returned. A function that calls them makes them wait that second.
 type Events struct {
 	// LeaderChanged is called when a shard has a new leader or term. When the node fails or is
 	// closed, it is called with no leader for each shard whose leader was known.

@@ -1,6 +1,9 @@
 package embed
 
 import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -9,13 +12,19 @@ import (
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// eventsMax bounds the calls that wait for a slow observer. Beyond it the oldest is dropped.
-const eventsMax = 1024
+const (
+	// eventsMax bounds the calls that wait for a slow observer. Beyond it the oldest is dropped.
+	eventsMax = 1024
+	// eventsWait is how long close waits for the calls that are queued.
+	eventsWait = time.Second
+)
 
 // A notifier calls a node's observers one at a time, on a goroutine of its own, so that no observer
-// can delay the node.
+// can delay the node, or end its process.
 type notifier struct {
 	events Events
+	log    *slog.Logger
+	done   chan struct{} // closed when the loop has ended
 
 	mu struct {
 		rank.Mutex[rank.Notifier]
@@ -28,11 +37,13 @@ type notifier struct {
 }
 
 // newNotifier starts the goroutine if there is an observer. close ends it.
-func newNotifier(events Events) *notifier {
-	n := &notifier{events: events}
+func newNotifier(c Config) *notifier {
+	events := c.Events
+	n := &notifier{events: events, log: or(c.Logger, slog.Default()), done: make(chan struct{})}
 	n.wake = sync.NewCond(&n.mu)
 	if events.LeaderChanged == nil && events.SessionExpired == nil && events.MembersChanged == nil && events.Restarting == nil {
 		n.mu.closed = true
+		close(n.done)
 		return n
 	}
 	go n.loop()
@@ -40,6 +51,7 @@ func newNotifier(events Events) *notifier {
 }
 
 func (n *notifier) loop() {
+	defer close(n.done)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -52,9 +64,19 @@ func (n *notifier) loop() {
 		call := n.mu.calls[0]
 		n.mu.calls = n.mu.calls[1:]
 		n.mu.Unlock()
-		call()
+		n.call(call)
 		n.mu.Lock()
 	}
+}
+
+// call calls an observer, and contains its panic.
+func (n *notifier) call(fn func()) {
+	defer func() {
+		if value := recover(); value != nil {
+			n.log.Error("an observer of Config.Events panicked", "cause", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}
+	}()
+	fn()
 }
 
 func (n *notifier) queue(call func()) {
@@ -71,13 +93,24 @@ func (n *notifier) queue(call func()) {
 	n.wake.Signal()
 }
 
-// close makes the calls that are queued the last ones. It does not wait for them, because an
-// observer may be the caller.
+// close makes the calls that are queued the last ones, and waits for them. Those that a slow observer
+// leaves are dropped. It does not wait for long: an observer may be the caller.
 func (n *notifier) close() {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.mu.closed = true
 	n.wake.Signal()
+	n.mu.Unlock()
+	patience := time.NewTimer(eventsWait)
+	defer patience.Stop()
+	select {
+	case <-n.done:
+		return
+	case <-patience.C:
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropped.Add(uint64(len(n.mu.calls)))
+	n.mu.calls = nil
 }
 
 func (n *notifier) leaderChanged(id engine.ShardID, l engine.Leader) {

@@ -53,7 +53,7 @@ func start(cfg Config, by *supervisor) (*Node, error) {
 	if by != nil {
 		events, audit, c.Directory = by.events, by.audit, by.directory
 	} else {
-		events, audit = newNotifier(cfg.Events), newAuditor(cfg)
+		events, audit = newNotifier(cfg), newAuditor(cfg)
 		closeEvents = func() {
 			events.close()
 			audit.close()

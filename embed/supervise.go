@@ -53,7 +53,7 @@ import (
 //
 // If ctx ends while no fn runs, the error matches that of ctx. Nothing of a node is left then.
 func Supervise(ctx context.Context, cfg Config, fn func(ctx context.Context, n *Node) error) error {
-	s := &supervisor{cfg: cfg, events: newNotifier(cfg.Events), audit: newAuditor(cfg), pause: restartFirst}
+	s := &supervisor{cfg: cfg, events: newNotifier(cfg), audit: newAuditor(cfg), pause: restartFirst}
 	defer s.events.close()
 	defer s.audit.close()
 	for ctx.Err() == nil {

@@ -281,14 +281,16 @@ func (e *Engine) Leave(ctx context.Context) error {
 	return errors.Join(err, e.Close())
 }
 
-// outrun waits a longest election more for what Leave had no time for. If the others need this
-// member's vote, they take it out at once, and cannot without it.
+// outrun waits a longest election more for the others to take this member out of all shards. If they
+// need its vote for that, they do so at once, and cannot without it.
 func (e *Engine) outrun(why error) error {
 	ctx, cancel := e.lifetime(LongestElection(e.cfg.Tick))
 	defer cancel()
 	select {
 	case <-e.departed:
 		return nil
+	case <-e.disk.Failed():
+		return nil // it may be out by now
 	case <-ctx.Done():
 		return fmt.Errorf("the others take this member out without it: %w", why)
 	}

@@ -82,6 +82,9 @@ func (e *Engine) Close() error {
 			e.finish(e.switched()) // failureLoop may not have noticed yet
 		}
 		e.finish(outbox.ErrClosed, nil)
+		if left := int(e.leftShards.Load()); left > 0 && left < len(e.shards) {
+			_ = e.outrun(nil)
+		}
 		close(e.stop)
 		e.disk.Patience(0)
 		e.left = e.undoOpen()
