@@ -121,8 +121,8 @@ func roleOf(m engine.Member) Role {
 //
 // Errors: ErrUnsafe if the voters that answer now would be no quorum without it, or if several
 // shards could not take it out without its vote, and nothing was changed; ErrUnavailable without a
-// quorum; ErrUnknownOutcome if ctx ended after the removal was recorded, which then goes on, as
-// Members shows; an error for a member that does not exist; ErrClosed, ErrFailed.
+// quorum; ErrUnknownOutcome if ctx or the node ended after the leader was asked: the removal may be
+// recorded, and then goes on, as Members shows; an error for a member that does not exist; ErrClosed, ErrFailed.
 func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 	return opError("remove member", "", n.in().Engine.RemoveMember(ctx, id))
 }

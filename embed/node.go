@@ -188,8 +188,9 @@ func (n *Node) TransferLeadership(shard int, to MemberID) error {
 // is not lost.
 //
 // Errors: ErrLevel if another member keeps the level down, or if this build reads no higher one; an
-// error for a member that is up or does not exist; ErrUnavailable without a quorum, ErrClosed,
-// ErrFailed.
+// error for a member that is up or does not exist; ErrUnavailable without a leader, ErrClosed and
+// ErrFailed, after which nothing is raised; ErrUnknownOutcome if ctx or the node ended when it was
+// proposed.
 func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 	return opError("raise level", "", n.in().Engine.RaiseLevel(ctx, leaveBehind))
 }

@@ -106,18 +106,20 @@ func (e *Engine) RaiseLevel(ctx context.Context, behind []MemberID) error {
 		left[i] = session.MemberID(m)
 	}
 	var proposed time.Time
+	sent := false
 	for e.Level() < next {
 		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
 			proposed = now
 			for _, r := range e.shards {
-				_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, left)) // if it is lost, it is proposed again
+				_, err := e.host.Load().Propose(r.Shard, command.EncodeRaise(next, left)) // if it is lost, it is proposed again
+				sent = sent || err == nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return e.notReady(unavailable(ctx, ctx.Err()))
+			return e.gaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
 		case <-e.done:
-			return e.over()
+			return e.gaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
 		case <-time.After(replica.PollInterval):
 		}
 	}
@@ -152,8 +154,14 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 }
 
 // isUp reports whether another member accepts connections. Members that lead nothing have none
-// between them, so it makes one.
+// between them, so it makes one. Where nobody answers at all, it leaves its caller half of the time.
 func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
+	half := askTime
+	if deadline, ok := ctx.Deadline(); ok {
+		half = min(half, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, half)
+	defer cancel()
 	conn, err := e.network.Dial(ctx, transport.Target{Member: uint64(m), Address: e.book.newest(m)})
 	if err != nil {
 		return false

@@ -366,23 +366,34 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			recorded = true
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			answered, err := e.atLeader(ctx, question{Remove: m})
-			if err != nil {
+			sent = true // an answer may be lost
+			if _, err := e.atLeader(ctx, question{Remove: m}); err != nil {
 				return err
 			}
-			sent = sent || answered
 		}
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.over()
+			return e.gaveUp(ctx, sent || recorded, fmt.Sprintf("the removal of member %d", m))
 		case <-ctx.Done():
-			if sent || recorded {
-				return fmt.Errorf("%w: the removal of member %d may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
-			}
-			return e.notReady(unavailable(ctx, ctx.Err()))
+			return e.gaveUp(ctx, sent || recorded, fmt.Sprintf("the removal of member %d", m))
 		}
 	}
+}
+
+// gaveUp is the error of a change of the ensemble that this node no longer waits for. What was sent may
+// be recorded, whatever ended the wait.
+func (e *Engine) gaveUp(ctx context.Context, sent bool, what string) error {
+	over := e.over()
+	switch {
+	case !sent && over != nil:
+		return over
+	case !sent:
+		return e.notReady(unavailable(ctx, ctx.Err()))
+	case over != nil:
+		return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, over)
+	}
+	return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, e.notReady(ctx.Err()))
 }
 
 // atLeader has the leader of the home shard do what a question asks: record a removal, or say

@@ -66,9 +66,9 @@ func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.over()
+			return e.gaveUp(ctx, true, "the change of the members")
 		case <-ctx.Done():
-			return fmt.Errorf("%w: the change of the members may go on: %w", outbox.ErrUnknownOutcome, e.notReady(ctx.Err()))
+			return e.gaveUp(ctx, true, "the change of the members")
 		}
 	}
 }
