@@ -366,7 +366,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			recorded = true
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			sent = true // an answer may be lost
+			sent = sent || e.Leader(command.HomeShard).Member != 0 // its answer may be lost
 			if _, err := e.atLeader(ctx, question{Remove: m}); err != nil {
 				return err
 			}
