@@ -151,7 +151,7 @@ func (n *Node) lend(ctx context.Context, fn func(context.Context, *Node) error) 
 func (n *Node) end(ctx context.Context) error {
 	select {
 	case <-n.Done():
-		return nil
+		return n.Close() // which may be under way
 	default:
 		return n.Shutdown(context.WithoutCancel(ctx))
 	}

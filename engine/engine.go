@@ -56,6 +56,7 @@ type Engine struct {
 	learner        [MaxShards]atomic.Bool
 	membersChanged chan struct{} // capacity 1; the table of members has changed
 	steering       []*steering   // by shard; empty if members do not come and go
+	cramped        chan struct{} // capacity 1; the disk lacks room
 	reconfiguring  chan struct{} // capacity 1; full while this node records a Reconfig
 	// client is where this node's clients connect, for the other clients; nil if no gateway says so.
 	client atomic.Pointer[string]
@@ -93,7 +94,12 @@ type Engine struct {
 	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
 	loops   sync.WaitGroup
-	done    chan struct{} // closed when the node has failed or was closed
+	done    chan struct{} // closed when the node is over for its users
+
+	// ended is closed when the node has failed or was closed. A member that leaves is over for its users
+	// before: whoever waits for the end may end the process, and the others need its vote still.
+	ended   chan struct{}
+	tellEnd sync.Once
 
 	// identity is the content of the identity file. The transport's goroutines add peers to it.
 	identity struct {
@@ -121,7 +127,7 @@ func (e *Engine) fail(cause error) { e.disk.Fail(cause) }
 func (e *Engine) Kill() { e.fail(errors.New("killed")) }
 
 // Done returns a channel that is closed when the node has failed or was closed.
-func (e *Engine) Done() <-chan struct{} { return e.done }
+func (e *Engine) Done() <-chan struct{} { return e.ended }
 
 // Err returns why the node failed. It is nil while the node runs and after Close.
 func (e *Engine) Err() error {

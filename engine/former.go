@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -22,8 +23,8 @@ func (e *Engine) formerDir() string { return filepath.Join(e.cfg.Dir, formerName
 func dataNames() []string { return []string{replication.RaftName, imagesName} }
 
 // setAside moves what a member that is out has left into the directory former. Its identity file
-// comes last there, and says that all is there. Whatever is found later beside that is of a member
-// that was never ready, and is of no use.
+// comes last there, and says that all is there. What a later member has left that was never ready is
+// of no use beside that.
 func (e *Engine) setAside() error {
 	old, found, err := replication.ReadIdentity(e.disk, e.cfg.Dir)
 	if err != nil || !found || old.Out == "" {
@@ -33,31 +34,97 @@ func (e *Engine) setAside() error {
 	if err != nil {
 		return err
 	}
+	if whole && old.Log != "" { // it was ready, and has not come to deleting what was before
+		if err := e.dropFormer(); err != nil {
+			return err
+		}
+		whole = false
+	}
 	if err := e.disk.MkdirAll(e.formerDir(), 0o777); err != nil {
 		return err
 	}
 	for _, name := range dataNames() {
-		from := filepath.Join(e.cfg.Dir, name)
-		there, err := isThere(e.disk, from)
-		switch {
-		case err != nil || !there:
-		case whole:
-			err = e.disk.RemoveAll(from)
-		default:
-			err = e.disk.Rename(from, filepath.Join(e.formerDir(), name))
-		}
-		if err != nil {
+		if err := e.setNameAside(name, whole); err != nil {
 			return err
 		}
 	}
-	if whole {
-		return nil
+	if !whole {
+		err = replication.WriteIdentity(e.disk, e.formerDir(), old)
 	}
-	return replication.WriteIdentity(e.disk, e.formerDir(), old)
+	return errors.Join(err, e.syncDir())
 }
 
-// dropFormer deletes what a former member has left.
-func (e *Engine) dropFormer() { _ = e.disk.RemoveAll(e.formerDir()) } // an error has failed the node
+// setNameAside moves a part of the data into the directory former, or deletes it.
+func (e *Engine) setNameAside(name string, remove bool) error {
+	from, to := filepath.Join(e.cfg.Dir, name), filepath.Join(e.formerDir(), name)
+	there, err := isThere(e.disk, from)
+	switch {
+	case err != nil || !there:
+		return err
+	case remove:
+		return e.disk.RemoveAll(from)
+	}
+	if err := e.disk.RemoveAll(to); err != nil { // what a deletion has left that was interrupted
+		return err
+	}
+	return e.disk.Rename(from, to)
+}
+
+// dropFormer deletes what a former member has left. It takes the whole away first: a part of it that a
+// crash leaves must not pass for what is to be kept.
+func (e *Engine) dropFormer() error {
+	there, err := isThere(e.disk, e.formerDir())
+	gone := e.formerDir() + ".old"
+	if there && err == nil {
+		err = errors.Join(e.disk.RemoveAll(gone), e.disk.Rename(e.formerDir(), gone), e.syncDir())
+	}
+	return errors.Join(err, e.disk.RemoveAll(gone))
+}
+
+// roomForFormer deletes what a former member has left if the disk could not hold as much again.
+func (e *Engine) roomForFormer() error {
+	there, err := isThere(e.disk, e.formerDir())
+	if err != nil || !there {
+		return err
+	}
+	size, err := e.disk.Usage(e.formerDir())
+	if err != nil {
+		return err
+	}
+	if free, _, err := e.disk.Space(); err != nil || free > size {
+		return nil // a system that cannot tell may have room
+	}
+	return e.makeRoom()
+}
+
+// crampedLoop deletes what a former member has left when the disk lacks room. It ends with the node.
+func (e *Engine) crampedLoop() {
+	for {
+		select {
+		case <-e.cramped:
+			if there, err := isThere(e.disk, e.formerDir()); there && err == nil {
+				_ = e.makeRoom() // an error has failed the node
+			}
+		case <-e.disk.Failed():
+			return
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+func (e *Engine) makeRoom() error {
+	e.news.tell(slog.LevelWarn, "no room for the data of a former member beside the new data: it is deleted", "dir", e.formerDir())
+	return e.dropFormer()
+}
+
+func (e *Engine) syncDir() error {
+	f, err := e.disk.OpenDir(e.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
 
 // checkUnused checks that the directory of a node that has yet to join has no data. If it has, its
 // identity file is of another time.

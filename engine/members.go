@@ -193,9 +193,9 @@ func (e *Engine) removedFrom(id ShardID) {
 	left := int(e.leftShards.Add(1)) // first: Leave looks at it once calls end
 	switch serves := isDone(e.home().Outbox.Ready); {
 	case leaves:
-		e.finish(outbox.ErrClosed, nil)
+		e.endUse(outbox.ErrClosed, nil)
 	case serves:
-		e.finish(ErrFailed, e.removed(how))
+		e.endUse(ErrFailed, e.removed(how))
 	}
 	switch {
 	case left < len(e.shards):
@@ -256,9 +256,12 @@ func (e *Engine) Leave(ctx context.Context) error {
 		return err
 	}
 	e.leaves.Store(true)
-	if err := e.sayLeave(ctx); err != nil && e.leftShards.Load() == 0 && !e.isOut() {
+	if err := e.sayLeave(ctx); err != nil && !e.isOut() {
 		e.leaves.Store(false)
-		return err
+		if e.leftShards.Load() == 0 {
+			return err
+		}
+		e.leaves.Store(true) // it was recorded, and this member is out of a shard already
 	}
 	err := e.keeper.CloseAll(ctx)
 	e.transferAll(ctx)
@@ -274,9 +277,12 @@ func (e *Engine) Leave(ctx context.Context) error {
 	case <-e.stop:
 		err = errors.Join(err, outbox.ErrClosed)
 	case <-ctx.Done():
-		if err = errors.Join(err, e.outrun(ctx.Err())); err == nil {
-			e.recordOut(e.reasonOut(session.Left.String()))
+		if late := e.outrun(ctx.Err()); late != nil {
+			err = errors.Join(err, late)
+			break
 		}
+		e.recordOut(e.reasonOut(session.Left.String()))
+		err = nil
 	}
 	return errors.Join(err, e.Close())
 }

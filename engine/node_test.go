@@ -88,7 +88,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
 			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: replica.DefaultContainerCheckInterval, Schemes: schemes},
 		clock: n.fake.Clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
-		stop: make(chan struct{}), done: make(chan struct{}),
+		stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	n.Engine = e
 	e.member.Store(uint64(origin.Member))

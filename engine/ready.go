@@ -83,12 +83,18 @@ func (e *Engine) whenReady() {
 	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
 	e.news.leaderChanged()  // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
-	e.dropFormer()
+	if e.noteLog() == nil {
+		_ = e.dropFormer() // an error has failed the node
+	}
+}
+
+// noteLog records in the identity file that the directory has a log.
+func (e *Engine) noteLog() error {
 	e.identity.Lock()
 	defer e.identity.Unlock()
 	if e.identity.now.Log != "" {
-		return
+		return nil
 	}
 	e.identity.now.Log = replication.LogTan
-	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }

@@ -42,8 +42,8 @@ func Start(cfg Config) (*Engine, error) {
 	cfg.Schemes = schemes
 	e := &Engine{
 		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock,
-		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})
@@ -102,6 +102,9 @@ func (e *Engine) open() error {
 	joining := e.identity.now.Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.setAside(); err != nil {
+			return err
+		}
+		if err := e.roomForFormer(); err != nil {
 			return err
 		}
 		if err := e.countStart(); err != nil {
@@ -323,6 +326,7 @@ func (e *Engine) run() {
 	}
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	e.loops.Go(e.reportLoop)
+	e.loops.Go(e.crampedLoop)
 	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 }
 
@@ -362,6 +366,7 @@ func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
 		e.recent.note(Occurrence{Kind: DiskWaits})
 		e.news.tell(slog.LevelWarn, "no disk space or no file descriptors: the node waits", "cause", lacking)
+		ring(e.cramped)
 		return
 	}
 	e.recent.note(Occurrence{Kind: DiskGoesOn})

@@ -36,9 +36,15 @@ func (e *Engine) switched() (why, cause error) {
 	return ErrFailed, e.disk.Err()
 }
 
-// finish ends all sessions and calls, and marks the node as over. Sessions and calls get the error
-// why. Err returns cause.
+// finish ends the node for its users, and tells those who wait for its end.
 func (e *Engine) finish(why, cause error) {
+	e.endUse(why, cause)
+	e.tellEnd.Do(func() { close(e.ended) })
+}
+
+// endUse ends all sessions and calls, and marks the node as over. Sessions and calls get the error
+// why. Err returns cause.
+func (e *Engine) endUse(why, cause error) {
 	e.end.Do(func() {
 		e.end.Lock() // first: Err has the cause when a call returns ErrFailed
 		e.end.err, e.end.at = cause, time.Now()

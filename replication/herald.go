@@ -21,7 +21,13 @@ type herald struct {
 	wire atomic.Pointer[outbound]
 
 	// Owned by heraldLoop.
-	links map[MemberID]raftio.IConnection
+	lines map[MemberID]*line
+}
+
+// A line is a link to a learner. One that does not answer keeps its own waiting, and no other.
+type line struct {
+	link raftio.IConnection
+	busy atomic.Bool // something is being sent
 }
 
 // heralded is what a shard has for the herald.
@@ -85,7 +91,12 @@ func (h *Host) setLearners(s *shard, m Membership) {
 // the host.
 func (h *Host) heraldLoop() {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	var sending sync.WaitGroup
+	defer func() {
+		cancel()
+		sending.Wait()
+		h.hangUp(nil)
+	}()
 	beat := time.Duration(h.heartbeatTicks()) * h.cfg.Tick
 	for {
 		select {
@@ -94,15 +105,14 @@ func (h *Host) heraldLoop() {
 		case <-h.herald.wake:
 		}
 		ticker := time.NewTicker(beat)
-		for h.anyLearns() {
+		for learners := h.learners(); len(learners) > 0; learners = h.learners() {
+			h.hangUp(learners)
 			select {
 			case <-h.done:
 				ticker.Stop()
-				cancel()
-				h.hangUp(nil)
 				return
 			case now := <-ticker.C:
-				h.proclaim(ctx, now, 2*beat)
+				h.proclaim(ctx, &sending, now, 2*beat)
 			}
 		}
 		ticker.Stop()
@@ -110,13 +120,22 @@ func (h *Host) heraldLoop() {
 	}
 }
 
-// anyLearns reports whether some shard has learners.
-func (h *Host) anyLearns() bool {
-	return slices.ContainsFunc(h.shards, func(s *shard) bool { return s.heralded.learners.Load() != nil })
+// learners returns who learns on a shard that this member leads. Who begins to lead reads the members
+// anew, and wakes the loop.
+func (h *Host) learners() map[MemberID]bool {
+	all := make(map[MemberID]bool)
+	for _, s := range h.shards {
+		if learners := s.heralded.learners.Load(); learners != nil && s.leader().Member == h.cfg.Member {
+			for _, m := range *learners {
+				all[m] = true
+			}
+		}
+	}
+	return all
 }
 
 // proclaim sends a heartbeat to each learner that this leader has told nothing for some time.
-func (h *Host) proclaim(ctx context.Context, now time.Time, silence time.Duration) {
+func (h *Host) proclaim(ctx context.Context, sending *sync.WaitGroup, now time.Time, silence time.Duration) {
 	due := make(map[MemberID][]raftpb.Message)
 	for _, s := range h.shards {
 		leader, learners := s.leader(), s.heralded.learners.Load()
@@ -130,18 +149,22 @@ func (h *Host) proclaim(ctx context.Context, now time.Time, silence time.Duratio
 			}
 		}
 	}
-	h.hangUp(due)
 	for m, messages := range due {
-		if link := h.line(ctx, m); link != nil {
-			_ = link.SendMessageBatch(raftpb.MessageBatch{Requests: messages, DeploymentId: h.cfg.Deployment, BinVer: raftio.TransportBinVersion}) // it loses what it cannot send
+		l := h.line(ctx, m)
+		if l == nil || !l.busy.CompareAndSwap(false, true) {
+			continue
 		}
+		sending.Go(func() {
+			defer l.busy.Store(false)
+			_ = l.link.SendMessageBatch(raftpb.MessageBatch{Requests: messages, DeploymentId: h.cfg.Deployment, BinVer: raftio.TransportBinVersion}) // it loses what it cannot send
+		})
 	}
 }
 
-// line returns a link to a member.
-func (h *Host) line(ctx context.Context, m MemberID) raftio.IConnection {
-	if link := h.herald.links[m]; link != nil {
-		return link
+// line returns a line to a member; nil if there can be none.
+func (h *Host) line(ctx context.Context, m MemberID) *line {
+	if l := h.herald.lines[m]; l != nil {
+		return l
 	}
 	wire := h.herald.wire.Load()
 	if wire == nil {
@@ -151,19 +174,20 @@ func (h *Host) line(ctx context.Context, m MemberID) raftio.IConnection {
 	if err != nil {
 		return nil
 	}
-	if h.herald.links == nil {
-		h.herald.links = make(map[MemberID]raftio.IConnection)
+	if h.herald.lines == nil {
+		h.herald.lines = make(map[MemberID]*line)
 	}
-	h.herald.links[m] = link
-	return link
+	l := &line{link: link}
+	h.herald.lines[m] = l
+	return l
 }
 
-// hangUp closes the links to all members but these.
-func (h *Host) hangUp(but map[MemberID][]raftpb.Message) {
-	for m, link := range h.herald.links {
-		if but[m] == nil {
-			link.Close()
-			delete(h.herald.links, m)
+// hangUp closes the lines to all members but these. One that is in use is closed later.
+func (h *Host) hangUp(but map[MemberID]bool) {
+	for m, l := range h.herald.lines {
+		if !but[m] && !l.busy.Load() {
+			l.link.Close()
+			delete(h.herald.lines, m)
 		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 
 // Remains are what one directory has of a shard whose other members may be lost.
 type Remains struct {
-	Term      uint64 // of the last entry
-	Last      uint64 // index of the last entry
-	Committed uint64 // index of the newest entry that the log knows to be committed
+	// Term and Last are the term and the index of the last entry that the member had as part of its
+	// ensemble. What Recover has written does not count.
+	Term, Last uint64
+	Committed  uint64 // index of the newest entry that the log knows to be committed
 	// Members are those after the last entry, whether it is committed or not.
 	Members Membership
 }
@@ -53,7 +54,11 @@ type offlineLog struct {
 	state          raftpb.State
 	term, last     uint64 // of the last entry
 	roll           roll   // after it
+	had            logEnd // of the log without what Recover has written
 }
+
+// A logEnd is where a log ends: the term and the index of an entry.
+type logEnd struct{ term, last uint64 }
 
 // withLog opens the log of a shard and reads all of it.
 func withLog(c Config, shard ShardID, each func(e Entry, committed bool) error, work func(l *offlineLog) error) (err error) {
@@ -106,6 +111,7 @@ func (l *offlineLog) read(each func(e Entry, committed bool) error) error {
 	l.state, l.term, l.last = rs.State, ss.Term, ss.Index
 	l.state.Commit = max(l.state.Commit, ss.Index)
 	l.roll = newRoll(ss.Membership)
+	l.had = logEnd{ss.Term, ss.Index}
 	if rs.EntryCount == 0 {
 		return nil
 	}
@@ -118,6 +124,10 @@ func (l *offlineLog) read(each func(e Entry, committed bool) error) error {
 			return fmt.Errorf("%w: entry %d is missing", ErrLog, next)
 		}
 		for _, e := range entries {
+			// A leader begins its term with an entry that is no change of the members. Recover does not.
+			if e.Type != raftpb.ConfigChangeEntry || e.Term == l.had.term {
+				l.had = logEnd{e.Term, e.Index}
+			}
 			l.term, l.last = e.Term, e.Index
 			if err := l.roll.apply(e); err != nil {
 				return err
@@ -134,7 +144,7 @@ func (l *offlineLog) read(each func(e Entry, committed bool) error) error {
 }
 
 func (l *offlineLog) remains() Remains {
-	return Remains{Term: l.term, Last: l.last, Committed: l.state.Commit, Members: l.roll.membership()}
+	return Remains{Term: l.had.term, Last: l.had.last, Committed: min(l.state.Commit, l.had.last), Members: l.roll.membership()}
 }
 
 // seclude appends the record of Recover. target is this member's name.

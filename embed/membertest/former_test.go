@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // beforeItJoined runs an ensemble of three voters, and returns the identity file that member 3 had
@@ -120,4 +124,105 @@ func TestFormer_KeepsItsDataUntilItIsReady(t *testing.T) {
 			})
 		}
 	})
+}
+
+// M69: a volume has no room for what the former member had beside what the new one gets.
+func TestFormer_NoRoomForBoth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var e *embedtest.Ensemble
+		used := func() (n int64) {
+			files, _ := e.Files(3)
+			for _, size := range files {
+				n += size
+			}
+			return n
+		}
+		var room atomic.Int64
+		e = embedtest.New(t, 3, embedtest.Options{Join: true, KeepEntries: 10, Config: func(c *embed.Config) {
+			if c.ID != 3 {
+				return
+			}
+			c.Inside = &inside.Seams{Fault: func(op disk.Op, _ string) error {
+				switch op {
+				case disk.OpCreate, disk.OpWrite, disk.OpMkdir, disk.OpLink:
+					if most := room.Load(); most > 0 && used() > most {
+						return syscall.ENOSPC
+					}
+				}
+				return nil
+			}}
+		}})
+		embedkit.Founded(e)
+		for range 20 {
+			embedkit.Ballast(t, e.Node(1))
+		}
+		for m := range embed.MemberID(3) {
+			must(t, e.Snapshot(m+1))
+		}
+		<-time.After(10 * time.Second)
+		must(t, e.Node(3).Leave(bounded(t)))
+		e.Kill(3)
+		room.Store(used() + used()/3)
+		e.Start(3)
+		e.Ready(3)
+	})
+}
+
+// M69: the power fails while the former member's data is deleted, and the new member is out before its
+// next start. It comes back.
+func TestFormer_APowerCutWhileItIsDeleted(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			at, free := make(chan struct{}, 1), make(chan struct{})
+			var armed, deleting atomic.Bool
+			e := embedtest.New(t, 3, embedtest.Options{Join: true, Seed: seed, Config: func(c *embed.Config) {
+				if c.ID != 1 && c.ID != 2 {
+					c.Name = "pod-3"
+				}
+				if c.ID != 3 || !armed.Load() {
+					return
+				}
+				c.Inside = &inside.Seams{Fault: func(op disk.Op, name string) error {
+					if op == disk.OpRename && strings.HasSuffix(name, "former.old") {
+						deleting.Store(true)
+						return nil
+					}
+					if deleting.Load() && !op.Reads() {
+						select {
+						case at <- struct{}{}:
+						default:
+						}
+						<-free
+					}
+					return nil
+				}}
+			}})
+			embedkit.Founded(e)
+			embedkit.Write(t, e.Node(1), "/a")
+			must(t, e.Node(3).Leave(bounded(t)))
+			e.Kill(3)
+			armed.Store(true)
+			e.Start(3)
+			<-at
+			go func() {
+				<-time.After(time.Second)
+				close(free)
+			}()
+			e.PowerCut(3)
+			armed.Store(false)
+			four := e.Join() // takes its place
+			e.Ready(four)
+			<-time.After(20 * time.Second)
+			if n := e.Start(3); n.Status().Member != 0 {
+				ends(t, n)
+				e.Kill(3)
+				e.Kill(four) // its name is free
+				<-time.After(10 * time.Second)
+				e.Start(3)
+			}
+			e.Ready(3)
+		})
+	}
 }

@@ -86,3 +86,26 @@ func TestLearners_HearOfALoneVoter(t *testing.T) {
 		})
 	}
 }
+
+// M72: some learners are dead. The others hear of their leader no later for that.
+func TestLearners_HearOfTheirLeaderBesideTheDead(t *testing.T) {
+	t.Parallel()
+	embedkit.Growing(t, 3, func(c *embed.Config) { c.Observer = c.ID == 0 }, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		observers := embedkit.Joined(e, 4)
+		<-time.After(30 * time.Second)
+		embedkit.Distant(e, 5*time.Millisecond)
+		for _, m := range observers[:3] {
+			e.Isolate(m)
+		}
+		besideSyncs(t, e, []embed.MemberID{1, 2, 3}, func() {
+			for range 500 {
+				<-time.After(10 * time.Millisecond)
+				if e.Node(observers[3]).Status().Shards[0].Leader == 0 {
+					t.Error("it knows no leader")
+					return
+				}
+			}
+		})
+	})
+}

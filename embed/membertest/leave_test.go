@@ -277,3 +277,66 @@ func TestLeave_BesideNewSessions(t *testing.T) {
 		})
 	}
 }
+
+// M74: one of three is removed, and another leaves a moment later. Who is removed is over once it is out
+// of one shard, so it is no help on the others: it goes first, and who leaves waits.
+func TestLeave_BesideARemoval(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{3, 9, 15, 23} {
+		for seed := range time.Duration(2) {
+			embedkit.Growing(t, 3, func(c *embed.Config) { c.Shards = len(embedkit.OnShard) }, func(t *testing.T, e *embedtest.Ensemble) {
+				embedkit.Founded(e)
+				embedkit.Write(t, e.Node(1), embedkit.OnShard...)
+				<-time.After(30 * time.Second)
+				for _, from := range e.Places() {
+					for _, to := range e.Places() {
+						e.Faults(from).SetLink(to, embedtest.Link{Delay: (1 + (time.Duration(3*from+5*to)+wait*seed)%8) * time.Millisecond})
+					}
+				}
+				<-time.After(time.Second)
+				removed := make(chan error, 1)
+				go func() { removed <- e.Node(1).RemoveMember(bounded(t), 3) }()
+				<-time.After(wait * time.Millisecond)
+				if err := e.Node(2).Leave(bounded(t)); err != nil && !errors.Is(err, embed.ErrUnsafe) {
+					t.Error(err)
+				}
+				must(t, <-removed)
+				<-time.After(20 * time.Second)
+				goesOnAlone(t, e)
+			})
+		}
+	}
+}
+
+// M75: whoever waits for Done closes the node, or ends the process, when a member that leaves serves
+// nobody any more. The others have had its vote until then.
+func TestLeave_AndTheProcessEndsAtDone(t *testing.T) {
+	t.Parallel()
+	for i, ends := range []func(e *embedtest.Ensemble, n *embed.Node){
+		func(e *embedtest.Ensemble, _ *embed.Node) { e.Kill(2) },
+		func(_ *embedtest.Ensemble, n *embed.Node) { n.Close() },
+		func(_ *embedtest.Ensemble, n *embed.Node) { n.Close() },
+	} {
+		embedkit.Growing(t, 2, func(c *embed.Config) { c.Shards, c.Ephemeral = len(embedkit.OnShard), i == 2 }, func(t *testing.T, e *embedtest.Ensemble) {
+			embedkit.Founded(e)
+			embedkit.Write(t, e.Node(1), embedkit.OnShard...)
+			<-time.After(30 * time.Second)
+			embedkit.Distant(e, time.Millisecond)
+			n := e.Node(2)
+			left := make(chan struct{})
+			go func() {
+				defer close(left)
+				if i == 2 {
+					_ = n.Shutdown(bounded(t))
+					return
+				}
+				_ = n.Leave(bounded(t))
+			}()
+			<-n.Done()
+			ends(e, n)
+			<-left
+			<-time.After(time.Minute)
+			goesOnAlone(t, e)
+		})
+	}
+}

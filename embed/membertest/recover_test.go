@@ -551,3 +551,39 @@ func TestRecover_OthersFindTheSurvivor(t *testing.T) {
 		}
 	})
 }
+
+// M73: a recovery of the directory that has less is interrupted. What it has written there makes it no
+// better: the looks go on saying who has most.
+func TestRecover_LookAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		ofAge(e)
+		e.Kill(1)
+		writes(t, e, 2, "/acknowledged")
+		e.Kill(2)
+		e.Kill(3)
+		two, err := engine.Look(e.Dir(2))
+		must(t, err)
+		cut := errors.New("power cut")
+		for n := 0; ; n++ {
+			one, err := engine.Look(e.Dir(1))
+			must(t, err)
+			if more, ok := one.Compare(&two); !ok || more >= 0 {
+				t.Fatalf("interrupted at call %d: term %d, last %d, and member 2 has term %d, last %d: Compare says %d, %v",
+					n, one.Shards[0].Term, one.Shards[0].Last, two.Shards[0].Term, two.Shards[0].Last, more, ok)
+			}
+			calls := 0
+			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Fault: func(disk.Op, string) error {
+				if calls++; calls > n {
+					return cut
+				}
+				return nil
+			}})
+			if !errors.Is(err, cut) { // it was done, or is done by now
+				break
+			}
+		}
+	})
+}

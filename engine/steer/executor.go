@@ -159,10 +159,24 @@ func (s *Shard) removeVoter() (step Step) {
 // fits reports whether the other voters that answer are a quorum without a voter. A member that is
 // out of one shard is over on all of them, so for one that answers all shards have to fit.
 func (s *Shard) fits(id session.MemberID) bool {
-	if len(s.Voters) < 2 || Margin(len(s.Voters)-1, s.answering(id)) < 0 {
+	if len(s.Voters) < 2 || Margin(len(s.Voters)-1, s.answering(id)-s.ending(id)) < 0 {
 		return false
 	}
 	return !s.answers(id) || s.fitsElsewhere(id)
+}
+
+// ending returns how many other voters answer, but may be over at any moment: with several shards, who is
+// removed is over once it is out of one. A member that leaves votes until it is out of all, so it can wait.
+func (s *Shard) ending(id session.MemberID) (n int) {
+	if m, _ := s.Table.Find(id); m.Reason != session.Left || s.Table.Ensemble.Shards < 2 {
+		return 0
+	}
+	for _, v := range s.Voters {
+		if m, known := s.Table.Find(v); v != id && s.goes(v) && s.answers(v) && (!known || m.Reason != session.Left) {
+			n++
+		}
+	}
+	return n
 }
 
 // fitsElsewhere is fits for the other shards, as far as the table and this leader know them.
