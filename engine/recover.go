@@ -51,7 +51,7 @@ type ShardRemains struct {
 }
 
 // Unknown returns how many entries are not known to be committed.
-func (s ShardRemains) Unknown() uint64 { return s.Last - max(s.Committed, s.Applied) }
+func (s ShardRemains) Unknown() uint64 { return s.Last - min(s.Last, max(s.Committed, s.Applied)) }
 
 // Voters returns the other members that vote on any shard, sorted.
 func (r *Remains) Voters() []MemberID {

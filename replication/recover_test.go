@@ -207,7 +207,7 @@ func TestRecover_AtAnyCall(t *testing.T) {
 			if err := Recover(c, 1); err != nil {
 				t.Fatalf("after call %d: %v", at, err)
 			}
-			if after := e.remains(n, 1); after.Last != before.Last+4 || after.Committed != after.Last || len(after.Members.Voters) != 1 {
+			if after := e.remains(n, 1); after.Last != before.Last || after.Committed != after.Last || len(after.Members.Voters) != 1 {
 				t.Fatalf("a second run after call %d leaves %+v of %+v", at, after, before)
 			}
 			continue

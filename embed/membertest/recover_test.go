@@ -575,7 +575,7 @@ func TestRecover_LookAfterAnInterruption(t *testing.T) {
 					n, one.Shards[0].Term, one.Shards[0].Last, two.Shards[0].Term, two.Shards[0].Last, more, ok)
 			}
 			calls := 0
-			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Fault: func(disk.Op, string) error {
+			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
 				if calls++; calls > n {
 					return cut
 				}
