@@ -119,7 +119,7 @@ func roleOf(m engine.Member) Role {
 // it returns nil, the member takes no part any more. Its directory is never let in again: to come
 // back, the process needs an empty one. Nobody's session ends sooner for it than by its timeout.
 //
-// Errors: ErrUnsafe if the voters that answer now would be no quorum without it, or if several
+// Errors: ErrUnsafe if the voters that store an entry now would be no quorum without it, or if several
 // shards could not take it out without its vote, and nothing was changed; ErrUnavailable without a
 // quorum; ErrUnknownOutcome if ctx or the node ended after the leader was asked: the removal may be
 // recorded, and then goes on, as Members shows; an error for a member that does not exist; ErrClosed, ErrFailed.

@@ -296,7 +296,10 @@ func (e *Engine) outrun(why error) error {
 	case <-e.departed:
 		return nil
 	case <-e.disk.Failed():
-		return nil // it may be out by now
+		if e.isOut() {
+			return nil
+		}
+		return ErrFailed
 	case <-ctx.Done():
 		return fmt.Errorf("the others take this member out without it: %w", why)
 	}
