@@ -117,7 +117,7 @@ func (m *member) giveUp(err error) error {
 }
 
 // look reports whether the member may pass in the state that it knows. If n are there it first
-// creates ready.
+// creates ready, in the place of one that is left over.
 func (m *member) look(ctx context.Context) (bool, error) {
 	ready, isReady := m.here[readyName]
 	members := len(m.here)
@@ -127,14 +127,18 @@ func (m *member) look(ctx context.Context) (bool, error) {
 	switch {
 	case m.at < m.since:
 		return false, nil
-	case members >= m.n && isReady, isReady && m.sawReady(ready):
+	case isReady && m.sawReady(ready):
 		return true, nil
-	case members >= m.n:
-		return true, m.open(ctx)
 	case isReady:
-		return false, m.removeStale(ctx, ready)
+		if err := m.removeStale(ctx, ready); err != nil {
+			return false, err
+		}
+		delete(m.here, readyName)
 	}
-	return false, nil
+	if members < m.n {
+		return false, nil
+	}
+	return true, m.open(ctx)
 }
 
 // sawReady reports whether somebody is there who was there when ready was created. If nobody is, it
