@@ -3,6 +3,7 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"sync/atomic"
 )
 
 // OS is the file system of the operating system.
@@ -11,14 +12,26 @@ var OS System = system{}
 type system struct{}
 
 // A file is an open file of the operating system.
-type file struct{ *os.File }
+type file struct {
+	*os.File
+	locked atomic.Bool
+}
 
 func (system) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
-	return file{f}, nil
+	return &file{File: f}, nil
+}
+
+// Close also ends the lock by name. Closing alone would leave it while a child that the process has
+// just forked still has the descriptor, which is until the child's exec.
+func (f *file) Close() error {
+	if f.locked.Swap(false) {
+		f.unlock()
+	}
+	return f.File.Close()
 }
 
 func (system) Mkdir(name string, perm os.FileMode) error { return os.Mkdir(name, perm) }

@@ -7,7 +7,7 @@ import (
 
 // SyncData leaves out the time of the last change, which alone would cost each fsync an entry in
 // the file system's journal.
-func (f file) SyncData() error {
+func (f *file) SyncData() error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -2,4 +2,4 @@
 
 package files
 
-func (f file) SyncData() error { return f.Sync() }
+func (f *file) SyncData() error { return f.Sync() }
