@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -165,8 +166,11 @@ type RecoverOptions struct {
 	Dir string
 	// Stopped are the other voters. None of them runs, nor will ever run again as what it was.
 	Stopped []MemberID
-	Join    []string    // where members may be that still run, besides the addresses in the directory
-	TLS     *tls.Config // between members; nil means plain text
+	Join    []string // where members may be that still run, besides the addresses in the directory
+	// Gone are those of Stopped that are gone for good, for certain: nobody has to be asked whether
+	// they still run. Each other one needs an address in the directory, or one in Join.
+	Gone []MemberID
+	TLS  *tls.Config // between members; nil means plain text
 
 	// For tests.
 	Files   files.System                        // nil means the operating system's
@@ -210,6 +214,9 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 		return r, nil
 	}
 	if err := r.mayRecover(o.Stopped); err != nil {
+		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
+	}
+	if err := r.mayAsk(o); err != nil {
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
 	if err := askLost(ctx, &r, o); err != nil {
@@ -270,6 +277,23 @@ func (r *Remains) mayRecover(stopped []MemberID) error {
 	return nil
 }
 
+// mayAsk returns why nobody would notice that some of the lost voters run, or nil.
+func (r *Remains) mayAsk(o RecoverOptions) error {
+	lost := r.Voters()
+	for _, id := range o.Gone {
+		if !slices.Contains(lost, id) {
+			return fmt.Errorf("member %d is said to be gone for good, and the other voters are members %s", id, listed(lost))
+		}
+	}
+	known := func(id MemberID) bool {
+		return slices.Contains(o.Gone, id) || slices.ContainsFunc(r.Members, func(m session.Member) bool { return MemberID(m.ID) == id && m.Address != "" })
+	}
+	if lost = slices.DeleteFunc(lost, known); len(lost) > len(o.Join) {
+		return fmt.Errorf("nobody can be asked whether members %s still run, because the directory has no addresses of them: give one for each with -join, or name with -gone-for-good those whose machines or disks are gone", listed(lost))
+	}
+	return nil
+}
+
 func orNobody(ids []MemberID) string {
 	if len(ids) == 0 {
 		return "none"
@@ -282,11 +306,9 @@ func orNobody(ids []MemberID) string {
 func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 	t := transport.New(transport.Options{Self: transport.Identity{Directory: r.id.Directory}, Network: o.Network, Logger: slog.New(slog.DiscardHandler)})
 	defer t.Close()
-	places := slices.Clone(o.Join)
-	for _, m := range r.Members {
-		if MemberID(m.ID) != r.Member && m.Address != "" {
-			places = append(places, m.Address)
-		}
+	places, err := r.places(ctx, o)
+	if err != nil {
+		return err
 	}
 	answers, _ := askAll(ctx, t, o.Network, places, question{Directory: r.id.Directory})
 	for _, a := range answers {
@@ -301,6 +323,33 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 		}
 	}
 	return nil
+}
+
+// places returns the addresses to ask at. It fails if one of them tells nothing: a mistyped one, or
+// that of a lost voter while names cannot be looked up. A name that nobody has tells that its member
+// is not there.
+func (r *Remains) places(ctx context.Context, o RecoverOptions) ([]string, error) {
+	for _, at := range o.Join {
+		if _, err := o.Network.Resolve(ctx, at); err != nil {
+			return nil, fmt.Errorf("nobody can be asked at %s: %w", at, err)
+		}
+	}
+	places := slices.Clone(o.Join)
+	for _, m := range r.Members {
+		id := MemberID(m.ID)
+		if id == r.Member || m.Address == "" {
+			continue
+		}
+		places = append(places, m.Address)
+		if slices.Contains(o.Gone, id) || !slices.Contains(r.Voters(), id) {
+			continue
+		}
+		_, err := o.Network.Resolve(ctx, m.Address)
+		if dns := new(net.DNSError); err != nil && !(errors.As(err, &dns) && dns.IsNotFound) {
+			return nil, fmt.Errorf("member %d cannot be asked whether it still runs: %w", id, err)
+		}
+	}
+	return places, nil
 }
 
 // who names the member that answers, and where it is if it says so.

@@ -20,7 +20,8 @@ import (
 // recoverFlags are the flags of recover.
 type recoverFlags struct {
 	look, accept  bool
-	stopped, join string
+	stopped, gone string
+	join          string
 	cert, key, ca string
 }
 
@@ -28,6 +29,7 @@ func (f *recoverFlags) define(to *flag.FlagSet) {
 	to.BoolVar(&f.look, "look", false, "only show what the directories have, and which has most")
 	to.BoolVar(&f.accept, "accept-data-loss", false, "accept that acknowledged writes may be lost")
 	to.StringVar(&f.stopped, "i-have-stopped", "", "the ids of all other voters, separated by commas: none of them runs, nor will again as what it was")
+	to.StringVar(&f.gone, "gone-for-good", "", "the ids of those of them whose machines or disks are gone for certain: needed if nobody knows their addresses")
 	to.StringVar(&f.join, "join", "", "addresses of members to ask once more, separated by commas, besides those in the directory")
 	to.StringVar(&f.cert, "cert", "", "this member's certificate, if members use TLS")
 	to.StringVar(&f.key, "key", "", "its key")
@@ -86,12 +88,13 @@ func exitOf(err error) int {
 
 func (f *recoverFlags) options(dir string) (o engine.RecoverOptions, err error) {
 	o.Dir = dir
-	for _, text := range strings.Split(f.stopped, ",") {
-		id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
-		if err != nil || id == 0 {
-			return o, fmt.Errorf("-i-have-stopped has %q: give ids of members, separated by commas, as in 2,3", text)
+	if o.Stopped, err = idsOf("-i-have-stopped", f.stopped); err != nil {
+		return o, err
+	}
+	if f.gone != "" {
+		if o.Gone, err = idsOf("-gone-for-good", f.gone); err != nil {
+			return o, err
 		}
-		o.Stopped = append(o.Stopped, embed.MemberID(id))
 	}
 	if f.join != "" {
 		o.Join = strings.Split(f.join, ",")
@@ -113,6 +116,17 @@ func (f *recoverFlags) options(dir string) (o engine.RecoverOptions, err error) 
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool}
 	return o, nil
+}
+
+func idsOf(flag, list string) (ids []embed.MemberID, err error) {
+	for _, text := range strings.Split(list, ",") {
+		id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+		if err != nil || id == 0 {
+			return nil, fmt.Errorf("%s has %q: give ids of members, separated by commas, as in 2,3", flag, text)
+		}
+		ids = append(ids, embed.MemberID(id))
+	}
+	return ids, nil
 }
 
 // lookAt shows what directories have. It shows those that can be read even if others cannot.

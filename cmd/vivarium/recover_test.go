@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,8 @@ func TestRecover_Refusals(t *testing.T) {
 		{[]string{"-accept-data-loss", "-i-have-stopped", "2", dirs[0]}, exitFailed, "the other voters are members 2, 3, and 2 are said to be stopped"},
 		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3,4", dirs[0]}, exitFailed, "and 2, 3, 4 are said to be stopped"},
 		{[]string{"-accept-data-loss", "-i-have-stopped", "1,2,3", dirs[0]}, exitFailed, "member 1 is the one to recover: name the other voters, 2, 3"},
+		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3", "-gone-for-good", "x", dirs[0]}, exitUsage, `-gone-for-good has "x"`},
+		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3", "-gone-for-good", "4", dirs[0]}, exitFailed, "member 4 is said to be gone for good, and the other voters are members 2, 3"},
 		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3", filepath.Join(dirs[0], "none")}, exitUsage, "no such file or directory"},
 		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3", file}, exitUsage, "is not a directory"},
 		{[]string{"-accept-data-loss", "-i-have-stopped", "2,3", t.TempDir()}, exitUsage, "it holds no member's data"},
@@ -155,6 +158,13 @@ func TestRecover(t *testing.T) {
 			dir := t.TempDir()
 			dirs := lostMajority(t, dir, join)
 			args := []string{"recover", "-accept-data-loss", "-i-have-stopped", "3, 2", dirs[0]}
+			if !join { // the table has no addresses of fixed members
+				code, stdout, stderr := unchanged(t, dirs, args...)
+				if code != exitFailed || stdout != "" || !strings.Contains(stderr, "nobody can be asked whether members 2, 3 still run") {
+					t.Fatalf("%d: %s%s", code, stdout, stderr)
+				}
+				args = slices.Insert(args, 1, "-join", "127.0.0.1:1", "-gone-for-good", "3")
+			}
 			code, stdout, stderr := vivarium(args...)
 			if code != exitOK || stderr != "" {
 				t.Fatalf("%d: %s%s", code, stdout, stderr)

@@ -82,7 +82,7 @@ func TestRunbook_TheMajorityIsLost(t *testing.T) {
 	}
 	contains(t, stdout, "  member 2: voter\n")
 	code, stdout, stderr = vivarium("recover", "-accept-data-loss", "-i-have-stopped", "2,3",
-		n.data(1))
+		"-join", n.addrs[1]+","+n.addrs[2], n.data(1))
 	if code != exitOK {
 		t.Errorf("recover: %d, %s", code, stderr)
 	}

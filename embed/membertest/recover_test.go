@@ -290,13 +290,78 @@ func TestRecover_WithoutALineage(t *testing.T) {
 }
 
 // nowhere is a network on which nobody is.
-type nowhere struct{}
+type nowhere struct {
+	unknown error // of all names
+}
 
 var errNowhere = errors.New("nobody is there")
 
-func (nowhere) Listen() (net.Listener, error)                               { return nil, errNowhere }
-func (nowhere) Dial(context.Context, transport.Target) (net.Conn, error)    { return nil, errNowhere }
-func (nowhere) Resolve(context.Context, string) ([]transport.Target, error) { return nil, errNowhere }
+func (nowhere) Listen() (net.Listener, error)                            { return nil, errNowhere }
+func (nowhere) Dial(context.Context, transport.Target) (net.Conn, error) { return nil, errNowhere }
+
+func (n nowhere) Resolve(_ context.Context, at string) ([]transport.Target, error) {
+	return []transport.Target{{Address: at}}, n.unknown
+}
+
+// M76: nobody can be asked where the directory has no addresses. Then a healthy ensemble could be ended.
+func TestRecover_AsksWhetherTheOthersRun(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
+		embedkit.WithLineage(t, e)
+		e.Kill(1)
+		asks := func(join, gone int) error {
+			_, err := engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{},
+				Join: []string{"a.test:1", "b.test:1"}[:join], Gone: []embed.MemberID{2, 3}[:gone],
+				Fault: func(disk.Op, string) error { return errNowhere }})
+			return err
+		}
+		for join := range 3 {
+			for gone := range 3 {
+				want := errNowhere // it begins to write
+				if join+gone < 2 {
+					want = engine.ErrRecover
+				}
+				if err := asks(join, gone); !errors.Is(err, want) {
+					t.Errorf("%d addresses, %d gone: %v", join, gone, err)
+				}
+			}
+		}
+		err := e.Recover(1, 2, 3) // it gives their addresses
+		if !errors.Is(err, engine.ErrRecover) || !strings.Contains(err.Error(), "the ensemble is not lost") {
+			t.Errorf("with their addresses: %v", err)
+		}
+	})
+}
+
+// M76: an address that cannot be looked up is not asked at. Only a name that nobody has says something.
+func TestRecover_AddressesThatTellNothing(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
+		ofAge(e)
+		killAll(e)
+		none, broken := &net.DNSError{IsNotFound: true}, &net.DNSError{IsTimeout: true}
+		for _, c := range []struct {
+			unknown error
+			join    []string
+			gone    []embed.MemberID
+			want    error
+		}{
+			{none, nil, nil, errNowhere},
+			{broken, nil, nil, engine.ErrRecover},
+			{broken, nil, []embed.MemberID{2}, engine.ErrRecover},
+			{broken, nil, []embed.MemberID{3, 2}, errNowhere},
+			{none, []string{"mistyped.test:1"}, nil, engine.ErrRecover},
+		} {
+			_, err := engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Join: c.join, Gone: c.gone,
+				Network: nowhere{c.unknown}, Fault: func(disk.Op, string) error { return errNowhere }})
+			if !errors.Is(err, c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	})
+}
 
 // M30: the command dies at any of its writes. Then the recovery has not begun, or it is done, or
 // the member does not start before somebody has run the command again. It goes on with the same ids
