@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -19,15 +18,6 @@ import (
 // else takes part, so only its own disk can delay it.
 const aloneTime = time.Minute
 
-// A recovery moves zxids up to a multiple of zxidStep, by a random number of steps below stepsMax.
-// The lost majority may have given zxids that this member never saw, and fencing tokens and ids of
-// sessions with them. Nobody has made so many writes without it. The number is random because two
-// survivors of one ensemble may be recovered, one after the other, and their zxids must differ too.
-const (
-	zxidStep = 1 << 32
-	stepsMax = 1 << 20
-)
-
 // completeRecovery begins the new lineage on all shards, if this is the first start after a forced
 // recovery. Until then this node sends nothing else to the log, so no transaction has a zxid that
 // the lost members may have given. The home shard comes last: if the log has the lineage, all is
@@ -41,25 +31,54 @@ func (e *Engine) completeRecovery() error {
 	}
 	now := session.Recovery{Lineage: me.Lineage, Parent: me.Ancestors[len(me.Ancestors)-1], Survivor: session.MemberID(me.Member)}
 	home := e.home()
+	if err := e.beAlone(home); err != nil {
+		return err
+	}
+	base, err := e.recoveryBase()
+	if err != nil {
+		return err
+	}
 	for _, r := range slices.Concat(e.shards[command.HomeShard:], e.shards[:command.HomeShard]) {
-		if err := e.beAlone(home); err != nil {
-			return err
-		}
 		if home.Lineage() == now.Lineage {
 			break
 		}
-		if err := e.recoverShard(r, now); err != nil {
+		if err := e.recoverShard(r, now, base); err != nil {
 			return err
 		}
 	}
+	return e.noteRecovery(false, 0)
+}
+
+// recoveryBase returns the zxid after which all shards go on. It decides once, and the identity file
+// remembers: a start that dies and is repeated must not take its own base for zxids of the past.
+func (e *Engine) recoveryBase() (tree.Zxid, error) {
+	e.identity.Lock()
+	base := tree.Zxid(e.identity.now.Base)
+	e.identity.Unlock()
+	if base > 0 {
+		return base, nil
+	}
+	var newest tree.Zxid
+	for _, r := range e.shards {
+		if err := e.beAlone(r); err != nil {
+			return 0, err
+		}
+		newest = max(newest, r.Visible())
+	}
+	wall := e.clock.Wall()
+	base = above(newest, wall, wall)
+	return base, e.noteRecovery(true, base)
+}
+
+func (e *Engine) noteRecovery(going bool, base tree.Zxid) error {
 	e.identity.Lock()
 	defer e.identity.Unlock()
-	e.identity.now.Recovered = false
+	e.identity.now.Recovered, e.identity.now.Base = going, uint64(base)
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 
 // recoverShard begins the new lineage on one shard.
-func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
+func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.Zxid) error {
 	if err := e.beAlone(r); err != nil {
 		return err
 	}
@@ -74,7 +93,6 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery) error {
 		}
 	}
 	from := r.Visible()
-	to := (from/zxidStep + 1 + tree.Zxid(rand.Uint64N(stepsMax))) * zxidStep
 	cmd := command.EncodeRecover(now, lost, to, time.Now().UnixMilli())
 	var proposed time.Time
 	err := e.waitAlone(r, func() bool {

@@ -19,10 +19,6 @@ const (
 	// seedPartSize is when a part of a backup is full, in bytes of its records. A larger record is
 	// a part of its own. All members must cut alike, as parts are counted: see seedCutter.
 	seedPartSize = 512 << 10
-	// clockShift makes zxids of the Unix time in seconds. No shard applies a million transactions
-	// a second.
-	clockShift = 20
-	clockMax   = 1 << 40 // seconds
 	// seedRecordMax bounds a record: a larger one does not fit in an entry of the log. No ensemble
 	// has any.
 	seedRecordMax = MaxDataSizeMax + requestOverhead
@@ -35,7 +31,7 @@ var errSeedChanged = errors.New("the backup is not what it was when it was first
 type seedPlan struct {
 	source  command.Source
 	shards  int       // of the new ensemble
-	made    int64     // when the backup was made, in Unix seconds
+	made    time.Time // when the backup was made
 	zxid    tree.Zxid // the largest, of all shards of the backup
 	schemes []string  // that its ACLs may use
 	// born has for each shard of the backup what it has of the znodes that every tree is born
@@ -50,7 +46,7 @@ func planSeed(from io.Reader, shards int) (*seedPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &seedPlan{shards: shards, made: in.Header.Time / 1000, born: make([][]tree.Named, len(in.Header.Shards))}
+	p := &seedPlan{shards: shards, made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
 	for _, s := range in.Header.Shards {
 		p.zxid = max(p.zxid, s.Zxid)
 		p.schemes = append(p.schemes, s.Schemes...)
@@ -94,25 +90,8 @@ func isBorn(path string) bool {
 
 // begin returns the command that begins to load a shard.
 func (p *seedPlan) begin(wall time.Time) []byte {
-	return command.EncodeLoad(command.Load{Source: p.source, Zxid: p.after(wall)}, wall.UnixMilli())
+	return command.EncodeLoad(command.Load{Source: p.source, Zxid: above(p.zxid, p.made, wall)}, wall.UnixMilli())
 }
-
-// after returns the zxid after which those of the new ensemble begin. It is above all that the
-// ensemble of the backup can have given before it was lost, also after the backup. It is also above
-// all of an earlier ensemble that began with the same backup. So fencing tokens grow in every case.
-//
-// Usually a zxid is below its time on the clock of clockShift, so the present time is above all of
-// them. After a forced recovery, zxids are ahead of the clock. Then the time is added to them.
-func (p *seedPlan) after(wall time.Time) tree.Zxid {
-	now := ticksAt(max(wall.Unix(), p.made)) + ticksAt(1)
-	if p.zxid < ticksAt(p.made) {
-		return now
-	}
-	return (p.zxid/zxidStep+2)*zxidStep + now
-}
-
-// ticksAt returns the zxid of a Unix time in seconds.
-func ticksAt(unix int64) tree.Zxid { return tree.Zxid(min(max(unix, 0), clockMax)) << clockShift }
 
 // first returns what a shard gets of the znodes that it has already. If the backup has as many
 // shards, each is as it was. Otherwise each shard gets the sum of all, as it may get the children

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -182,32 +180,6 @@ func TestPlanSeed_Refuses(t *testing.T) {
 		file[at] ^= 1
 		if _, err := planSeed(io.LimitReader(bytes.NewReader(file), int64(at)), 1); err == nil {
 			t.Fatalf("it may end after %d bytes", at)
-		}
-	}
-}
-
-// Zxids of a new ensemble are larger than all that were given before by an ensemble of its past.
-func TestSeedPlan_After(t *testing.T) {
-	const day = 24 * 60 * 60
-	now := time.Unix(1_700_000_000, 0)
-	for _, zxid := range []tree.Zxid{0, 5, 1<<32 - 1, 1 << 40, ticksAt(now.Unix()) - 1, ticksAt(now.Unix()), 1 << 52, 1 << 60, math.MaxInt64 / 2} {
-		p := seedPlan{zxid: zxid, made: now.Unix()}
-		last := zxid
-		for _, later := range []int64{0, 1, 10, day, 100 * day} {
-			to := p.after(now.Add(time.Duration(later) * time.Second))
-			if to <= last || to > math.MaxInt64 {
-				t.Errorf("after %d s %#x follows %#x", later, to, last)
-			}
-			last = to + tree.Zxid(later)<<clockShift/2 // what is given until the next one begins
-		}
-		for _, wrong := range []time.Time{{}, time.Unix(math.MaxInt64, 0), time.Unix(-5, 0)} {
-			if to := p.after(wrong); to <= zxid || to > math.MaxInt64 {
-				t.Errorf("%#x follows %#x with a clock at %v", to, zxid, wrong)
-			}
-		}
-		p.made = 0 // nor is the other clock right
-		if to := p.after(time.Unix(0, 0)); to < zxid+zxidStep || to > math.MaxInt64 {
-			t.Errorf("%#x follows %#x without a clock", to, zxid)
 		}
 	}
 }

@@ -46,6 +46,7 @@ type Identity struct {
 	Recovering [16]byte   // one has begun, and this lineage is to follow; zero: the logs lack nothing
 	Stopped    []MemberID // while Recovering: the voters that somebody has said to be stopped
 	Recovered  bool       // the logs are complete, and do not have Lineage yet
+	Base       uint64     // while Recovered: the zxid after which all shards go on; zero: not decided
 }
 
 // Superseded is why a member is Out whose lineage a forced recovery has ended.
@@ -99,6 +100,7 @@ type identityJSON struct {
 	Recovering string     `json:"recovering,omitempty"`
 	Stopped    []MemberID `json:"stopped,omitempty"`
 	Recovered  bool       `json:"recovered,omitempty"`
+	Base       uint64     `json:"base,omitempty"`
 }
 
 // formerJSON is a Former as the file has it.
@@ -160,7 +162,7 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 
 // grows reports whether the file has anything that the oldest format lacks, besides a lineage.
 func (id *Identity) grows() bool {
-	recovery := len(id.Ancestors) > 0 || id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Recovered
+	recovery := len(id.Ancestors) > 0 || id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Recovered || id.Base > 0
 	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != "" || recovery
 }
 
@@ -169,7 +171,7 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
-		Stopped: id.Stopped, Recovered: id.Recovered,
+		Stopped: id.Stopped, Recovered: id.Recovered, Base: id.Base,
 	}
 	for _, l := range id.Ancestors {
 		j.Ancestors = append(j.Ancestors, hex.EncodeToString(l[:]))
@@ -221,7 +223,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 
 func (j identityJSON) identity() (Identity, error) {
 	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
-		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Recovered: j.Recovered}
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Recovered: j.Recovered, Base: j.Base}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}

@@ -60,6 +60,7 @@ func TestIdentity_Golden(t *testing.T) {
 	recovering, recovered := testIdentity(), testIdentity()
 	recovering.Recovering, recovering.Stopped, recovering.Ancestors = [16]byte{8, 9}, []MemberID{1, 3}, [][16]byte{{1}}
 	recovered.Lineage, recovered.Ancestors, recovered.Recovered = [16]byte{8, 9}, [][16]byte{{1}, {5, 6}}, true
+	recovered.Base = 1 << 50
 	for file, want := range map[string]Identity{"identity": first, "identity-2-recovering": recovering, "identity-2-recovered": recovered, "identity-2": testIdentity(), "identity-2-joined": joined, "identity-2-joining": joining} {
 		dir, d := t.TempDir(), newPlainDisk(t)
 		if err := WriteIdentity(d, dir, want); err != nil {

@@ -75,7 +75,7 @@ func loaded(n *embed.Node, shard int) int {
 	if zxid < 1<<32 {
 		return 0
 	}
-	return 1 + int(zxid%(1<<20))
+	return 1 + int(zxid%(1<<12))
 }
 
 // countParts returns how many parts each shard has when nobody disturbs the loading.

@@ -194,10 +194,10 @@ func TestSeed(t *testing.T) {
 func inParts(c *embed.Config) { c.Inside = &inside.Seams{Part: 300} }
 
 // parts returns how many parts a member has, of all shards together: the clock of a bubble makes a
-// loading begin with a multiple of 1<<20.
+// loading begin with a multiple of 1<<12.
 func parts(n *embed.Node) (sum int) {
 	for _, s := range n.Status().Shards {
-		sum += int(s.Zxid % (1 << 20))
+		sum += int(s.Zxid % (1 << 12))
 	}
 	return sum
 }

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/tree"
+)
+
+// Zxids of a new history are larger than all that were given before.
+func TestAbove(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Unix(1_700_000_000, 0)
+	for _, zxid := range []tree.Zxid{0, 5, 1<<32 - 1, 1 << 40, zxidAt(now) - 1, zxidAt(now), zxidAt(now) + aheadMax, 1 << 52, 1 << 60, math.MaxInt64 / 2} {
+		last := zxid
+		for _, later := range []time.Duration{0, 1, 10 * time.Second, day, 100 * day} {
+			to := above(zxid, now, now.Add(later))
+			if to <= last && later > 1 || to <= zxid || to > math.MaxInt64 {
+				t.Errorf("after %v %#x follows %#x", later, to, last)
+			}
+			last = to + tree.Zxid(later.Microseconds())/2 // what is given until the next one begins
+		}
+		for _, wrong := range []time.Time{{}, time.Unix(math.MaxInt64/second, 0), time.Unix(-5, 0)} {
+			if to := above(zxid, now, wrong); to <= zxid || to > math.MaxInt64 {
+				t.Errorf("%#x follows %#x with a clock at %v", to, zxid, wrong)
+			}
+		}
+		if to := above(zxid, time.Unix(0, 0), time.Unix(0, 0)); to < zxid+second || to > math.MaxInt64 {
+			t.Errorf("%#x follows %#x without a clock", to, zxid)
+		}
+	}
+}
