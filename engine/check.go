@@ -40,7 +40,11 @@ type ShardReport struct {
 	Sessions int
 	Zxid     tree.Zxid
 	Level    uint32 // of the image
-	Err      error  // the problem, if any
+	// Torn is the size of a last record of the log that was not written whole. A power cut leaves it,
+	// and it was never acknowledged. Damage that has removed the end of an acknowledged record looks
+	// alike, unless the image has more than the log.
+	Torn int64
+	Err  error // the problem, if any
 }
 
 // Damaged reports whether Check found a problem.
@@ -125,7 +129,7 @@ func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID
 	x := extent{applied: r.Applied}
 	var logErr error
 	x.log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard, x.applied, new(command.Reader).Check)
-	r.Last = x.log.Last
+	r.Last, r.Torn = x.log.Last, x.log.Torn
 	if r.Err = errors.Join(imageErr, logErr); r.Err == nil {
 		r.Err = x.check(dir, true, id.Log != "")
 	}

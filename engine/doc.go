@@ -195,7 +195,7 @@
 //
 // # Goroutines
 //
-//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop; with Join, steering.loop
+//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop; with Join, steering.loop
 //	for the node     Keeper.Loop, Purger.Loop, failureLoop, schemesLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
 //	at the start     whenReady, until this member has registered; with Join, enterLoop

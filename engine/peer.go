@@ -53,7 +53,7 @@ func (e *Engine) compareHistory(peer transport.Identity) error {
 	for i, s := range peer.Shards[:min(len(peer.Shards), e.cfg.Shards)] {
 		if index, term, yes := host.Contradicts(ShardID(i+1), replication.Held(s.Held)); yes {
 			return &transport.Refusal{Kind: transport.ErrOtherHistory, Text: fmt.Sprintf(
-				"shard %d: member %d knows entry %d to be committed, of term %d; on member %d entry %d is of term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+				"shard %d: member %d knows entry %d to be committed, of term %d; on member %d entry %d is of term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state, or its log has lost its end (docs/runbook.md: Two histories)",
 				i+1, peer.Member, s.Held.Commit, s.Held.CommitTerm, e.self(), index, term)}
 		}
 	}

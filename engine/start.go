@@ -336,6 +336,7 @@ func (e *Engine) runMember() {
 		e.loops.Go(r.Outbox.Loop)
 		e.loops.Go(func() { r.ExpireLoop(e.stop, e.done) })
 		e.loops.Go(func() { r.ReapLoop(e.stop, e.done) })
+		e.loops.Go(func() { r.SaveLoop(e.stop, e.done) })
 	}
 	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.whenReady)

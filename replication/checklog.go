@@ -31,6 +31,9 @@ type Log struct {
 	// that term, zero if none.
 	Term uint64
 	Vote MemberID
+	// Torn is the size of a last record that was not written whole, as a power cut leaves it. It was
+	// never acknowledged. Zero if there is none.
+	Torn int64
 
 	first uint64 // the first entry after the log's own snapshot; zero: the log has no entries
 }
@@ -162,7 +165,7 @@ func measure(d Disk, name string) (size, end int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	end, err = findEnd(f)
+	end, _, err = findEnd(f)
 	return info.Size(), end, err
 }
 
@@ -181,7 +184,8 @@ func (f *checkedFiles) Stat(name string) (os.FileInfo, error) {
 // readLog opens the log in dir and returns what it holds.
 func readLog(files *checkedFiles, dir string, shard, replica, after uint64, known func(cmd []byte) error) (log Log, err error) {
 	folder := filepath.Join(dir, "tandb", fmt.Sprintf("node-%d-%d", shard, replica))
-	if err := cutTailsIn(files.disk, folder); err != nil {
+	torn := int64(0)
+	if err := cutTailsIn(files.disk, folder, func(_ string, size int64) { torn += size }); err != nil {
 		return Log{}, err
 	}
 	newest, err := newestLog(files, folder)
@@ -195,6 +199,7 @@ func readLog(files *checkedFiles, dir string, shard, replica, after uint64, know
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	log, err = extent(db, files.disk, dir, shard, replica)
+	log.Torn = torn
 	// tan mistakes a damaged list of its files for a short one, and a missing list for a new log.
 	// It asks for every file on the list when it opens. The newest file with content must be among
 	// them.

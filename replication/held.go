@@ -136,7 +136,7 @@ func (s *logStore) unsent(m *raftpb.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if sent := max(l.mu.sent.index, l.mu.last); !m.Reject && m.Term == l.mu.sent.term && m.LogIndex > sent {
-		return fmt.Errorf("shard %d: member %d has entries up to %d, and this member has led term %d and has sent none after %d: another leader of that term has committed them, and acknowledged writes are lost here, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+		return fmt.Errorf("shard %d: member %d has entries up to %d, and this member has led term %d and has sent none after %d: another leader of that term has committed them, and acknowledged writes are lost here, because the directory of some member was put back to an earlier state, or its log has lost its end (docs/runbook.md: Two histories)",
 			m.ShardID, m.From, m.LogIndex, m.Term, sent)
 	}
 	return nil
@@ -193,7 +193,7 @@ func (l *shardLog) noteSent(to place) {
 }
 
 func contradictionError(m *raftpb.Message, e *raftpb.Entry, held Held) error {
-	return fmt.Errorf("shard %d: its leader, member %d, has another entry %d, of term %d, than the one committed here (commits reach entry %d, in term %d): acknowledged writes are lost there, because the directory of some member was put back to an earlier state (docs/runbook.md: Two histories)",
+	return fmt.Errorf("shard %d: its leader, member %d, has another entry %d, of term %d, than the one committed here (commits reach entry %d, in term %d): acknowledged writes are lost there, because the directory of some member was put back to an earlier state, or its log has lost its end (docs/runbook.md: Two histories)",
 		m.ShardID, m.From, e.Index, e.Term, held.Commit, held.Term)
 }
 

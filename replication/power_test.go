@@ -177,7 +177,7 @@ func TestPowerCut_ALogWithAnIndexHasNoZeros(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if end, err := findEnd(bytes.NewReader(text)); err != nil || end != int64(len(text)) || synced[log+".log"] != end {
+				if end, _, err := findEnd(bytes.NewReader(text)); err != nil || end != int64(len(text)) || synced[log+".log"] != end {
 					t.Errorf("of the log's %d bytes %d are records, and %d are durable: %v", len(text), end, synced[log+".log"], err)
 				}
 			}

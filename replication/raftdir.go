@@ -36,7 +36,10 @@ func prepareRaftDir(c Config) error {
 		return err
 	}
 	if exists {
-		if err := cutTails(c.Disk, logs); err != nil {
+		cut := func(name string, size int64) {
+			c.Logger.Warn("the end of the raft log was not written whole, and is cut off", "file", name, "bytes", size)
+		}
+		if err := cutTails(c.Disk, logs, cut); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func withLog(c Config, shard ShardID, each func(e Entry, committed bool) error, 
 	files := newFileSystem(c.Disk)
 	defer func() { err = errors.Join(err, files.closeAll()) }()
 	err = guard(func() (err error) {
-		if err := cutTails(c.Disk, dir); err != nil {
+		if err := cutTails(c.Disk, dir, func(string, int64) {}); err != nil {
 			return err
 		}
 		nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: files, LogDB: logConfig()}}

@@ -41,13 +41,17 @@ func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 }
 
 func sayShard(s engine.ShardReport) string {
+	text := fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image of level %d at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Level, s.Applied, s.Last)
 	switch {
 	case s.Err != nil:
 		return "damaged: " + indented(s.Err)
 	case s.Applied == 0:
-		return fmt.Sprintf("sound: no image yet, log to entry %d", s.Last)
+		text = fmt.Sprintf("sound: no image yet, log to entry %d", s.Last)
 	}
-	return fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image of level %d at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Level, s.Applied, s.Last)
+	if s.Torn > 0 {
+		text += fmt.Sprintf("; %d bytes behind it are of a write that did not end, as a power cut leaves it", s.Torn)
+	}
+	return text
 }
 
 // indented writes an error of several lines as one item of a list.

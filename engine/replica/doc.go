@@ -37,7 +37,7 @@
 //
 // # Goroutines
 //
-// Raft's worker calls Apply, Sync, Snapshot and Install, one at a time. The node runs ExpireLoop
-// and ReapLoop for each replica, and Purger.Loop once. Only Purger.Loop starts goroutines: one for
+// Raft's worker calls Apply, Sync, Snapshot and Install, one at a time. The node runs ExpireLoop,
+// ReapLoop and SaveLoop for each replica, and Purger.Loop once. Only Purger.Loop starts goroutines: one for
 // each shard but the home shard. It returns when they have ended.
 package replica

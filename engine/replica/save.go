@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/replication"
@@ -22,6 +23,11 @@ const (
 	SaveBytes   = 1 << 20 // of the applied commands
 	SaveRecords = 2048
 )
+
+// saveInterval is how long a transaction stays unsaved if few others follow it. The image flushes
+// what is saved within seconds. At the next start an image that is ahead of the log shows that the
+// log has lost its end, which could be taken for a write that a crash has torn.
+const saveInterval = 2 * time.Second
 
 // keptRecordMax is how large a record may be whose memory the next save uses again.
 const keptRecordMax = 64 << 10
@@ -46,6 +52,44 @@ func (r *Replica) save() error {
 	}
 	r.unsaved.entries, r.unsaved.bytes = 0, 0
 	return nil
+}
+
+// SaveLoop saves what SaveEntries and the other limits leave in memory. It returns when either channel
+// is closed, or when a save fails.
+func (r *Replica) SaveLoop(stop, done <-chan struct{}) {
+	ticker := time.NewTicker(saveInterval)
+	defer ticker.Stop()
+	for saved := tree.Zxid(0); ; {
+		select {
+		case <-stop:
+			return
+		case <-done:
+			return
+		case <-ticker.C:
+		}
+		if now := r.Visible(); now != saved {
+			if r.rest(stop, done) != nil {
+				return
+			}
+			saved = now
+		}
+	}
+}
+
+// rest saves when Apply pauses.
+func (r *Replica) rest(stop, done <-chan struct{}) error {
+	select {
+	case r.turn <- struct{}{}:
+		defer r.endTurn()
+	case <-stop:
+		return storage.ErrClosed
+	case <-done:
+		return storage.ErrClosed
+	}
+	if r.lastFigures.Load() != nil {
+		return storage.ErrClosed
+	}
+	return r.save()
 }
 
 // writeDirty puts everything that has changed into the batch.
