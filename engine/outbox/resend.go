@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -140,28 +141,41 @@ func (o *Outbox) GapFound() {
 }
 
 // SkipTo records that a snapshot carried this node's stream to seq. Nobody knows what the batches
-// up to seq answered. So their ends succeed, and their other calls end with ErrUnknownOutcome.
+// up to seq answered. So their calls end with ErrUnknownOutcome, except their ends, which succeed.
 //
-// The caller must call prove after it has ended the sessions that ended in the gap. For those
-// sessions a batch that was sent after their end proves nothing.
-func (o *Outbox) SkipTo(seq uint64) (prove func()) {
-	prove = func() {}
-	for {
-		o.mu.Lock()
-		if len(o.mu.inflight) == 0 || o.mu.inflight[0].seq > seq {
-			o.mu.Unlock()
-			return prove
-		}
-		b := o.mu.inflight[0]
-		o.mu.Unlock()
-		for i, c := range b.calls {
-			err := ErrUnknownOutcome
-			if c.end {
-				err = nil // nothing refuses an end
+// The caller must call finish after it has ended the sessions that ended in the gap, and after
+// readers can see the received state. For those sessions a batch that was sent after their end
+// proves nothing. Finish tells who waits for an end, who may then look whether it shows.
+func (o *Outbox) SkipTo(seq uint64) (finish func()) {
+	skipped := o.inflightTo(seq)
+	o.completeSkipped(skipped, false, ErrUnknownOutcome)
+	return func() {
+		o.completeSkipped(skipped, true, nil) // nothing refuses an end
+		for i, b := range skipped {
+			if o.retire(b); i == len(skipped)-1 {
+				o.prove(b)
 			}
-			o.Complete(b, i, nil, 0, err)
 		}
-		o.retire(b)
-		prove = func() { o.prove(b) }
+	}
+}
+
+func (o *Outbox) inflightTo(seq uint64) []*Batch {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := 0
+	for n < len(o.mu.inflight) && o.mu.inflight[n].seq <= seq {
+		n++
+	}
+	return slices.Clone(o.mu.inflight[:n])
+}
+
+// completeSkipped sets the outcome of those calls that are ends, or of those that are not.
+func (o *Outbox) completeSkipped(skipped []*Batch, ends bool, err error) {
+	for _, b := range skipped {
+		for i, c := range b.calls {
+			if c.end == ends {
+				o.Complete(b, i, nil, 0, err)
+			}
+		}
 	}
 }

@@ -204,6 +204,29 @@ func TestSkipToEndsOnlyPassedBatches(t *testing.T) {
 	})
 }
 
+// B2: a snapshot answers an end. Whoever waits for it hears of that once readers see the new state.
+// The outcome of another call is unknown at once: sessions and claims look at what it has become.
+func TestSkipToAnswersEndsLast(t *testing.T) {
+	withOutbox(t, func(t *testing.T, r *rig) {
+		end := endCall("/end")
+		r.QueueEnd(end)
+		other := r.send("/other")
+		r.Pump()
+		synctest.Wait()
+		r.log.Drain()
+		finish := r.SkipTo(2)
+		r.wantOutcome(other, ErrUnknownOutcome)
+		select {
+		case <-end.Done:
+			t.Error("the end is answered before it shows")
+		default:
+		}
+		finish()
+		<-end.Done
+		r.wantOutcome(end, nil)
+	})
+}
+
 func TestSkipToCoversTheRegister(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, command.HomeShard)

@@ -23,7 +23,8 @@ func (r *Replica) accept(t storage.Table, _, value []byte) error {
 
 // Install implements replication.StateMachine. It replaces the state by a received one. This node
 // has not seen the transactions in between. Its calls, sessions, claims and watches learn what that
-// means for them before a reader can see the new state.
+// means for them before a reader can see the new state. What promises that the new state can be
+// seen comes after that: the outcome of an end, and the index.
 func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	began := time.Now()
 	r.turn <- struct{}{}
@@ -45,18 +46,18 @@ func (r *Replica) Install(from io.Reader, stop <-chan struct{}) error {
 	if raised {
 		r.node.Raised(r.Shard, received.state.Level, nil)
 	}
-	r.index.Store(r.image.Applied())
 	r.unsaved.entries, r.unsaved.bytes = 0, 0
 	r.restartClocks()
-	prove := func() {}
+	finish := func() {}
 	o, registered := received.table.Origin(r.Outbox.Origin.Member)
 	if registered = registered && o.Start == r.Outbox.Origin.Start; registered {
-		prove = r.Outbox.SkipTo(o.LastSeq)
+		finish = r.Outbox.SkipTo(o.LastSeq)
 	}
 	gap := gap{old: r.tree.Load(), next: received.tree, compared: make(map[string]comparison)}
 	r.node.Reconcile(r.Shard, gap.old, gap.next, received.table, registered)
 	r.Watches.Install(received.state.Zxid, gap.touched, swap{r, gap.next})
-	prove() // last, so that it extends no session that has ended in the gap
+	r.index.Store(r.image.Applied())
+	finish()
 	r.Meters.Installs.Observe(time.Since(began))
 	return nil
 }
