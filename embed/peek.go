@@ -32,7 +32,7 @@ type Peek struct {
 // are those of the whole tree.
 //
 // Errors of its methods: ErrJoining while the node has loaded no state, because it is new to its
-// ensemble; ErrAuthFailed for the credentials; ErrClosed and ErrFailed; ErrInvalidPath, ErrNoNode,
+// ensemble, or while the ensemble is loaded from a backup; ErrAuthFailed for the credentials; ErrClosed and ErrFailed; ErrInvalidPath, ErrNoNode,
 // ErrNoAuth (Read).
 func (n *Node) Peek(auth ...Auth) Peek {
 	who, err := n.identities(auth)

@@ -40,10 +40,15 @@ func (p Peek) ready(path string) error {
 }
 
 // over returns the error of a read that has just returned err. A node that ends drops its trees only
-// when it is over, so it must be called after the read.
+// when it is over, and the ensemble may begin to load a backup at any time. So it must be called
+// after the read.
 func (p Peek) over(err error) error {
-	if over := p.reader.engine.over(); over != nil {
+	e := p.reader.engine
+	if over := e.over(); over != nil {
 		return over
+	}
+	if e.halfSeeded() || e.seeding != nil && e.seeding.isNew() {
+		return fmt.Errorf("%w: the backup that the ensemble begins with is not loaded yet", ErrJoining)
 	}
 	return err
 }

@@ -67,8 +67,15 @@ var errNotMyTurn = errors.New("another member loads the backup")
 
 // unseeded reports whether nobody may use the ensemble yet, because it begins with a backup.
 func (e *Engine) unseeded() bool {
-	now := e.home().Seed()
-	return now.Loading() || e.seeding != nil && !now.Done && !e.seeding.used.Load()
+	home := e.home().Seed()
+	return e.halfSeeded() || e.seeding != nil && !home.Done && !e.seeding.used.Load()
+}
+
+// halfSeeded reports whether this member has a part of the backup that the ensemble begins with. The
+// home shard begins with it before the others and ends after them. But here it may be ahead.
+func (e *Engine) halfSeeded() bool {
+	home := e.home().Seed()
+	return slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { s := r.Seed(); return s.Loading() || home.Next > 0 && s.Next == 0 })
 }
 
 // seedLack says what unseeded waits for, or nothing.

@@ -244,6 +244,47 @@ func TestSeed_KilledAtEveryPart(t *testing.T) {
 	}
 }
 
+// A Peek has no session, and does not show a part of a backup, nor the empty tree before it.
+func TestSeed_PeekShowsAllOrNothing(t *testing.T) {
+	var p *past
+	synctest.Test(t, func(t *testing.T) { p = newPast(t, 4) })
+	for _, shards := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
+				inParts(c)
+				if c.Shards = shards; c.ID != 3 { // who has no backup is loaded like the others
+					c.Seed = p.seed
+				}
+			}})
+			for _, id := range ens.Members() {
+				n := ens.Start(id)
+				go func() {
+					for !n.Health().Ready {
+						<-time.After(time.Millisecond)
+						for path := range p.znodes {
+							peekWhole(t, n, path, id == 3)
+						}
+					}
+				}()
+			}
+			for _, id := range ens.Members() {
+				ens.Ready(id)
+			}
+			wantPast(t, ens, p)
+		})
+	}
+}
+
+// peekWhole looks for a znode of the past. A member without a backup may know only the ensemble
+// before the loading began.
+func peekWhole(t *testing.T, n *embed.Node, path string, mayBeBefore bool) {
+	began := slices.ContainsFunc(n.Status().Shards, func(s embed.ShardStatus) bool { return s.Zxid >= 1<<32 })
+	_, found, err := n.Peek().Exists(path)
+	if err == nil && !found && (began || !mayBeBefore) {
+		t.Errorf("%s, which the backup has, is said not to be there", path)
+	}
+}
+
 // loading returns a shard that a member leads and has a part of that was not seen yet.
 func loading(n *embed.Node, seen map[int]embed.Zxid) embed.ShardStatus {
 	status := n.Status()
