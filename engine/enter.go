@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -26,7 +27,7 @@ const (
 	enterPauseMax = 5 * time.Second
 	// askTime bounds one question that only asks who is there.
 	askTime = 3 * time.Second
-	// askedMax bounds the addresses that one round asks. Names may stand for many.
+	// askedMax bounds the addresses that are asked at the same time. Names may stand for many.
 	askedMax = 64
 	// hopsMax bounds how often a question to join is passed on to the leader.
 	hopsMax = 4
@@ -141,28 +142,14 @@ func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string)
 	return askAll(ctx, e.transport, e.network, names, e.ownQuestion())
 }
 
-// askAll asks everybody at these places, at the same time. It leaves out who asks. silent says who
-// gave no answer, and why.
+// askAll asks everybody at these places. It leaves out who asks. silent says who gave no answer, and
+// why.
 func askAll(ctx context.Context, by *transport.Transport, network transport.Network, names []string, q question) (answers []answer, silent []string) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	targets, silent := resolve(ctx, network, names)
-	type result struct {
-		at  string
-		got answer
-		err error
-	}
-	results := make(chan result, len(targets))
-	for _, to := range targets {
-		go func() {
-			a, err := ask(ctx, by, to, q)
-			results <- result{to.Address, a, err}
-		}()
-	}
-	for range targets {
-		switch r := <-results; {
+	for _, r := range askEach(ctx, by, targets, q) {
+		switch {
 		case r.err != nil:
-			silent = append(silent, fmt.Sprintf("%s: %v", r.at, r.err))
+			silent = append(silent, fmt.Sprintf("%s: %v", r.at.Address, r.err))
 		case r.got.Directory != q.Directory:
 			answers = append(answers, r.got)
 		}
@@ -172,16 +159,45 @@ func askAll(ctx context.Context, by *transport.Transport, network transport.Netw
 	return slices.CompactFunc(answers, func(a, b answer) bool { return a.Directory == b.Directory }), silent
 }
 
-// resolve returns all places to ask. A name may stand for several.
+// asked is what came of a question at one place.
+type asked struct {
+	at  transport.Target
+	got answer
+	err error
+}
+
+// askEach asks at all these places, askedMax at the same time. Each has askTime to answer.
+func askEach(ctx context.Context, by *transport.Transport, targets []transport.Target, q question) []asked {
+	results := make([]asked, len(targets))
+	turns := make(chan struct{}, askedMax)
+	var group sync.WaitGroup
+	for i, to := range targets {
+		turns <- struct{}{}
+		group.Go(func() {
+			defer func() { <-turns }()
+			ctx, cancel := context.WithTimeout(ctx, askTime)
+			defer cancel()
+			got, err := ask(ctx, by, to, q)
+			results[i] = asked{to, got, err}
+		})
+	}
+	group.Wait()
+	return results
+}
+
+// resolve returns all places to ask, each once. A name may stand for several.
 func resolve(ctx context.Context, network transport.Network, names []string) (targets []transport.Target, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	known := make(map[string]bool)
 	for _, name := range names {
 		found, err := network.Resolve(ctx, name)
 		if err != nil {
 			silent = append(silent, fmt.Sprintf("%s: %v", name, err))
 		}
 		for _, to := range found {
-			known := slices.ContainsFunc(targets, func(t transport.Target) bool { return t.Address == to.Address })
-			if !known && len(targets) < askedMax {
+			if !known[to.Address] {
+				known[to.Address] = true
 				targets = append(targets, to)
 			}
 		}

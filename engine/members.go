@@ -181,12 +181,14 @@ func (e *Engine) seek() {
 // removedFrom is called when this member has applied its own removal from a shard. Nothing behind
 // the removal is applied before it returns.
 //
-// A member that leaves serves nobody from then on. Its vote goes on: until it is out of all shards,
-// the others may need it there. So it is if Leave did not learn that its wish was recorded, or if its
-// process has been started again since. Any other removal is made so that the others do without it.
+// A member that leaves or is removed serves nobody from then on. Its vote goes on: until it is out of
+// all shards, the others may need it there. So it is if Leave did not learn that its wish was
+// recorded, or if its process has been started again since. Any other removal is of a member that
+// the others have done without.
 func (e *Engine) removedFrom(id ShardID) {
 	how, leaves := fmt.Sprintf("it has applied its removal from shard %d", id), e.leaves.Load()
-	if rec, _ := e.table().Find(session.MemberID(e.self())); !leaves && rec.Wish == session.Out && rec.Reason != session.Left {
+	rec, _ := e.table().Find(session.MemberID(e.self()))
+	if votes := rec.Reason == session.Left || rec.Reason == session.Removed; !leaves && rec.Wish == session.Out && !votes {
 		e.failAsRemoved(how)
 		return
 	}

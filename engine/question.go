@@ -177,7 +177,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		}
 		return
 	}
-	if a.Leader != a.Member {
+	if a.Leader != a.Member || e.recovers() {
 		return // only the leader admits and removes: it knows who answers
 	}
 	var err error

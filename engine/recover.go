@@ -6,8 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,9 +214,6 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 	if err := r.mayRecover(o.Stopped); err != nil {
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
-	if err := r.mayAsk(o); err != nil {
-		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
-	}
 	if err := askLost(ctx, &r, o); err != nil {
 		if r.Recovering { // some of its logs may end the old lineage already
 			err = fmt.Errorf("%w; this directory was half recovered, so keep it aside, and join with Config.Join on an empty one instead", err)
@@ -277,87 +272,11 @@ func (r *Remains) mayRecover(stopped []MemberID) error {
 	return nil
 }
 
-// mayAsk returns why nobody would notice that some of the lost voters run, or nil.
-func (r *Remains) mayAsk(o RecoverOptions) error {
-	lost := r.Voters()
-	for _, id := range o.Gone {
-		if !slices.Contains(lost, id) {
-			return fmt.Errorf("member %d is said to be gone for good, and the other voters are members %s", id, listed(lost))
-		}
-	}
-	known := func(id MemberID) bool {
-		return slices.Contains(o.Gone, id) || slices.ContainsFunc(r.Members, func(m session.Member) bool { return MemberID(m.ID) == id && m.Address != "" })
-	}
-	if lost = slices.DeleteFunc(lost, known); len(lost) > len(o.Join) {
-		return fmt.Errorf("nobody can be asked whether members %s still run, because the directory has no addresses of them: give one for each with -join, or name with -gone-for-good those whose machines or disks are gone", listed(lost))
-	}
-	return nil
-}
-
 func orNobody(ids []MemberID) string {
 	if len(ids) == 0 {
 		return "none"
 	}
 	return listed(ids)
-}
-
-// askLost asks all addresses that may be of members once more. It returns why the ensemble is not
-// lost, or nil.
-func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
-	t := transport.New(transport.Options{Self: transport.Identity{Directory: r.id.Directory}, Network: o.Network, Logger: slog.New(slog.DiscardHandler)})
-	defer t.Close()
-	places, err := r.places(ctx, o)
-	if err != nil {
-		return err
-	}
-	answers, _ := askAll(ctx, t, o.Network, places, question{Directory: r.id.Directory})
-	for _, a := range answers {
-		switch {
-		case slices.Contains(a.Ancestors, r.Lineage):
-			return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member with Config.Join, and it joins as a new one", a.who(), a.Lineage)
-		case a.Member == 0 || a.Lineage != r.Lineage:
-		case a.Leader != 0:
-			return fmt.Errorf("%s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.who(), a.Leader)
-		case slices.Contains(r.Voters(), a.Member):
-			return fmt.Errorf("%s still runs: stop it first", a.who())
-		}
-	}
-	return nil
-}
-
-// places returns the addresses to ask at. It fails if one of them tells nothing: a mistyped one, or
-// that of a lost voter while names cannot be looked up. A name that nobody has tells that its member
-// is not there.
-func (r *Remains) places(ctx context.Context, o RecoverOptions) ([]string, error) {
-	for _, at := range o.Join {
-		if _, err := o.Network.Resolve(ctx, at); err != nil {
-			return nil, fmt.Errorf("nobody can be asked at %s: %w", at, err)
-		}
-	}
-	places := slices.Clone(o.Join)
-	for _, m := range r.Members {
-		id := MemberID(m.ID)
-		if id == r.Member || m.Address == "" {
-			continue
-		}
-		places = append(places, m.Address)
-		if slices.Contains(o.Gone, id) || !slices.Contains(r.Voters(), id) {
-			continue
-		}
-		_, err := o.Network.Resolve(ctx, m.Address)
-		if dns := new(net.DNSError); err != nil && !(errors.As(err, &dns) && dns.IsNotFound) {
-			return nil, fmt.Errorf("member %d cannot be asked whether it still runs: %w", id, err)
-		}
-	}
-	return places, nil
-}
-
-// who names the member that answers, and where it is if it says so.
-func (a *answer) who() string {
-	if a.Address == "" {
-		return fmt.Sprintf("member %d", a.Member)
-	}
-	return fmt.Sprintf("member %d at %s", a.Member, a.Address)
 }
 
 // errInterrupted is why a node does not start on a directory whose recovery was interrupted.

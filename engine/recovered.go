@@ -49,14 +49,16 @@ func (e *Engine) completeRecovery() error {
 	return e.noteRecovery(false, 0)
 }
 
-// recoveryBase returns the zxid after which all shards go on. It decides once, and the identity file
-// remembers: a start that dies and is repeated must not take its own base for zxids of the past.
+// recoveryBase returns the zxid after which all shards go on. The identity file remembers it: a start
+// that dies and is repeated must not take its own base for zxids of the past. If it is repeated much
+// later, another survivor may have served since, so the base follows the clock.
 func (e *Engine) recoveryBase() (tree.Zxid, error) {
 	e.identity.Lock()
 	base := tree.Zxid(e.identity.now.Base)
 	e.identity.Unlock()
 	if base > 0 {
-		return base, nil
+		base = max(base, above(0, time.Time{}, e.clock.Wall()))
+		return base, e.noteRecovery(true, base)
 	}
 	var newest tree.Zxid
 	for _, r := range e.shards {
@@ -68,6 +70,13 @@ func (e *Engine) recoveryBase() (tree.Zxid, error) {
 	wall := e.clock.Wall()
 	base = above(newest, wall, wall)
 	return base, e.noteRecovery(true, base)
+}
+
+// recovers reports whether this is the first start after a forced recovery, and not complete.
+func (e *Engine) recovers() bool {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	return e.identity.now.Recovered
 }
 
 func (e *Engine) noteRecovery(going bool, base tree.Zxid) error {

@@ -296,8 +296,10 @@ type nowhere struct {
 
 var errNowhere = errors.New("nobody is there")
 
-func (nowhere) Listen() (net.Listener, error)                            { return nil, errNowhere }
-func (nowhere) Dial(context.Context, transport.Target) (net.Conn, error) { return nil, errNowhere }
+func (nowhere) Listen() (net.Listener, error) { return nil, errNowhere }
+func (nowhere) Dial(context.Context, transport.Target) (net.Conn, error) {
+	return nil, &net.OpError{Op: "dial", Err: errNowhere}
+}
 
 func (n nowhere) Resolve(_ context.Context, at string) ([]transport.Target, error) {
 	return []transport.Target{{Address: at}}, n.unknown

@@ -214,10 +214,20 @@ func (s *Shard) waits(id session.MemberID) bool {
 		return true
 	case s.leaving(id) >= s.Rules.LeaveWait || !s.hasHeir():
 		return false
-	case s.answers(id) && Margin(len(s.Voters), s.answering(id)) < 0:
+	case s.answers(id) && Margin(len(s.Voters), s.answering(id)-s.going(id)) < 0:
 		return false // nothing could be decided without it, and its process is about to end
 	}
 	return !s.isSilent(id) || s.mayReturn(&m)
+}
+
+// going returns how many voters besides one answer and are to go: their processes may end with its.
+func (s *Shard) going(id session.MemberID) (n int) {
+	for _, v := range s.Voters {
+		if v != id && s.goes(v) && s.answers(v) {
+			n++
+		}
+	}
+	return n
 }
 
 // isSilent reports whether a member has not answered this leadership for a whole election. One that

@@ -144,7 +144,7 @@ type faultyNetwork struct {
 func (n faultyNetwork) Dial(ctx context.Context, to Target) (net.Conn, error) {
 	member := n.faults.memberOf(to)
 	if n.faults.isCut(member) {
-		return nil, ErrCut
+		return nil, &net.OpError{Op: "dial", Net: "mesh", Err: ErrCut} // as the real network has it
 	}
 	conn, err := n.Network.Dial(ctx, to)
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *Faults) dialled(conn net.Conn, to uint64) (net.Conn, error) {
 	l := f.linkLocked(to)
 	if l.fault.Cut {
 		cut(conn)
-		return nil, ErrCut
+		return nil, &net.OpError{Op: "dial", Net: "mesh", Err: ErrCut}
 	}
 	c := &faultyConn{Conn: conn, faults: f, link: l, changed: make(chan struct{})}
 	l.conns[c] = struct{}{}

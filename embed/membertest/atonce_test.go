@@ -1,0 +1,92 @@
+package membertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// M85: a learner is removed while it is being promoted. One shard counts on its vote already, and
+// another takes it out as a learner. It votes until it is out of both.
+func TestRemoveMember_BesideAPromotion(t *testing.T) {
+	t.Parallel()
+	from, to := 72, 78
+	if testkit.Night() {
+		from, to = 0, 110
+	}
+	for i := from; i < to && !t.Failed(); i++ {
+		testkit.Bubble(t, func(t *testing.T) { removePromoted(t, i) })
+	}
+}
+
+func removePromoted(t *testing.T, i int) {
+	after := time.Duration(i) * 300 * time.Microsecond
+	e := embedtest.New(t, 1, embedtest.Options{Join: true, Seed: uint64(i), Config: func(c *embed.Config) { c.Shards = 3 }})
+	ofAge(e)
+	embedkit.Write(t, e.Node(1), embedkit.OnShard[:3]...)
+	places := []embed.MemberID{e.AddPlace(), e.AddPlace()}
+	embedkit.Distant(e, time.Millisecond)
+	for _, p := range places {
+		e.Start(p)
+	}
+	for _, p := range places {
+		e.Ready(p)
+	}
+	e.Faults(1).SetDisk(embedtest.Disk{Delay: 2 * time.Millisecond, On: embedtest.Syncs})
+	var promoted embed.MemberID
+	for promoted == 0 {
+		for _, m := range embedkit.EngineOf(e.Node(1)).Members() {
+			if m.ID > 1 && m.Wish == session.Voter {
+				promoted = embed.MemberID(m.ID)
+			}
+		}
+		<-time.After(100 * time.Microsecond)
+	}
+	<-time.After(after)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_ = e.Node(1).RemoveMember(ctx, promoted) // it may be refused
+	<-time.After(time.Minute)
+	e.Faults(1).SetDisk(embedtest.Disk{})
+	if err := e.Node(1).Ready(bounded(t)); err != nil {
+		t.Errorf("removed %v after the wish to vote: %v", after, err)
+	}
+}
+
+// M86: two of three voters leave at once beside two that could take their places, and their processes
+// end soon. Each waits for its heir only as long as the rest would do without both.
+func TestLeave_TwoAtOnceBesideHeirs(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []time.Duration{time.Second, 5 * time.Second, 12 * time.Second} {
+		testkit.Bubble(t, func(t *testing.T) {
+			e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Voters, c.Tick = 3, embed.DefaultTick }})
+			ofAge(e)
+			e.TransferLeadership(1)
+			embedkit.Joined(e, 2)
+			left := make(chan error, 2)
+			for _, place := range []embed.MemberID{2, 3} {
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					left <- e.Node(place).Leave(ctx)
+				}()
+			}
+			for range 2 {
+				if err := <-left; err != nil {
+					t.Logf("within %v: %v", limit, err)
+				}
+			}
+			<-time.After(time.Minute)
+			if err := e.Node(1).Ready(bounded(t)); err != nil {
+				t.Errorf("within %v: %v", limit, err)
+			}
+			embedkit.Voting(e, 1, 1, 4, 5)
+		})
+	}
+}
