@@ -57,7 +57,9 @@ func lost(addresses ...string) *Remains {
 
 // M76: who accepts a connection may run: it stands still, it is loading, or it wants TLS.
 func TestAskLost_WhoDoesNotAnswer(t *testing.T) {
-	noTLS := func(string) (net.Conn, error) { return nil, errors.New("tls: first record does not look like a handshake") }
+	noTLS := func(string) (net.Conn, error) {
+		return nil, errors.New("tls: first record does not look like a handshake")
+	}
 	for _, c := range []struct {
 		name string
 		at   func(string) (net.Conn, error)

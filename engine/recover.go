@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,12 +130,13 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 // applies the log to the image, in memory.
 func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	s := ShardRemains{Shard: checked.Shard, Applied: checked.Applied, Certain: checked.Zxid, Newest: checked.Zxid}
+	known := r.knew(s.Shard)
 	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(r.Dir, s.Shard)}, s.Shard)
 	s.Remains, err = replication.ReadRemains(offline(d.View(), r.Dir, r.id), s.Shard, func(e replication.Entry, committed bool) error {
 		if broken == nil {
 			broken = past.Apply(e.Index, e.Cmd)
 		}
-		if broken == nil && (committed || e.Index <= s.Applied) {
+		if broken == nil && (committed && e.Index <= known || e.Index <= s.Applied) {
 			s.Certain = past.Zxid()
 		}
 		return nil
@@ -142,6 +144,7 @@ func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	if err != nil {
 		return err
 	}
+	s.Committed = min(s.Committed, known)
 	if past != nil {
 		r.Members = append(r.Members, past.Members().List...) // only the home shard has any
 	}
@@ -152,6 +155,15 @@ func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	}
 	r.Shards = append(r.Shards, s)
 	return nil
+}
+
+// knew returns up to which entry a log may know what is committed. A recovery that was interrupted may
+// have written there that all entries are.
+func (r *Remains) knew(shard ShardID) uint64 {
+	if i := int(shard) - 1; i < len(r.id.Commits) {
+		return r.id.Commits[i]
+	}
+	return math.MaxUint64
 }
 
 // offline returns the config of the Raft groups of a stopped member.
@@ -220,14 +232,18 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 		}
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
-	return r, recoverDir(d, o.Dir, r.id, o.Stopped)
+	return r, r.recoverDir(d, o.Stopped)
 }
 
 // recoverDir writes the marks and the logs.
-func recoverDir(d *disk.Disk, dir string, id replication.Identity, stopped []MemberID) error {
+func (r *Remains) recoverDir(d *disk.Disk, stopped []MemberID) error {
+	dir, id := r.Dir, r.id
 	if id.Recovering == ([16]byte{}) {
 		rand.Read(id.Recovering[:]) // never fails
 		id.Stopped = stopped
+		for _, s := range r.Shards {
+			id.Commits = append(id.Commits, s.Committed)
+		}
 		if err := replication.WriteIdentity(d, dir, id); err != nil {
 			return err
 		}

@@ -83,6 +83,9 @@ func (e *Engine) noteRecovery(going bool, base tree.Zxid) error {
 	e.identity.Lock()
 	defer e.identity.Unlock()
 	e.identity.now.Recovered, e.identity.now.Base = going, uint64(base)
+	if !going {
+		e.identity.now.Commits = nil
+	}
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 

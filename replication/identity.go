@@ -45,6 +45,7 @@ type Identity struct {
 	Ancestors  [][16]byte // the lineages that they have ended, the newest last
 	Recovering [16]byte   // one has begun, and this lineage is to follow; zero: the logs lack nothing
 	Stopped    []MemberID // while Recovering: the voters that somebody has said to be stopped
+	Commits    []uint64   // until the first start is complete: what each log knew to be committed before
 	Recovered  bool       // the logs are complete, and do not have Lineage yet
 	Base       uint64     // while Recovered: the zxid after which all shards go on; zero: not decided
 }
@@ -99,6 +100,7 @@ type identityJSON struct {
 	Ancestors  []string   `json:"ancestors,omitempty"`
 	Recovering string     `json:"recovering,omitempty"`
 	Stopped    []MemberID `json:"stopped,omitempty"`
+	Commits    []uint64   `json:"commits,omitempty"`
 	Recovered  bool       `json:"recovered,omitempty"`
 	Base       uint64     `json:"base,omitempty"`
 }
@@ -171,7 +173,7 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
-		Stopped: id.Stopped, Recovered: id.Recovered, Base: id.Base,
+		Stopped: id.Stopped, Commits: id.Commits, Recovered: id.Recovered, Base: id.Base,
 	}
 	for _, l := range id.Ancestors {
 		j.Ancestors = append(j.Ancestors, hex.EncodeToString(l[:]))
@@ -223,7 +225,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 
 func (j identityJSON) identity() (Identity, error) {
 	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
-		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Recovered: j.Recovered, Base: j.Base}
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Commits: j.Commits, Recovered: j.Recovered, Base: j.Base}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}

@@ -58,6 +58,7 @@ func TestIdentity_Golden(t *testing.T) {
 	joining := joined
 	joining.Member, joining.Lineage, joining.Founders, joining.Joined, joining.Out = 0, [16]byte{}, nil, false, ""
 	recovering, recovered := testIdentity(), testIdentity()
+	recovering.Commits = []uint64{7, 9}
 	recovering.Recovering, recovering.Stopped, recovering.Ancestors = [16]byte{8, 9}, []MemberID{1, 3}, [][16]byte{{1}}
 	recovered.Lineage, recovered.Ancestors, recovered.Recovered = [16]byte{8, 9}, [][16]byte{{1}, {5, 6}}, true
 	recovered.Base = 1 << 50

@@ -654,3 +654,48 @@ func TestRecover_LookAfterAnInterruption(t *testing.T) {
 		}
 	})
 }
+
+// M73: an interrupted recovery has written that all entries are committed. What the command calls
+// certain is what the log knew before.
+func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		ofAge(e)
+		e.TransferLeadership(1)
+		s := e.Session(1, embed.SessionOptions{})
+		e.Isolate(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := s.Create(ctx, "/unknown", nil, embed.Persistent)
+		if err == nil {
+			t.Error("a write without a quorum was acknowledged")
+		}
+		killAll(e)
+		e.HealAll()
+		look := func() []engine.ShardRemains {
+			r, err := engine.Look(e.Dir(1))
+			must(t, err)
+			return r.Shards
+		}
+		before := look()
+		if before[0].Certain >= before[0].Newest && len(before) == 1 {
+			t.Fatalf("nothing is uncertain: %+v", before)
+		}
+		for n := 1; err != nil; n++ {
+			calls := 0
+			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
+				if calls++; calls > 8*n { // an attempt costs what the last one has left behind
+					return errNowhere
+				}
+				return nil
+			}})
+			for i, now := range look() {
+				if now.Certain != before[i].Certain || now.Newest != before[i].Newest || now.Committed > before[i].Committed {
+					t.Fatalf("after attempt %d: %+v, before %+v", n, now, before[i])
+				}
+			}
+		}
+	})
+}
