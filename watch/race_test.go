@@ -146,7 +146,10 @@ func TestErrBeforeTheEnd(t *testing.T) {
 		events, said := s.Events(), make(chan error, 1)
 		var looking atomic.Bool
 		go func() {
-			for {
+			for i := 1; ; i++ {
+				if i%1000 == 0 {
+					runtime.Gosched() // with one processor, the other has none
+				}
 				looking.Store(true)
 				select { // blocked in a receive, it would look too late
 				case <-events:

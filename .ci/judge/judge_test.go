@@ -86,6 +86,8 @@ func TestJudge(t *testing.T) {
 		"skips a part when it is alone": {twice + `func TestFirst(t *testing.T) { t.Run("a", func(t *testing.T) { if again { t.Skip() }; t.Fatal("no mark") }) }`, "real", 1, false, "no mark"},
 		"runs no test when it is alone": {flaky + `func TestMain(m *testing.M) { if again { os.Exit(0) }; os.Exit(m.Run()) }`, "real", 1, false, "no mark"},
 
+		"has no such part when it is alone": {twice + `func TestFirst(t *testing.T) { if !again { t.Run("a", func(t *testing.T) { t.Fatal("no mark") }) } }`, "real", 1, false, "no mark"},
+
 		// The package fails for another reason too.
 		"ends with 3 beside a flaky test":    {flaky + `func TestMain(m *testing.M) { if m.Run() != 0 { os.Exit(3) } }`, "real", 1, false, "exit status 3"},
 		"ends with 1 beside a flaky test":    {flaky + `func TestMain(m *testing.M) { m.Run(); os.Exit(1) }`, "real", 1, false, "no mark"},
@@ -149,6 +151,22 @@ func TestJudge_TheCallersRun(t *testing.T) {
 		var out bytes.Buffer
 		if code, err := judge(&out, "real", "", args); err != nil || code != 0 {
 			t.Errorf("%q: code %d, %v:\n%s", args, code, err, &out)
+		}
+	}
+}
+
+func TestJudge_OfNoTest(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"go.mod": "module real\ngo 1.26\n", "x_test.go": "package x\nimport \"testing\"\nfunc TestHere(t *testing.T) {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	for name, want := range map[string]int{"Here": 0, "Gone": 1} {
+		var out bytes.Buffer
+		if code, err := judge(&out, "real", "flaky", []string{"-run", name, "./..."}); err != nil || code != want {
+			t.Errorf("%s: code %d, %v, want %d:\n%s", name, code, err, want, &out)
 		}
 	}
 }

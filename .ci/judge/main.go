@@ -31,8 +31,14 @@ func judge(out io.Writer, real, flaky string, args []string) (code int, err erro
 		return 0, err
 	}
 	r, err := run(out, args)
-	if err != nil || r.code == 0 {
+	switch {
+	case err != nil:
 		return 0, err
+	case r.code == 0 && slices.Contains(args, "-run") && !r.ran():
+		fmt.Fprintln(out, "no test has a name that -run accepts")
+		return 1, nil
+	case r.code == 0:
+		return 0, nil
 	}
 	failures := r.failures()
 	if len(failures) == 0 || r.code != 1 {
@@ -192,6 +198,16 @@ func (r *result) add(out io.Writer, e event) {
 	}
 }
 
+// ran reports whether any test ran.
+func (r *result) ran() bool {
+	for at := range r.ended {
+		if at.test != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // printRunning prints what the tests of a package printed that had not ended when it did, because it
 // panicked or ran out of time.
 func (r *result) printRunning(out io.Writer, pkg string) {
@@ -242,8 +258,8 @@ func (r *result) whole(pkg string) bool {
 
 // passes reports whether a second try passed: the test ran, and skipped nothing that had failed.
 func (r *result) passes(f failure) bool {
-	skipped := slices.ContainsFunc(f.failed, func(at place) bool { return r.ended[at] == "skip" })
-	return r.code == 0 && r.ended[f.place] == "pass" && !skipped
+	missed := slices.ContainsFunc(f.failed, func(at place) bool { return r.ended[at] != "pass" })
+	return r.code == 0 && r.ended[f.place] == "pass" && !missed
 }
 
 // failures returns what failed: each test with its subtests, and each package of which no test has

@@ -170,7 +170,9 @@ func TestAnnounce_TwoWithOneID(t *testing.T) {
 		first := join(t, ens.Opener(1), dir, "a", []byte("first"), group.Options{Linger: time.Minute})
 		defer first.Close()
 		was := present(t, first)
-		c := follow(t, watch(t, ens.Session(2, embed.SessionOptions{}), group.Options{}))
+		g := watch(t, ens.Session(2, embed.SessionOptions{}), group.Options{})
+		members(t, g, "a=first") // member 2's replica may lag behind
+		c := follow(t, g)
 		c.want(t, "[a=first] joined a=first")
 		for _, id := range ens.Members() {
 			second := join(t, ens.Opener(id), dir, "a", []byte("second"), group.Options{Linger: time.Minute})

@@ -704,11 +704,10 @@ func TestMutex_RefusesPathsThatAreNone(t *testing.T) {
 // times. In CURATOR-724 a latch whose parent had vanished never recovered.
 func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		ens := one(t)
-		s := ens.Session(1, embed.SessionOptions{})
+		_, s := slowly(t)
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
-		deleted := 0
+		deleted, rng := 0, testkit.Rand(t)
 		wg.Go(func() {
 			for {
 				select {
@@ -719,11 +718,14 @@ func TestMutex_SurvivesTheDeletionOfItsPath(t *testing.T) {
 				if err := s.Delete(bounded(t), path, embed.AnyVersion); err == nil {
 					deleted++
 				}
+				<-time.After(time.Duration(rng.IntN(5000)) * time.Microsecond) // or no lock comes between two deletes
 			}
 		})
 		again(t, lock.NewMutex(s, path), 20)
 		close(stop)
 		wg.Wait()
-		t.Logf("deleted %d times", deleted)
+		if t.Logf("deleted %d times", deleted); deleted == 0 {
+			t.Error("never deleted")
+		}
 	})
 }
