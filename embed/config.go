@@ -158,8 +158,9 @@ type Config struct {
 	MaxTreeSize int64 `yaml:"maxTreeSize"`
 	// ContainerCheckInterval is how often the leader of a shard looks for containers and TTL znodes
 	// to remove. Zero means DefaultContainerCheckInterval; the minimum is one Tick. It is
-	// ZooKeeper's znode.container.checkIntervalMs. Each look removes at most 10,000 znodes. It
-	// costs the leader half a microsecond for each TTL znode and each container without children.
+	// ZooKeeper's znode.container.checkIntervalMs. Each look removes at most 10,000 znodes. If there
+	// are as many, the next look is a second later. A look costs the leader half a microsecond for
+	// each TTL znode and each container without children.
 	ContainerCheckInterval time.Duration `yaml:"containerCheckInterval"`
 	// SuperDigest is the Digest of a credential. Its sessions may do everything, whatever ACLs say.
 	// Empty means that no credential has this power.

@@ -208,6 +208,26 @@ func TestReaperWaitsForWhatItProposed(t *testing.T) {
 	})
 }
 
+// More znodes may become due than a round takes. The next round does not wait for the interval.
+func TestReaperGoesOnAfterAFullRound(t *testing.T) {
+	withReaper(t, func(t *testing.T, r reaping) {
+		r.createShort(2*replica.ReapMax/500 + 1)
+		enginetest.Pass(time.Second)
+		r.log.Drain()
+		stop := make(chan struct{})
+		defer close(stop)
+		go r.shard.ReapLoop(stop, nil)
+		enginetest.Pass(replica.DefaultContainerCheckInterval)
+		for range 3 {
+			r.apply(r.log.Drain()...)
+			enginetest.Pass(replica.ReapNext)
+		}
+		if got := r.node.tree().Len() - 4; got != 0 { // those from birth
+			t.Errorf("a few seconds after the interval %d are left", got)
+		}
+	})
+}
+
 // B6: one member booted with its clock ten years ahead. Its times stay its own. The next write of
 // another member has that member's time. What the first member wrote lives as long as anything
 // else.
@@ -231,18 +251,23 @@ func TestWallClockOfOneMemberBindsNobody(t *testing.T) {
 	})
 }
 
+// createShort creates znodes in portions of 500, which live for a millisecond.
+func (r reaping) createShort(portions int) {
+	for range portions {
+		var ops []tree.Op
+		for range 500 {
+			ops = append(ops, tree.Op{Kind: tree.KindCreate, Path: "/t-", Mode: tree.SequentialTTL, TTL: 1})
+		}
+		r.Submit(r.t.Context(), ops)
+		r.commit()
+	}
+}
+
 // A round proposes no more than its share, in entries of a bounded size. The next round goes on.
 func TestReaperTakesItsTime(t *testing.T) {
 	withReaper(t, func(t *testing.T, r reaping) {
 		const more = 500
-		for range (replica.ReapMax + more) / more {
-			var ops []tree.Op
-			for range more {
-				ops = append(ops, tree.Op{Kind: tree.KindCreate, Path: "/t-", Mode: tree.SequentialTTL, TTL: 1})
-			}
-			r.Submit(t.Context(), ops)
-			r.commit()
-		}
+		r.createShort((replica.ReapMax + more) / more)
 		for at, left := range []int{more, 0} {
 			r.after(time.Second)()
 			if got := r.node.tree().Len() - 4; got != left { // those from birth

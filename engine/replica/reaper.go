@@ -14,7 +14,8 @@ import (
 const (
 	DefaultContainerCheckInterval = time.Minute // znode.container.checkIntervalMs
 
-	ReapMax      = 10_000          // znodes in one round; znode.container.maxPerMinute
+	ReapMax      = 10_000          // znodes in one round
+	ReapNext     = time.Second     // from a full round to the next; ZooKeeper has 10,000 a minute
 	reapBatch    = 1_000           // znodes in one log entry, which has at most BatchBytesMax bytes
 	reapPause    = 1_000           // znodes to look at before entries may be applied again
 	reapOverhead = 32              // most bytes of a znode in the entry besides its path
@@ -40,25 +41,32 @@ type reaper struct {
 	// Owned by the loop.
 	newest      proposed       // the newest Reap
 	newestZnode command.Mortal // the last znode in it
+	full        bool           // the newest round was; others may be due
 }
 
 func newReaper(r *Replica, raft outbox.Raft, interval time.Duration, log *slog.Logger) *reaper {
 	return &reaper{replica: r, raft: raft, interval: interval, log: log}
 }
 
-// loop calls round at every interval. It returns when either channel is closed.
+// loop calls round at every interval, and again soon as long as rounds are full: more znodes may
+// become due in an interval than a round takes. It returns when either channel is closed.
 func (r *reaper) loop(stop, done <-chan struct{}) {
-	ticker := time.NewTicker(r.interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(r.interval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-done:
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
 		r.round(time.Now())
+		if r.full {
+			timer.Reset(min(r.interval, ReapNext))
+		} else {
+			timer.Reset(r.interval)
+		}
 	}
 }
 
@@ -66,10 +74,15 @@ func (r *reaper) loop(stop, done <-chan struct{}) {
 // nothing while its previous proposal may still be applied, because rounds can be closer together
 // than commits.
 func (r *reaper) round(now time.Time) {
-	if !r.replica.leads(r.replica.Shard, r.raft) || r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
+	if !r.replica.leads(r.replica.Shard, r.raft) {
+		r.full = false
+		return
+	}
+	if r.newest.pending(now) && r.replica.isUnchanged(r.newestZnode) {
 		return
 	}
 	due := r.replica.dueMortals(now, ReapMax)
+	r.full = len(due) == ReapMax
 	for len(due) > 0 {
 		n := entryLen(due)
 		p, err := r.raft.Propose(r.replica.Shard, command.EncodeReap(now.UnixMilli(), due[:n]))
