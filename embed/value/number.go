@@ -92,6 +92,7 @@ type Number struct {
 	kept    chan struct{} // closed when keepLoop has ended
 
 	until    atomic.Int64 // it may be used before this time, in Unix milliseconds
+	passed   atomic.Int64 // the latest time that passed the test of Err
 	released atomic.Bool
 }
 
@@ -366,11 +367,19 @@ func (n *Number) Err() error {
 	if err := cmp.Or(context.Cause(n.life), lost); err != nil {
 		return err
 	}
-	if now := n.clock().UnixMilli(); now <= n.after || now >= n.until.Load() {
+	if now := n.clock().UnixMilli(); now > n.after && now < n.until.Load() {
+		n.pass(now)
+	} else {
 		n.end(ErrWrongClock)
 		n.tenure.End()
 	}
-	return context.Cause(n.life)
+	return cmp.Or(context.Cause(n.life), n.tenure.Err()) // a Release meanwhile may have missed the time
+}
+
+// pass notes that a time has passed the test.
+func (n *Number) pass(now int64) {
+	for was := n.passed.Load(); now > was && !n.passed.CompareAndSwap(was, now); was = n.passed.Load() {
+	}
 }
 
 // Release gives the number up. It is idempotent and frees nothing but this Number. It waits until
@@ -378,8 +387,8 @@ func (n *Number) Err() error {
 // the same, and the node keeps trying until the session ends.
 //
 // After a Release the next owner need not wait for the time that was written ahead. It waits until
-// its clock has passed the Release by a tenth of the session's timeout: so far the wall clock may
-// have been set back unnoticed.
+// its clock has passed the Release, and every time that passed the test, by a tenth of the session's
+// timeout. So far the clock may have been set back between its reading and the test.
 func (n *Number) Release() error {
 	if n.tenure == nil {
 		return nil
@@ -399,7 +408,7 @@ func (n *Number) Release() error {
 // the number since the tenure ended. If the transaction is not applied, the time stays that was
 // written ahead.
 func (n *Number) giveUp() {
-	used := min(n.now().UnixMilli(), n.until.Load()) + n.margin.Milliseconds()
+	used := max(n.passed.Load(), min(n.now().UnixMilli(), n.until.Load())) + n.margin.Milliseconds()
 	_, _ = n.session.Multi(context.Background(), embed.OpSet(n.used, embed.Text.Format(used), embed.AnyVersion), claim.OpRelease(n.claim))
 }
 
