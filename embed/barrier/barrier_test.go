@@ -383,6 +383,73 @@ func TestEnter_Refused(t *testing.T) {
 	})
 }
 
+// lagging returns sessions of the leader and of a member that is 300 ms behind.
+func lagging(t *testing.T) (leads, lags *embed.Session, lag func()) {
+	ens := ensemble(t, 3)
+	ens.TransferLeadership(1)
+	leads, lags = ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+	return leads, lags, func() {
+		_, err := lags.Sync(bounded(t), "/")
+		must(t, err)
+		ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+		<-time.After(time.Second)
+	}
+}
+
+// drop deletes a countdown of one name.
+func drop(t *testing.T, s *embed.Session, path, name string) {
+	_, err := s.Multi(bounded(t), embed.OpDelete(path+"/"+name, embed.AnyVersion), embed.OpDelete(path, embed.AnyVersion))
+	must(t, err)
+}
+
+// A countdown begins anew on its path. A member that still has the former one does not pass for it.
+func TestCountdown_WaitsForTheRoundOfTheCall(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		leads, lags, lag := lagging(t)
+		must(t, barrier.NewCountdown(leads, "/work", 1).Done(ctx, "x"))
+		lag()
+		drop(t, leads, "/work", "x")
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := barrier.NewCountdown(lags, "/work", 1).Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing is done: %v", err)
+		}
+	})
+}
+
+// Nor does it refuse a name of the new countdown, whatever total that has.
+func TestCountdown_CountsInTheNewRound(t *testing.T) {
+	for _, total := range []int{1, 5} {
+		testkit.Bubble(t, func(t *testing.T) {
+			ctx := bounded(t)
+			leads, lags, lag := lagging(t)
+			must(t, barrier.NewCountdown(leads, "/work", 1).Done(ctx, "x"))
+			lag()
+			drop(t, leads, "/work", "x")
+			if total > 1 {
+				must(t, barrier.NewCountdown(leads, "/work", total).Done(ctx, "x"))
+			}
+			must(t, barrier.NewCountdown(lags, "/work", total).Done(ctx, "y"))
+		})
+	}
+}
+
+// Wait outlasts the lack of a quorum, from its first look on.
+func TestCountdown_WaitsWithoutAQuorum(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := ensemble(t, 3)
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		ens.Isolate(1)
+		done := make(chan error, 1)
+		go func() { done <- barrier.NewCountdown(s, "/work", 1).Wait(context.Background()) }()
+		<-time.After(20 * time.Second)
+		ens.HealAll()
+		must(t, barrier.NewCountdown(ens.Session(2, embed.SessionOptions{}), "/work", 1).Done(bounded(t), "x"))
+		must(t, <-done)
+	})
+}
+
 // Shut shuts a gate that another member has opened, although its own replica does not know that.
 func TestGate_ShutWhereItIsSeenTooLateThatItWasOpened(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

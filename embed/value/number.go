@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/level"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -146,7 +147,7 @@ func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberO
 // take claims the least free number.
 func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
 	held := child(dir, "held")
-	err := retry(ctx, n.session, func() error { // else a number may seem to be held that is free
+	err := queue.Retry(ctx, n.session, func() error { // else a number may seem to be held that is free
 		_, err := n.session.Sync(ctx, dir)
 		return err
 	})
@@ -227,7 +228,7 @@ func (n *Number) begin(ctx context.Context) error {
 	}
 	n.life, n.end = context.WithCancelCause(n.tenure.Context())
 	for {
-		err := retry(ctx, n.session, func() error { return n.write(ctx) })
+		err := queue.Retry(ctx, n.session, func() error { return n.write(ctx) })
 		if ended := n.tenure.Err(); ended != nil {
 			return ended
 		}
@@ -436,22 +437,4 @@ func (c numberContext) Value(key any) any {
 		return v
 	}
 	return c.number.values.Value(key)
-}
-
-// retry calls fn again while no quorum answers, as long as ctx and the session last.
-func retry(ctx context.Context, s *embed.Session, fn func() error) error {
-	for {
-		err := fn()
-		if !unanswered(err) {
-			return err
-		}
-		if ended := s.Err(); ended != nil {
-			return ended
-		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
