@@ -121,8 +121,9 @@ func roleOf(m engine.Member) Role {
 //
 // Errors: ErrUnsafe if the voters that store an entry now would be no quorum without it, or if several
 // shards could not take it out without its vote, and nothing was changed; ErrUnavailable without a
-// quorum; ErrUnknownOutcome if ctx or the node ended after the leader was asked: the removal may be
-// recorded, and then goes on, as Members shows; an error for a member that does not exist; ErrClosed, ErrFailed.
+// quorum; ErrClosed, ErrFailed; an error for a member that does not exist. After ErrUnknownOutcome the
+// removal may be recorded, and then goes on, as Members shows: ctx or the node ended after it was
+// proposed, or a leader refused it when the answer to an earlier question was lost.
 func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 	return opError("remove member", "", n.in().Engine.RemoveMember(ctx, id))
 }
@@ -135,7 +136,8 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 // Once the wish is recorded, the ensemble carries it out. From the first shard that it is out of, the
 // node serves nobody, and its vote counts until it is out of all. If ctx ends before that, Leave waits
 // a longest election more, because the others may need the vote. Then it closes the node and returns
-// ctx's error. Without a deadline in ctx, Config.RequestTimeout bounds it.
+// ctx's error. If the node ends before, the error says that the others take the member out without it.
+// Without a deadline in ctx, Config.RequestTimeout bounds it.
 //
 // Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that store an
 // entry now would be no quorum without it, ErrUnavailable without a quorum. After ErrUnknownOutcome

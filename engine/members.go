@@ -272,12 +272,12 @@ func (e *Engine) Leave(ctx context.Context) error {
 		e.recordOut(e.reasonOut(session.Left.String()))
 		err = nil // all that it held ends with it
 	case <-e.disk.Failed():
-		err = errors.Join(err, ErrFailed)
+		err = errors.Join(err, withoutIt(ErrFailed))
 		if e.isOut() {
 			err = nil
 		}
 	case <-e.stop:
-		err = errors.Join(err, outbox.ErrClosed)
+		err = errors.Join(err, withoutIt(outbox.ErrClosed))
 	case <-ctx.Done():
 		if late := e.outrun(ctx.Err()); late != nil {
 			err = errors.Join(err, late)
@@ -301,10 +301,16 @@ func (e *Engine) outrun(why error) error {
 		if e.isOut() {
 			return nil
 		}
-		return ErrFailed
+		return withoutIt(ErrFailed)
 	case <-ctx.Done():
 		return fmt.Errorf("the others take this member out without it: %w", why)
 	}
+}
+
+// withoutIt is the error of a Leave whose node has ended first. It does not match why, which says that
+// nothing was applied.
+func withoutIt(why error) error {
+	return fmt.Errorf("the others take this member out without it: %s", why.Error())
 }
 
 // isOut reports whether this node ended because its member is out of the ensemble.
@@ -316,10 +322,12 @@ func (e *Engine) mayChange() error {
 		return over
 	}
 	if !e.cfg.open() {
-		return errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
+		return errFixed
 	}
 	return nil
 }
+
+var errFixed = errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
 
 // mayLeave waits for the leader to say whether this member may leave. No answer is no consent.
 func (e *Engine) mayLeave(ctx context.Context) error {
@@ -361,33 +369,33 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	if err := e.mayChange(); err != nil {
 		return err
 	}
-	var sent, recorded bool
+	var sent bool
 	var asked time.Time
+	what := removalOf(m)
 	for {
 		table := e.table()
 		rec, found := table.Find(session.MemberID(m))
 		switch {
 		case table.Ensemble.Next == 0:
 			// It has no table yet, or this node has not loaded it.
-		case found && rec.OutOf() == len(e.shards), recorded && !found:
+		case found && rec.OutOf() == len(e.shards), sent && !found:
 			return nil
 		case !found:
 			return fmt.Errorf("%w: %d", session.ErrNotMember, m)
 		case rec.Wish == session.Out:
-			recorded = true
-		case !recorded && time.Since(asked) > replica.RetryAfter:
+			sent = true
+		case time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			sent = sent || e.Leader(command.HomeShard).Member != 0 // its answer may be lost
-			if _, err := e.atLeader(ctx, question{Remove: m}); err != nil {
+			if _, err := e.askLeader(ctx, question{Remove: m}, what, &sent); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.gaveUp(ctx, sent || recorded, fmt.Sprintf("the removal of member %d", m))
+			return e.gaveUp(ctx, sent, what)
 		case <-ctx.Done():
-			return e.gaveUp(ctx, sent || recorded, fmt.Sprintf("the removal of member %d", m))
+			return e.gaveUp(ctx, sent, what)
 		}
 	}
 }
@@ -402,14 +410,47 @@ func (e *Engine) gaveUp(ctx context.Context, sent bool, what string) error {
 	case !sent:
 		return e.notReady(unavailable(ctx, ctx.Err()))
 	case over != nil:
-		return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, over)
+		return unsure(what, over)
 	}
-	return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, e.notReady(ctx.Err()))
+	return unsure(what, e.notReady(ctx.Err()))
 }
 
-// atLeader has the leader of the home shard do what a question asks: record a removal, or say
-// whether a member may leave. It returns false if no leader has answered, which is worth another
-// try.
+func removalOf(m MemberID) string { return fmt.Sprintf("the removal of member %d", m) }
+
+// unsure is the error of a change that was sent, and of which nobody knows what became.
+func unsure(what string, why error) error {
+	return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, why)
+}
+
+// refused is the error of a leader's refusal, or nil. A leader may know nothing of an earlier question
+// whose answer was lost. Then the error is none of those with which nothing was changed.
+func refused(err error, before bool, what string) error {
+	if err == nil || !before {
+		return err
+	}
+	return unsure(what, errors.New("asked again: "+err.Error()))
+}
+
+// askLeader has the leader of the home shard record a change. sent says whether the change may have
+// been proposed, now or before.
+func (e *Engine) askLeader(ctx context.Context, q question, what string, sent *bool) (recorded bool, err error) {
+	recorded, err = e.atLeader(ctx, q)
+	switch {
+	case errors.Is(err, errLater):
+		return false, nil
+	case err != nil:
+		return false, refused(err, *sent, what)
+	}
+	*sent = true
+	return recorded, nil
+}
+
+// errLater says that a leader cannot judge a question yet, and has proposed nothing.
+var errLater = errors.New("the leader cannot say yet: ask again")
+
+// atLeader has the leader of the home shard do what a question asks: record a change, or say whether
+// a member may leave. It returns false if that is worth another try: with errLater nothing was
+// proposed, without an error nobody knows.
 func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
@@ -417,12 +458,15 @@ func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err e
 	}
 	address := e.book.newest(leader)
 	if leader == 0 || address == "" {
-		return false, nil
+		return false, errLater
 	}
 	q.Lineage = e.lineage()
 	a, err := ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
 	if err != nil || a.Lineage != q.Lineage {
 		return false, nil // the leader may be another one by now, or elsewhere
+	}
+	if a.Later {
+		return false, errLater
 	}
 	err = a.refusal()
 	return a.Done || err != nil, err
@@ -449,24 +493,30 @@ func (e *Engine) settled(ctx context.Context) bool {
 	}
 }
 
-// change does what a member asks where the home shard is led. It returns false if this node does
-// not lead it, or not for long enough.
+// change does what a member asks where the home shard is led. It returns errLater if this node does
+// not lead it, or not for long enough. It returns false without an error if it cannot say what
+// becomes of what it has proposed. A node that is over cannot say anything.
 func (e *Engine) change(ctx context.Context, q *question) (answered bool, err error) {
-	if err := e.mayChange(); err != nil {
-		return true, err // whoever asks may run with another Config
-	}
-	if !e.settled(ctx) {
+	if answered, err = e.changeOrRefuse(ctx, q); e.over() != nil {
 		return false, nil
 	}
+	return answered, err
+}
+
+func (e *Engine) changeOrRefuse(ctx context.Context, q *question) (answered bool, err error) {
 	switch {
+	case !e.cfg.open():
+		return true, errFixed // whoever asks may run with another Config
+	case !e.settled(ctx):
+		return false, errLater
 	case q.Remove != 0:
 		return e.recordRemoval(ctx, q.Remove)
 	case q.Reconfig != nil:
-		return true, e.recordReconfig(ctx, q.Reconfig)
+		return e.recordReconfig(ctx, q.Reconfig)
 	}
 	stored := e.proveAtHome(ctx)
 	if stored == nil {
-		return false, nil
+		return false, errLater
 	}
 	if why := e.unsafeWithout(q.Leave, true, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
@@ -482,7 +532,7 @@ func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, 
 	case e.reconfiguring <- struct{}{}:
 		defer func() { <-e.reconfiguring }()
 	default:
-		return false, nil
+		return false, errLater
 	}
 	table := e.table()
 	rec, found := table.Find(session.MemberID(m))
@@ -492,11 +542,11 @@ func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, 
 	case rec.Wish == session.Out:
 		return true, nil
 	case len(e.shards) > 1 && e.anyGoes(table):
-		return false, nil
+		return false, errLater
 	}
 	stored := e.proveAtHome(ctx)
 	if stored == nil {
-		return false, nil
+		return false, errLater
 	}
 	if why := e.unsafeWithout(m, false, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
@@ -512,7 +562,7 @@ func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, 
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return true, e.over()
+			return false, nil
 		case <-ctx.Done():
 			return false, nil
 		}

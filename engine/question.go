@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -73,8 +74,9 @@ type answer struct {
 	Refused  string   // why not; also of a removal and a leave
 	Admitted MemberID // the asking node's id
 	Done     bool     // of a removal, a leave or a Reconfig: the leader has done or judged what was asked
+	Later    bool     // of the same: it has proposed nothing, and may be asked again; see errLater
 	// Why a removal, a leave or a Reconfig was refused; see refusals.
-	Unsafe, Changed, UnderWay, NoMember, Observes bool
+	Unsafe, Changed, UnderWay, NoMember, Observes, Unavailable bool
 }
 
 // isNot returns why this answer is of no use to who means the ensemble of another lineage.
@@ -85,7 +87,7 @@ func (a *answer) isNot(meant session.Lineage) error {
 // refusals returns the errors that callers tell apart, each with the field that says it.
 func (a *answer) refusals() map[error]*bool {
 	return map[error]*bool{ErrUnsafe: &a.Unsafe, ErrConfigChanged: &a.Changed, ErrReconfiguring: &a.UnderWay,
-		session.ErrNotMember: &a.NoMember, session.ErrObserver: &a.Observes}
+		session.ErrNotMember: &a.NoMember, session.ErrObserver: &a.Observes, outbox.ErrUnavailable: &a.Unavailable}
 }
 
 // refuse answers with an error.
@@ -178,6 +180,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		return
 	}
 	if a.Leader != a.Member || e.recovers() {
+		a.Later = true
 		return // only the leader admits and removes: it knows who answers
 	}
 	var err error
@@ -189,9 +192,10 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	case q.Remove != 0, q.Leave != 0, q.Reconfig != nil:
 		a.Done, err = e.change(ctx, q)
 	}
-	if e.over() != nil {
-		a.Done = false // who asks looks for another leader
-	} else if err != nil {
+	switch {
+	case errors.Is(err, errLater):
+		a.Later = true
+	case err != nil && e.over() == nil: // else who asks looks for another leader
 		a.refuse(err)
 	}
 }

@@ -43,15 +43,17 @@ func (e *Engine) Config() string {
 
 // Reconfig makes a change of the members, and waits until it is so on all shards. ErrUnsafe says
 // that those who would vote then are no quorum now, or that a learner is not fit to vote.
-// ErrUnknownOutcome says that ctx ended first: what was recorded by then goes on.
+// ErrUnknownOutcome says that it was asked for, and that nobody knows what is recorded of it: that
+// goes on.
 func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
 	if err := e.mayChange(); err != nil {
 		return err
 	}
-	var recorded bool
+	var recorded, sent bool
 	var asked time.Time
+	const what = "the change of the members"
 	for {
 		switch {
 		case recorded && c.isDone(e.table()):
@@ -59,16 +61,16 @@ func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
 			var err error
-			if recorded, err = e.atLeader(ctx, question{Reconfig: &c}); err != nil {
+			if recorded, err = e.askLeader(ctx, question{Reconfig: &c}, what, &sent); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.gaveUp(ctx, true, "the change of the members")
+			return e.gaveUp(ctx, sent, what)
 		case <-ctx.Done():
-			return e.gaveUp(ctx, true, "the change of the members")
+			return e.gaveUp(ctx, sent, what)
 		}
 	}
 }
@@ -112,28 +114,29 @@ func (c *Reconfig) missing(table *session.MembersView) (list []steer.Wish) {
 }
 
 // recordReconfig records a change where the home shard is led. It returns once the table has it, so
-// that of two changes for one version only the first is made.
-func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) error {
+// that of two changes for one version only the first is made. It returns false if it has proposed the
+// change, and does not know whether all of it will be recorded.
+func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) (answered bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
 	select {
 	case e.reconfiguring <- struct{}{}:
 		defer func() { <-e.reconfiguring }()
 	case <-ctx.Done():
-		return ErrReconfiguring
+		return true, ErrReconfiguring
 	}
 	if c.isRecorded(e.table()) {
-		return nil // the leader was asked before, and its answer was lost
+		return true, nil // the leader was asked before, and its answer was lost
 	}
 	if err := e.mayReconfig(ctx, c); err != nil {
-		return err
+		return true, err
 	}
 	e.log.Info("the members are to change on request", "promote", c.Promote, "remove", c.Remove)
 	var proposed time.Time
 	for {
 		missing := c.missing(e.table())
 		if len(missing) == 0 {
-			return nil
+			return true, nil
 		}
 		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
 			proposed = now
@@ -144,9 +147,9 @@ func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) error {
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.over()
+			return false, nil
 		case <-ctx.Done():
-			return fmt.Errorf("no quorum has recorded the change in time: %w", ctx.Err())
+			return false, nil
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestReconfig_WhatATableShows(t *testing.T) {
 // A caller hears the same error at the leader and at any other member: its kind decides on the code
 // that a gateway answers.
 func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
-	kinds := []error{ErrUnsafe, ErrConfigChanged, ErrReconfiguring, session.ErrNotMember, session.ErrObserver}
+	kinds := []error{ErrUnsafe, ErrConfigChanged, ErrReconfiguring, session.ErrNotMember, session.ErrObserver, ErrUnavailable}
 	for _, kind := range append(kinds, errors.New("any other")) {
 		atLeader := fmt.Errorf("%w: member 4", kind)
 		var sent, got answer
@@ -91,5 +91,20 @@ func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
 	}
 	if err := (&answer{Done: true}).refusal(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A leader's refusal is one, unless it was asked before and the answer was lost. Then the change may
+// be recorded, and the error is none of those with which nothing was changed.
+func TestRefused_AfterALostAnswer(t *testing.T) {
+	unsafe := fmt.Errorf("%w: member 4", ErrUnsafe)
+	if err := refused(unsafe, false, "it"); err != unsafe {
+		t.Errorf("asked once: %v", err)
+	}
+	if err := refused(unsafe, true, "it"); !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnsafe) {
+		t.Errorf("asked again: %v", err)
+	}
+	if err := refused(nil, true, "it"); err != nil {
+		t.Errorf("not refused: %v", err)
 	}
 }

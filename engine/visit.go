@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -45,7 +44,7 @@ func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 	v := newVisitor(cfg)
 	defer v.transport.Close()
-	asked := false
+	asked, what := false, removalOf(m)
 	for {
 		a, err := v.ask(ctx, question{List: true})
 		at := slices.IndexFunc(a.List, func(rec Member) bool { return MemberID(rec.ID) == m })
@@ -63,16 +62,16 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 		case a.List[at].Wish == session.Out:
 			asked = true
 		default:
-			asked = true // its answer may be lost
 			if err := v.askRemoval(ctx, m, a.Lineage); err != nil {
-				return err
+				return refused(err, asked, what)
 			}
+			asked = true // its answer may be lost
 		}
 		select {
 		case <-time.After(replica.RetryAfter):
 		case <-ctx.Done():
 			if asked {
-				return fmt.Errorf("%w: the removal of member %d may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, m, ctx.Err())
+				return unsure(what, ctx.Err())
 			}
 			return unavailable(ctx, ctx.Err())
 		}

@@ -383,6 +383,147 @@ func TestEnter_Refused(t *testing.T) {
 	})
 }
 
+// far returns members whose requests time out after 3 s, and sessions of the first, which is 40 ms
+// from the leader, and of the leader.
+func far(t *testing.T) (ens *embedtest.Ensemble, away, leads *embed.Session) {
+	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 3 * time.Second }})
+	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
+	ens.TransferLeadership(2)
+	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 40 * time.Millisecond})
+	ens.Faults(2).SetLink(1, embedtest.Link{Delay: 40 * time.Millisecond})
+	long := embed.SessionOptions{Timeout: 40 * time.Second}
+	return ens, ens.Session(1, long), ens.Session(2, long)
+}
+
+// enters calls Enter with a ctx that never ends.
+func enters(s *embed.Session, path string, n int) <-chan error {
+	done := make(chan error, 1)
+	go func() { _, err := barrier.Enter(context.Background(), s, path, n); done <- err }()
+	return done
+}
+
+// Enter outlasts the lack of a quorum, whichever of its writes has no answer: the member's znode,
+// the deletion of a stale ready, or ready.
+func TestEnter_IsBoundedByCtxAlone(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		for wait := time.Duration(0); wait < 300*time.Millisecond; wait += 20 * time.Millisecond {
+			testkit.Bubble(t, func(t *testing.T) {
+				ens, away, leads := far(t)
+				if stale {
+					_, _, err := leads.CreateWith(bounded(t), "/b/ready", nil, embed.CreateOptions{Parents: true})
+					must(t, err)
+				}
+				first, second := enters(away, "/b", 2), (<-chan error)(nil)
+				if !stale {
+					<-time.After(time.Second)
+					second = enters(leads, "/b", 2)
+				}
+				<-time.After(wait)
+				ens.Isolate(1)
+				<-time.After(10 * time.Second)
+				ens.HealAll()
+				if stale {
+					second = enters(leads, "/b", 2)
+				}
+				for who, done := range map[string]<-chan error{"who was cut off": first, "the other": second} {
+					if err := <-done; err != nil {
+						t.Errorf("stale %v, cut off after %v: %s: %v", stale, wait, who, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A persistent child that somebody else has created is no member: nobody passes for it, nobody waits
+// for it to leave, and it makes no ready of a former round a new one.
+func TestEnter_CountsOnlyEphemerals(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, path := range []string{"/b", "/b/notes", "/b/ready"} {
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		time.AfterFunc(10*time.Second, func() { _, _ = s.Create(ctx, "/b/more", nil, embed.Persistent) })
+		if _, err := barrier.Enter(short, s, "/b", 2); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it was alone: %v", err)
+		}
+		pass, err := barrier.Enter(ctx, s, "/b", 1)
+		must(t, err)
+		must(t, pass.Leave(ctx))
+	})
+}
+
+// lagging returns sessions of the leader and of a member that is 300 ms behind.
+func lagging(t *testing.T) (leads, lags *embed.Session, lag func()) {
+	ens := ensemble(t, 3)
+	ens.TransferLeadership(1)
+	leads, lags = ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+	return leads, lags, func() {
+		_, err := lags.Sync(bounded(t), "/")
+		must(t, err)
+		ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+		<-time.After(time.Second)
+	}
+}
+
+// drop deletes a countdown of one name.
+func drop(t *testing.T, s *embed.Session, path, name string) {
+	_, err := s.Multi(bounded(t), embed.OpDelete(path+"/"+name, embed.AnyVersion), embed.OpDelete(path, embed.AnyVersion))
+	must(t, err)
+}
+
+// A countdown begins anew on its path. A member that still has the former one does not pass for it.
+func TestCountdown_WaitsForTheRoundOfTheCall(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		leads, lags, lag := lagging(t)
+		must(t, barrier.NewCountdown(leads, "/work", 1).Done(ctx, "x"))
+		lag()
+		drop(t, leads, "/work", "x")
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := barrier.NewCountdown(lags, "/work", 1).Wait(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing is done: %v", err)
+		}
+	})
+}
+
+// Nor does it refuse a name of the new countdown, whatever total that has.
+func TestCountdown_CountsInTheNewRound(t *testing.T) {
+	for _, total := range []int{1, 5} {
+		testkit.Bubble(t, func(t *testing.T) {
+			ctx := bounded(t)
+			leads, lags, lag := lagging(t)
+			must(t, barrier.NewCountdown(leads, "/work", 1).Done(ctx, "x"))
+			lag()
+			drop(t, leads, "/work", "x")
+			if total > 1 {
+				must(t, barrier.NewCountdown(leads, "/work", total).Done(ctx, "x"))
+			}
+			must(t, barrier.NewCountdown(lags, "/work", total).Done(ctx, "y"))
+		})
+	}
+}
+
+// Wait outlasts the lack of a quorum, from its first look on.
+func TestCountdown_WaitsWithoutAQuorum(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := ensemble(t, 3)
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		ens.Isolate(1)
+		done := make(chan error, 1)
+		go func() { done <- barrier.NewCountdown(s, "/work", 1).Wait(context.Background()) }()
+		<-time.After(20 * time.Second)
+		ens.HealAll()
+		must(t, barrier.NewCountdown(ens.Session(2, embed.SessionOptions{}), "/work", 1).Done(bounded(t), "x"))
+		must(t, <-done)
+	})
+}
+
 // Shut shuts a gate that another member has opened, although its own replica does not know that.
 func TestGate_ShutWhereItIsSeenTooLateThatItWasOpened(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -30,7 +30,8 @@ func NewCountdown(s *embed.Session, path string, total int) Countdown {
 // Done counts a name, which is one component of a path. Counting it again changes nothing.
 //
 // Errors: embed.ErrInvalidArgument if the name has a slash, or if the total is negative, above
-// 2147483647 or not the one of the countdown on the path; and those of embed.Session.Create.
+// 2147483647 or not the one of the countdown on the path; and those of embed.Session.Sync and
+// embed.Session.Create.
 func (c Countdown) Done(ctx context.Context, name string) error {
 	return wrap("count down", c.path, c.done(ctx, name))
 }
@@ -39,24 +40,49 @@ func (c Countdown) done(ctx context.Context, name string) error {
 	if strings.Contains(name, "/") {
 		return fmt.Errorf("%w: %q is not one component of a path", embed.ErrInvalidArgument, name)
 	}
-	begun, err := c.begun(ctx)
-	if err == nil && !begun {
-		if err = create(ctx, c.session, c.path, embed.Int32.Format(int64(c.total))); err == nil {
-			_, err = c.begun(ctx)
+	for {
+		begun, err := c.begun(ctx)
+		if err == nil && !begun {
+			if err = create(ctx, c.session, c.path, embed.Int32.Format(int64(c.total))); err == nil {
+				_, err = c.begun(ctx)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = c.session.Create(ctx, queue.Child(c.path, name), nil, embed.Persistent)
+		switch {
+		case errors.Is(err, embed.ErrNodeExists):
+			return nil
+		case !errors.Is(err, embed.ErrNoNode): // else somebody has deleted the countdown
+			return err
 		}
 	}
-	if err != nil {
-		return err
+}
+
+// errTotal says that the countdown that this node shows has another total.
+var errTotal = fmt.Errorf("%w: the countdown has another total", embed.ErrInvalidArgument)
+
+// begun reports whether the countdown's znode exists, and compares its total. What this node shows may
+// be a former countdown, so begun looks again before it refuses.
+func (c Countdown) begun(ctx context.Context) (bool, error) {
+	begun, err := c.look(ctx)
+	if !errors.Is(err, errTotal) {
+		return begun, err
 	}
-	_, err = c.session.Create(ctx, queue.Child(c.path, name), nil, embed.Persistent)
-	if errors.Is(err, embed.ErrNodeExists) {
-		err = nil
+	if err := c.sync(ctx); err != nil {
+		return false, err
 	}
+	return c.look(ctx)
+}
+
+func (c Countdown) sync(ctx context.Context) error {
+	_, err := c.session.Sync(ctx, c.path)
 	return err
 }
 
-// begun reports whether the countdown's znode exists, and compares its total.
-func (c Countdown) begun(ctx context.Context) (bool, error) {
+// look is begun in the state that this node shows.
+func (c Countdown) look(ctx context.Context) (bool, error) {
 	if c.total < 0 || c.total > math.MaxInt32 {
 		return false, fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
 	}
@@ -68,7 +94,7 @@ func (c Countdown) begun(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if n, err := embed.Int32.Parse(data); err != nil || n != int64(c.total) {
-		return false, fmt.Errorf("%w: the total is %d, the znode has %x", embed.ErrInvalidArgument, c.total, data)
+		return false, fmt.Errorf("%w: the total is %d, the znode has %x", errTotal, c.total, data)
 	}
 	return true, nil
 }
@@ -85,11 +111,19 @@ func (c Countdown) Left(ctx context.Context) (int, error) {
 }
 
 // Wait waits until all names are done. It returns nil if they were at any moment since the call,
-// even if the znodes are deleted by now. It is bounded by ctx alone. Errors are those of Done.
+// even if the znodes are deleted by now. It begins with an embed.Session.Sync, for this node may still
+// show a former countdown on the path. It is bounded by ctx alone. Errors are those of Done.
 func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
 
 func (c Countdown) wait(ctx context.Context) error {
-	if _, err := c.begun(ctx); err != nil {
+	err := queue.Retry(ctx, c.session, func() error { // else a former countdown may be shown, which is done
+		if err := c.sync(ctx); err != nil {
+			return err
+		}
+		_, err := c.look(ctx)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	names := crowd{session: c.session, path: c.path}
@@ -100,7 +134,7 @@ func (c Countdown) wait(ctx context.Context) error {
 		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here) >= c.total, nil })
 		names.close()
 		if done { // of a total that somebody may have written since
-			_, err = c.begun(ctx)
+			_, err = c.look(ctx)
 		}
 		if done || err != nil {
 			return err

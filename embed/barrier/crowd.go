@@ -17,6 +17,7 @@ const waitingMax = 1 << 12
 type crowd struct {
 	session *embed.Session
 	path    string
+	counts  func(name string, stat embed.Stat) bool // which children to follow; nil means all
 	watch   *embed.Watch
 	at      embed.Zxid
 	here    map[string]embed.Zxid // the children, with their czxid
@@ -24,7 +25,8 @@ type crowd struct {
 
 // arm begins to follow the changes after a state that it reads. close ends it.
 func (c *crowd) arm(ctx context.Context) (err error) {
-	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, embed.WatchOptions{Buffer: waitingMax}); err != nil {
+	o := embed.WatchOptions{Buffer: waitingMax, Values: c.counts != nil}
+	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err
 	}
 	c.here = make(map[string]embed.Zxid)
@@ -34,7 +36,7 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 		}
 		c.at = z.Zxid
 		if err == nil {
-			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid)
+			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat)
 		}
 	}
 	return nil
@@ -42,12 +44,12 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 
 func (c *crowd) close() { _ = c.watch.Close() }
 
-// change notes that a child has come or gone.
-func (c *crowd) change(what embed.EventType, path string, z embed.Zxid) {
+// change notes that a child has come or gone. stat is that of one that has come, if counts needs it.
+func (c *crowd) change(what embed.EventType, path string, z embed.Zxid, stat embed.Stat) {
 	name, below := strings.CutPrefix(path, queue.Child(c.path, ""))
 	switch {
 	case !below || name == "" || strings.Contains(name, "/"):
-	case what == embed.NodeCreated:
+	case what == embed.NodeCreated && (c.counts == nil || c.counts(name, stat)):
 		c.here[name] = z
 	case what == embed.NodeDeleted:
 		delete(c.here, name)
@@ -89,7 +91,8 @@ func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, er
 			c.at = e.Zxid
 		}
 		if e.Zxid == c.at { // earlier ones are part of what arm has read
-			c.change(e.Type, e.Path, e.Zxid)
+			stat, _ := e.Stat() // zero if the same transaction has deleted it
+			c.change(e.Type, e.Path, e.Zxid, stat)
 		}
 		next, ok := poll(c.watch)
 		for !ok && !read {

@@ -1,6 +1,7 @@
 package barrier
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -30,18 +31,22 @@ type Pass struct {
 // Enter waits until n members are in the barrier on a path, and is one of them meanwhile. It passes
 // if n were there at any one zxid since it came, even if some have left or are lost by now.
 // A member that is lost before that counts no longer. More than n may pass: n is a threshold.
+// Every ephemeral below the path is a member, and nothing else is.
 //
 // Use a path for each round. If rounds share one, a member that comes while those of the last round
 // still leave passes with them, as in Curator. A member whose process is lost in the barrier counts
 // until its session ends.
 //
-// Enter creates missing parents as containers. It is bounded by ctx alone. After an error the member
-// has left. Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrDeleted
-// if somebody deleted the member's znode, and those of embed.Session.Create. To clear away what a
-// lost round has left, Enter needs level 4 of the ensemble. It waits five seconds for a new ensemble
-// to rise to that, and then fails with embed.ErrLevel.
+// Enter creates missing parents as containers. It is bounded by ctx alone, and outlasts the lack of a
+// quorum. After an error the node deletes the member's znode as soon as it can send that, at the
+// latest with the session. Until then others may count it.
+//
+// Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrDeleted if
+// somebody deleted the member's znode, and those of embed.Session.Create. To clear away what a lost
+// round has left, Enter needs level 4 of the ensemble. It waits five seconds for a new ensemble to
+// rise to that, and then fails with embed.ErrLevel.
 func Enter(ctx context.Context, s *embed.Session, path string, n int) (*Pass, error) {
-	m := &member{crowd: crowd{session: s, path: path}, n: n}
+	m := &member{crowd: crowd{session: s, path: path, counts: isMember}, n: n}
 	err := m.enter(ctx)
 	if err != nil {
 		return nil, wrap("enter", path, m.giveUp(err))
@@ -50,6 +55,11 @@ func Enter(ctx context.Context, s *embed.Session, path string, n int) (*Pass, er
 	delete(others, m.own)
 	delete(others, readyName)
 	return &Pass{session: s, path: path, claim: m.claim, others: others}, nil
+}
+
+// isMember reports whether a child is a member or ready.
+func isMember(name string, stat embed.Stat) bool {
+	return stat.EphemeralOwner != 0 || name == readyName
 }
 
 // A member waits in the barrier.
@@ -94,10 +104,10 @@ func (m *member) come(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		results, err := c.Created(ctx)
+		results, err := c.Await(ctx)
 		if err != nil {
 			_ = c.Release()
-			return err
+			return cmp.Or(m.session.Err(), err) // what was created goes with the session
 		}
 		m.claim, m.since = c, results[0].Stat.Czxid
 		return nil
@@ -153,7 +163,8 @@ func (m *member) sawReady(ready embed.Zxid) bool {
 }
 
 // open creates ready in a transaction that checks that n members are there. If some of them have
-// left, they have passed, and those who follow every change need no ready.
+// left, they have passed, and those who follow every change need no ready. So it passes without an
+// answer too.
 func (m *member) open(ctx context.Context) error {
 	ops := make([]embed.Op, 0, m.n+1)
 	for name := range m.here {
@@ -162,17 +173,22 @@ func (m *member) open(ctx context.Context) error {
 		}
 	}
 	_, err := m.session.Multi(ctx, append(ops, embed.OpCreate(queue.Child(m.path, readyName), nil, embed.Persistent))...)
-	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrNodeExists) {
+	switch {
+	case errors.Is(err, embed.ErrNoNode), errors.Is(err, embed.ErrNodeExists):
 		return nil
+	case queue.Unanswered(err) && ctx.Err() == nil:
+		return m.session.Err()
 	}
 	return err
 }
 
 // removeStale deletes a ready that is left over, unless it is another one by now.
 func (m *member) removeStale(ctx context.Context, ready embed.Zxid) error {
-	err := level.Await(ctx, func() error {
-		_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
-		return err
+	err := queue.Retry(ctx, m.session, func() error {
+		return level.Await(ctx, func() error {
+			_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
+			return err
+		})
 	})
 	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) {
 		return nil

@@ -125,6 +125,9 @@ func (o *once) look(ctx context.Context, s *embed.Session) error {
 
 // lock waits for the lock. It returns errOver as soon as there is a result.
 func (o *once) lock(ctx context.Context, s *embed.Session) (*lock.Hold, error) {
+	if _, err := s.Sync(ctx, o.done); err != nil { // else a result may be shown that was deleted
+		return nil, err
+	}
 	w, err := s.Watch(ctx, o.done, embed.WatchOnce)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -270,4 +271,29 @@ func TestOnce_EndedAtAnyStep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fn runs anew after <path>/done was deleted, also on a member that does not show that yet. A new
+// session has come from the home shard, and proves nothing of the others.
+func TestOnce_RunsAnewWhereItIsSeenTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 4 }})
+		ens.TransferLeadership(1)
+		for _, path := range []string{"/a", "/b", "/c", "/d", "/e", "/f"} {
+			runs := 0
+			fn := func(context.Context, lock.Token) ([]byte, error) { runs++; return nil, nil }
+			_, err := job.Once(t.Context(), ens.Opener(1), path, fn)
+			must(t, err)
+			<-time.After(time.Second)
+			ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+			<-time.After(time.Second)
+			must(t, ens.Session(1, embed.SessionOptions{}).Delete(t.Context(), path+"/done", embed.AnyVersion))
+			_, err = job.Once(t.Context(), ens.Opener(3), path, fn)
+			must(t, err)
+			if runs != 2 {
+				t.Errorf("%s: fn ran %d times", path, runs)
+			}
+			ens.Faults(1).SetLink(3, embedtest.Link{})
+		}
+	})
 }

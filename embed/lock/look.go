@@ -130,9 +130,12 @@ const revocation = "__REVOKE__"
 // Revoke asks the holders of the lock on a path to give it up. Hold.Revoked tells them, and so does
 // Curator's Revocable. They are free to go on. If a Mutex only keeps the lock (Options.Keep), its
 // next Hold is told. The request replaces the holders' notes. If one holder cannot be asked, the
-// others still are. The leader of an election is not asked. Errors are those of Holders and
-// embed.Session.Set.
+// others still are. The leader of an election is not asked. Errors are those of Holders,
+// embed.Session.Sync and embed.Session.Set.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
+	if _, err := s.Sync(ctx, path); err != nil { // else a holder may not be shown yet
+		return wrap("revoke", path, err)
+	}
 	holders, err := Holders(ctx, s, path)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
@@ -94,6 +95,28 @@ func TestHoldersAndWaiters(t *testing.T) {
 		wantNotes(t, s, "a semaphore", []string{"two", "two"}, []string{"one"})
 		must(t, two.Release())
 		must(t, granted(t, one).Release())
+	})
+}
+
+// Revoke asks a holder whom its own replica does not show yet.
+func TestRevoke_WhereItIsSeenTooLate(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		ens.TransferLeadership(1)
+		leads, lags := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+		ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+		<-time.After(time.Second)
+		h, err := lock.NewMutex(leads, path).Lock(bounded(t))
+		must(t, err)
+		must(t, lock.Revoke(bounded(t), lags, path))
+		_, err = leads.Sync(bounded(t), path)
+		must(t, err)
+		select {
+		case <-h.Revoked():
+		case <-time.After(time.Second):
+			t.Error("the holder was not asked")
+		}
+		must(t, h.Release())
 	})
 }
 

@@ -270,8 +270,8 @@ func (m *Semaphore) locks() string    { return queue.Child(m.path, "locks") }
 func (m *Semaphore) leases() string   { return queue.Child(m.path, "leases") }
 func (m *Semaphore) override() string { return queue.Child(m.path, "limit") }
 
-// Limit returns the number of permits. Errors: ErrLimitDiffers, ErrNoLimit, and those of
-// embed.Session.Get.
+// Limit returns the number of permits, as this node's replica knows it. Errors: ErrLimitDiffers,
+// ErrNoLimit, and those of embed.Session.Get.
 func (m *Semaphore) Limit(ctx context.Context) (int, error) {
 	limit, _, err := m.agreed(ctx)
 	return limit, wrap("limit of", m.path, err)
@@ -367,7 +367,7 @@ func (m *Semaphore) make(ctx context.Context, data string) error {
 // that are out stay out: with a smaller limit nobody is granted a permit until enough have come
 // back. Zero removes the limit that Resize has set, and callers must agree again. Errors:
 // embed.ErrInvalidArgument if limit is negative or above 2147483647, and those of
-// embed.Session.Multi.
+// embed.Session.Sync and embed.Session.Multi.
 func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	return wrap("resize", m.path, m.resize(ctx, limit))
 }
@@ -375,6 +375,10 @@ func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 func (m *Semaphore) resize(ctx context.Context, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 {
 		return fmt.Errorf("%w: the limit %d is not from 0 to 2147483647", embed.ErrInvalidArgument, limit)
+	}
+	// This node may not know yet what another one has set, or that the znode is another one.
+	if _, err := m.session.Sync(ctx, m.path); err != nil {
+		return err
 	}
 	for {
 		data, stat, err := m.session.Get(ctx, m.path)

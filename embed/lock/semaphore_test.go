@@ -82,6 +82,48 @@ func TestSemaphore_GivesOutAsManyAsThereAre(t *testing.T) {
 	})
 }
 
+// Resize changes the semaphore that is there, although its own replica still has the one before.
+func TestSemaphore_ResizeWhereItIsSeenTooLate(t *testing.T) {
+	for what, before := range map[string]func(t *testing.T, s *embed.Session) int{
+		"a Resize": func(t *testing.T, s *embed.Session) int {
+			must(t, lock.NewSemaphore(s, path, 2).Resize(bounded(t), 7))
+			return 2
+		},
+		"another semaphore": func(t *testing.T, s *embed.Session) int {
+			_, err := s.Multi(bounded(t), embed.OpDelete(path+"/locks", embed.AnyVersion), embed.OpDelete(path+"/leases", embed.AnyVersion), embed.OpDelete(path, embed.AnyVersion))
+			must(t, err)
+			h, err := lock.NewSemaphore(s, path, 5).Acquire(bounded(t), 1)
+			must(t, err)
+			must(t, h.Release())
+			return 5
+		},
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			ens := embedtest.New(t, 3, embedtest.Options{})
+			ens.TransferLeadership(1)
+			leads, lags := ens.Session(1, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+			h, err := lock.NewSemaphore(leads, path, 2).Acquire(bounded(t), 1)
+			must(t, err)
+			must(t, h.Release())
+			_, err = lags.Sync(bounded(t), "/")
+			must(t, err)
+			ens.Faults(1).SetLink(3, embedtest.Link{Delay: 300 * time.Millisecond})
+			<-time.After(time.Second)
+			want := before(t, leads)
+			m := lock.NewSemaphore(lags, path, 0)
+			if want == 5 {
+				must(t, m.Resize(bounded(t), 7))
+			}
+			must(t, m.Resize(bounded(t), 0))
+			_, err = leads.Sync(bounded(t), "/")
+			must(t, err)
+			if n, err := lock.NewSemaphore(leads, path, 0).Limit(bounded(t)); n != want || err != nil {
+				t.Errorf("after %s and one that removes it the limit is %d, not %d: %v", what, n, want, err)
+			}
+		})
+	}
+}
+
 func TestSemaphore_Limit(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := one(t)

@@ -2,7 +2,6 @@ package value
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,11 +33,6 @@ func multi(ctx context.Context, s *embed.Session, ops ...embed.Op) (r []embed.Re
 
 // child returns the path of a child.
 func child(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
-
-// unanswered reports whether a call failed because no quorum answered it in time.
-func unanswered(err error) bool {
-	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
-}
 
 func wrap(op, path string, err error) error {
 	if err == nil {

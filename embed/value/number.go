@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/level"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -92,6 +93,7 @@ type Number struct {
 	kept    chan struct{} // closed when keepLoop has ended
 
 	until    atomic.Int64 // it may be used before this time, in Unix milliseconds
+	passed   atomic.Int64 // the latest time that passed the test of Err
 	released atomic.Bool
 }
 
@@ -145,7 +147,7 @@ func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberO
 // take claims the least free number.
 func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
 	held := child(dir, "held")
-	err := retry(ctx, n.session, func() error { // else a number may seem to be held that is free
+	err := queue.Retry(ctx, n.session, func() error { // else a number may seem to be held that is free
 		_, err := n.session.Sync(ctx, dir)
 		return err
 	})
@@ -226,7 +228,7 @@ func (n *Number) begin(ctx context.Context) error {
 	}
 	n.life, n.end = context.WithCancelCause(n.tenure.Context())
 	for {
-		err := retry(ctx, n.session, func() error { return n.write(ctx) })
+		err := queue.Retry(ctx, n.session, func() error { return n.write(ctx) })
 		if ended := n.tenure.Err(); ended != nil {
 			return ended
 		}
@@ -366,11 +368,19 @@ func (n *Number) Err() error {
 	if err := cmp.Or(context.Cause(n.life), lost); err != nil {
 		return err
 	}
-	if now := n.clock().UnixMilli(); now <= n.after || now >= n.until.Load() {
+	if now := n.clock().UnixMilli(); now > n.after && now < n.until.Load() {
+		n.pass(now)
+	} else {
 		n.end(ErrWrongClock)
 		n.tenure.End()
 	}
-	return context.Cause(n.life)
+	return cmp.Or(context.Cause(n.life), n.tenure.Err()) // a Release meanwhile may have missed the time
+}
+
+// pass notes that a time has passed the test.
+func (n *Number) pass(now int64) {
+	for was := n.passed.Load(); now > was && !n.passed.CompareAndSwap(was, now); was = n.passed.Load() {
+	}
 }
 
 // Release gives the number up. It is idempotent and frees nothing but this Number. It waits until
@@ -378,8 +388,8 @@ func (n *Number) Err() error {
 // the same, and the node keeps trying until the session ends.
 //
 // After a Release the next owner need not wait for the time that was written ahead. It waits until
-// its clock has passed the Release by a tenth of the session's timeout: so far the wall clock may
-// have been set back unnoticed.
+// its clock has passed the Release, and every time that passed the test, by a tenth of the session's
+// timeout. So far the clock may have been set back between its reading and the test.
 func (n *Number) Release() error {
 	if n.tenure == nil {
 		return nil
@@ -399,7 +409,7 @@ func (n *Number) Release() error {
 // the number since the tenure ended. If the transaction is not applied, the time stays that was
 // written ahead.
 func (n *Number) giveUp() {
-	used := min(n.now().UnixMilli(), n.until.Load()) + n.margin.Milliseconds()
+	used := max(n.passed.Load(), min(n.now().UnixMilli(), n.until.Load())) + n.margin.Milliseconds()
 	_, _ = n.session.Multi(context.Background(), embed.OpSet(n.used, embed.Text.Format(used), embed.AnyVersion), claim.OpRelease(n.claim))
 }
 
@@ -427,22 +437,4 @@ func (c numberContext) Value(key any) any {
 		return v
 	}
 	return c.number.values.Value(key)
-}
-
-// retry calls fn again while no quorum answers, as long as ctx and the session last.
-func retry(ctx context.Context, s *embed.Session, fn func() error) error {
-	for {
-		err := fn()
-		if !unanswered(err) {
-			return err
-		}
-		if ended := s.Err(); ended != nil {
-			return ended
-		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

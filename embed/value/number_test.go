@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +265,43 @@ func TestNumber_WaitsForTheClock(t *testing.T) {
 			return !held && err == nil
 		})
 	})
+}
+
+// No time that an owner has used passes the test of the next one, although the clock was set back
+// before the release: at once if only NumberOptions.Clock was, or in steps that the node does not
+// notice.
+func TestNumber_ATimeIsUsedByOneOwner(t *testing.T) {
+	for name, steps := range map[string][]time.Duration{
+		"own clock":  {30 * time.Second},
+		"wall clock": slices.Repeat([]time.Duration{900 * time.Millisecond}, 6),
+	} {
+		bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+			var back atomic.Int64
+			clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+			s := ens.Session(1, embed.SessionOptions{Timeout: 10 * time.Second})
+			number := take(t, s, 1, value.NumberOptions{Clock: clock})
+			<-time.After(time.Minute)
+			used := clock()
+			must(t, number.Err())
+			for _, step := range steps {
+				set := time.Duration(back.Add(int64(step)))
+				if len(steps) > 1 {
+					ens.Faults(1).SetWallClock(-set)
+				}
+				_, err := s.Create(t.Context(), fmt.Sprint("/proof-of-life-", set), nil, embed.Persistent)
+				must(t, err)
+				<-time.After(100 * time.Millisecond)
+				must(t, number.Err())
+			}
+			must(t, number.Release())
+			next := take(t, s, 1, value.NumberOptions{Clock: clock})
+			now := clock()
+			must(t, next.Err())
+			if !now.After(used) {
+				t.Errorf("%s: the next owner may use %v, the former one has used %v", name, now, used)
+			}
+		})
+	}
 }
 
 // A clock at which the number must not be used ends it, and its guard with it.

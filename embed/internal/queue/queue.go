@@ -153,6 +153,27 @@ func Unanswered(err error) bool {
 	return errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome)
 }
 
+// retryPause is the time between two attempts of a call that gets no answer.
+const retryPause = 50 * time.Millisecond
+
+// Retry calls fn again while no quorum answers, as long as ctx and the session last.
+func Retry(ctx context.Context, s *embed.Session, fn func() error) error {
+	for {
+		err := fn()
+		if !Unanswered(err) {
+			return err
+		}
+		if ended := s.Err(); ended != nil {
+			return ended
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
 // above it too, in the same transaction; see embed.CreateOptions.Parents. So a parent never stays
 // that has had no child, which the ensemble would not remove. Below level 4 of the ensemble, missing
