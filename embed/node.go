@@ -196,8 +196,9 @@ func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 }
 
 // Shutdown closes the sessions of this node with everything that they hold, so that nobody has to
-// wait for their timeouts. Then it transfers the leaderships that the node has, and closes the
-// node. Once Shutdown has begun, NewSession fails with ErrClosed.
+// wait for their timeouts. It also waits for sessions that others are closing. Then it transfers the
+// leaderships that the node has, and closes the node. Once Shutdown has begun, NewSession fails with
+// ErrClosed.
 //
 // Shutdown is bounded by ctx, or by Config.RequestTimeout if ctx has no deadline, plus the time of
 // a Close. Without a quorum the bound is the same, and the error says how many sessions may stay
