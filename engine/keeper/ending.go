@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ending is the set of sessions that have ended on this node and may not have ended for the ensemble.
-// Zero is empty.
+// ending is the set of sessions that have ended on this node and may not have ended for the
+// ensemble. Zero is empty.
 type ending struct {
 	calls map[*Session][]closeCall // that close them
 	most  int                      // how many there may be before those that are closed are dropped

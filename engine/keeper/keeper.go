@@ -346,7 +346,8 @@ func (k *Keeper) Close(why error) {
 // CloseAll closes all in-process sessions as their owners would, also those that are still being
 // opened. After that, no session can be opened. Remote sessions stay, so that their clients can
 // reattach them to another member. CloseAll waits until the ensemble has closed the sessions, or
-// ctx ends. It also waits for those that had ended here before: nobody else would tell the ensemble.
+// ctx ends. It also waits for those that had ended here before: nobody else would tell the
+// ensemble.
 func (k *Keeper) CloseAll(ctx context.Context) error {
 	k.lookAndLock() // as in Session.Close
 	k.mu.closing = true
