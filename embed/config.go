@@ -79,7 +79,7 @@ type Config struct {
 	// as a new one. Needs Join.
 	Observer bool `yaml:"observer"`
 	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
-	// Leave does. Needs Join.
+	// Leave does. Its error says if the member has to remain. Needs Join.
 	Ephemeral bool `yaml:"ephemeral"`
 	// Voters is how many members should vote: 1, 3, 5, 7 or 9; zero means DefaultVoters. Those beyond
 	// are learners, which take the place of voters that are lost. If there are fewer members, the

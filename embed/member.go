@@ -140,7 +140,8 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 // Without a deadline in ctx, Config.RequestTimeout bounds it.
 //
 // Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that store an
-// entry now would be no quorum without it, ErrUnavailable without a quorum. After ErrUnknownOutcome
+// entry now would be no quorum without it, ErrUnavailable without a quorum. The only voter waits
+// within ctx for a learner that answers, until that can vote in its place. After ErrUnknownOutcome
 // the node goes on too, and the wish may be recorded later. Call Leave again: until then the node
 // stays for its sessions, and once it has none, it fails with ErrRemoved.
 func (n *Node) Leave(ctx context.Context) error {

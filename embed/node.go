@@ -196,14 +196,26 @@ func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 }
 
 // Shutdown closes the sessions of this node with everything that they hold, so that nobody has to
-// wait for their timeouts. Then it transfers the leaderships that the node has, and closes the
-// node. Once Shutdown has begun, NewSession fails with ErrClosed.
+// wait for their timeouts. It also waits for sessions that others are closing. Then it transfers the
+// leaderships that the node has, and closes the node. Once Shutdown has begun, NewSession fails with
+// ErrClosed.
 //
 // Shutdown is bounded by ctx, or by Config.RequestTimeout if ctx has no deadline, plus the time of
 // a Close. Without a quorum the bound is the same, and the error says how many sessions may stay
 // until their timeouts.
 //
-// With Config.Ephemeral, Shutdown is Leave, if that is safe.
+// With Config.Ephemeral, Shutdown also does what Leave does, and closes the node whether the member
+// can leave or not. If it cannot, the error is that of Leave:
+//
+//   - ErrUnsafe: those who would vote then are no quorum. The only voter waits within ctx for a
+//     learner that answers to take its place, and returns ErrUnsafe if none can.
+//   - ErrUnavailable: no quorum has agreed in time.
+//   - ErrUnknownOutcome: the wish may be recorded. Before it says so, Shutdown waits a longest
+//     election more, because the others may need the vote.
+//
+// Then the node is a member still, and the others may need it for their quorum: do not delete its
+// directory. Start on it brings the member back. If that is impossible, RemoveMember takes out the
+// member from another node that has a quorum.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
 	n.in().CloseEvents()

@@ -3,6 +3,7 @@ package embed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +66,50 @@ func TestShutdown_LeavesNothingToWaitFor(t *testing.T) {
 		ens.Restart(1)
 		embedkit.Has(t, ens.Node(1), "/after")
 	})
+}
+
+// A11: the owner of a session is closing it when Shutdown begins, or another Shutdown is. The calls that
+// close it are on their way then, and the node sends them.
+func TestShutdown_WaitsForWhatOthersClose(t *testing.T) {
+	t.Parallel()
+	for what, closes := range map[string]func(*embed.Node, *embed.Session) error{
+		"its owner":        func(_ *embed.Node, s *embed.Session) error { return s.Close() },
+		"another Shutdown": func(n *embed.Node, _ *embed.Session) error { return n.Shutdown(context.Background()) },
+	} {
+		for _, cutOff := range []time.Duration{0, time.Second} { // how long nothing can be sent
+			t.Run(fmt.Sprintf("%s, cut off for %v", what, cutOff), func(t *testing.T) {
+				t.Parallel()
+				testkit.Bubble(t, func(t *testing.T) { shutsDownBeside(t, closes, cutOff) })
+			})
+		}
+	}
+}
+
+func shutsDownBeside(t *testing.T, closes func(*embed.Node, *embed.Session) error, cutOff time.Duration) {
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 10 * time.Second }})
+	ens.TransferLeadership(1)
+	s := ens.Session(3, embed.SessionOptions{Timeout: time.Minute})
+	_, err := s.Create(bounded(t), "/held", nil, embed.Ephemeral)
+	must(t, err)
+	ens.Faults(3).SetLink(1, embedtest.Link{Delay: 100 * time.Millisecond})
+	if cutOff > 0 {
+		ens.Isolate(3)
+	}
+	n, began, closed := ens.Node(3), time.Now(), make(chan error, 1)
+	go func() { closed <- closes(n, s) }()
+	<-time.After(time.Millisecond)
+	time.AfterFunc(cutOff, ens.HealAll)
+	if err := errors.Join(n.Shutdown(bounded(t)), <-closed); err != nil {
+		t.Error(err)
+	}
+	other := ens.Session(1, embed.SessionOptions{})
+	ens.Until("the ephemeral to go", func() bool {
+		_, found, err := other.Exists(bounded(t), "/held")
+		return err == nil && !found
+	})
+	if took := time.Since(began); took > cutOff+10*time.Second {
+		t.Errorf("it was there for %v more", took)
+	}
 }
 
 // A leader that shuts down transfers its leadership first. The ticks are so long that nobody holds

@@ -58,7 +58,9 @@ func TestFailure_UnlessTheMemberLeaves(t *testing.T) {
 		n := newNode(t)
 		var log bytes.Buffer
 		n.fails, n.Engine.log = true, slog.New(slog.NewTextHandler(&log, nil))
-		n.leaves.Store(leaves)
+		if leaves {
+			n.departure.begin()
+		}
 		n.fail(fmt.Errorf("%w: by its own removal", ErrRemoved))
 		n.failureLoop()
 		if errors.Is(n.Err(), ErrRemoved) == leaves || leaves && n.Err() != nil {

@@ -62,9 +62,9 @@ type Engine struct {
 	client atomic.Pointer[string]
 
 	// Of a member that leaves.
-	leaves     atomic.Bool   // its wish to leave is, or may be, recorded
-	leftShards atomic.Int32  // of how many it is out; from the first one on it serves nobody
-	departed   chan struct{} // closed when it is out of all shards
+	departure departure
+	departed  chan struct{} // closed when it is out of all shards
+	noted     atomic.Bool   // its directory says so, or is about to
 
 	// gone is how many members have come and gone, as the leader of the home shard read last.
 	gone atomic.Int64

@@ -583,6 +583,38 @@ func TestCloseAllClosesWhatIsBeingOpened(t *testing.T) {
 	})
 }
 
+// A11: sessions that have ended here end for the ensemble by the calls that this node sends. So CloseAll
+// waits for them, whoever has ended the session.
+func TestCloseAllWaitsForWhatHasEndedHere(t *testing.T) {
+	for what, end := range map[string]func(n *node, s *Session){
+		"closed by its owner":        func(_ *node, s *Session) { go s.Close() },
+		"closed by another CloseAll": func(n *node, _ *Session) { go n.keeper.CloseAll(n.t.Context()) },
+		"expired":                    func(n *node, s *Session) { n.expireHere(s) },
+	} {
+		withNode(t, func(t *testing.T, n *node) {
+			end(n, n.open(testTimeout))
+			synctest.Wait()
+			ended := make(chan error, 1)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				ended <- n.keeper.CloseAll(ctx)
+			}()
+			synctest.Wait()
+			if len(ended) > 0 {
+				t.Errorf("%s: CloseAll does not wait", what)
+			}
+			n.commit()
+			if err := <-ended; err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if sessions := tableOf(n.shard).Sessions(enginetest.Member); len(sessions) > 0 {
+				t.Errorf("%s: open: %v", what, sessions)
+			}
+		})
+	}
+}
+
 // A late question gets the same answer as an early one.
 func TestEndedSessionSaysSoToWhoAsksLate(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {

@@ -186,13 +186,13 @@ func (e *Engine) seek() {
 // recorded, or if its process has been started again since. Any other removal is of a member that
 // the others have done without.
 func (e *Engine) removedFrom(id ShardID) {
-	how, leaves := fmt.Sprintf("it has applied its removal from shard %d", id), e.leaves.Load()
+	how := fmt.Sprintf("it has applied its removal from shard %d", id)
 	rec, _ := e.table().Find(session.MemberID(e.self()))
-	if votes := rec.Reason == session.Left || rec.Reason == session.Removed; !leaves && rec.Wish == session.Out && !votes {
+	if votes := rec.Reason == session.Left || rec.Reason == session.Removed; !e.departure.expected() && rec.Wish == session.Out && !votes {
 		e.failAsRemoved(how)
 		return
 	}
-	left := int(e.leftShards.Add(1)) // first: Leave looks at it once calls end
+	left, leaves := e.departure.outOfOne() // first: Leave looks at it once calls end
 	switch serves := isDone(e.home().Outbox.Ready); {
 	case leaves:
 		e.endUse(outbox.ErrClosed, nil)
@@ -241,78 +241,6 @@ func (e *Engine) recordOut(reason string) {
 	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 }
 
-// Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
-// calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
-// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the
-// node goes on.
-func (e *Engine) Leave(ctx context.Context) error {
-	ctx, cancel := e.bounded(ctx)
-	defer cancel()
-	if err := e.mayChange(); err != nil {
-		return err
-	}
-	if e.self() == 0 {
-		return e.Close() // nobody knows it
-	}
-	if err := e.mayLeave(ctx); err != nil {
-		return err
-	}
-	e.leaves.Store(true)
-	if err := e.sayLeave(ctx); err != nil && !e.isOut() {
-		e.leaves.Store(false)
-		if e.leftShards.Load() == 0 {
-			return err
-		}
-		e.leaves.Store(true) // it was recorded, and this member is out of a shard already
-	}
-	err := e.keeper.CloseAll(ctx)
-	e.transferAll(ctx)
-	select {
-	case <-e.departed:
-		e.recordOut(e.reasonOut(session.Left.String()))
-		err = nil // all that it held ends with it
-	case <-e.disk.Failed():
-		err = errors.Join(err, withoutIt(ErrFailed))
-		if e.isOut() {
-			err = nil
-		}
-	case <-e.stop:
-		err = errors.Join(err, withoutIt(outbox.ErrClosed))
-	case <-ctx.Done():
-		if late := e.outrun(ctx.Err()); late != nil {
-			err = errors.Join(err, late)
-			break
-		}
-		e.recordOut(e.reasonOut(session.Left.String()))
-		err = nil
-	}
-	return errors.Join(err, e.Close())
-}
-
-// outrun waits a longest election more for the others to take this member out of all shards. If they
-// need its vote for that, they do so at once, and cannot without it.
-func (e *Engine) outrun(why error) error {
-	ctx, cancel := e.lifetime(LongestElection(e.cfg.Tick))
-	defer cancel()
-	select {
-	case <-e.departed:
-		return nil
-	case <-e.disk.Failed():
-		if e.isOut() {
-			return nil
-		}
-		return withoutIt(ErrFailed)
-	case <-ctx.Done():
-		return fmt.Errorf("the others take this member out without it: %w", why)
-	}
-}
-
-// withoutIt is the error of a Leave whose node has ended first. It does not match why, which says that
-// nothing was applied.
-func withoutIt(why error) error {
-	return fmt.Errorf("the others take this member out without it: %s", why.Error())
-}
-
 // isOut reports whether this node ended because its member is out of the ensemble.
 func (e *Engine) isOut() bool { return errors.Is(e.disk.Err(), ErrRemoved) }
 
@@ -328,37 +256,6 @@ func (e *Engine) mayChange() error {
 }
 
 var errFixed = errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
-
-// mayLeave waits for the leader to say whether this member may leave. No answer is no consent.
-func (e *Engine) mayLeave(ctx context.Context) error {
-	for {
-		answered, err := e.atLeader(ctx, question{Leave: e.self()})
-		if answered {
-			return err
-		}
-		select {
-		case <-time.After(replica.PollInterval):
-		case <-e.done:
-			return e.over()
-		case <-ctx.Done():
-			return e.notReady(unavailable(ctx, ctx.Err()))
-		}
-	}
-}
-
-// sayLeave records in the log that this member is to be out.
-func (e *Engine) sayLeave(ctx context.Context) error {
-	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestLeave})
-	home := e.home().Outbox
-	if _, err := home.Submit(call); err != nil {
-		return err
-	}
-	err := home.Wait(ctx, call, e.cfg.RequestTimeout)
-	if errors.Is(err, session.ErrLastVoter) {
-		return fmt.Errorf("%w: %w: let others join before, or close the node", ErrUnsafe, err)
-	}
-	return err
-}
 
 // RemoveMember takes a member out of the ensemble, wherever it is, and waits until no shard has it
 // any more. ErrUnsafe says that the members that answer now would be no quorum without it. If ctx
@@ -514,14 +411,7 @@ func (e *Engine) changeOrRefuse(ctx context.Context, q *question) (answered bool
 	case q.Reconfig != nil:
 		return e.recordReconfig(ctx, q.Reconfig)
 	}
-	stored := e.proveAtHome(ctx)
-	if stored == nil {
-		return false, errLater
-	}
-	if why := e.unsafeWithout(q.Leave, true, stored); why != "" {
-		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
-	}
-	return true, nil
+	return e.consent(ctx, q.Leave)
 }
 
 // recordRemoval records that a member is to be out, where the home shard is led, and returns once the
@@ -597,6 +487,8 @@ func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool, stored map[MemberI
 	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
 	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !stored[v] })
 	switch {
+	case len(rest) == 0 && helps && e.hasHeir(m, stored):
+		return "" // it stays until that one votes
 	case len(rest) == 0:
 		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
 	case len(answering) < len(rest)/2+1:

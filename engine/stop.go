@@ -27,10 +27,10 @@ func (e *Engine) failureLoop() {
 	}
 }
 
-// switched returns what ends a node whose disk's switch is thrown, as finish wants it. A member that
-// leaves may be out before Leave expects it: that is no failure.
+// switched returns what ends a node whose disk's switch is thrown, as finish wants it. A member
+// that leaves may be out before Leave expects it: that is no failure.
 func (e *Engine) switched() (why, cause error) {
-	if e.leaves.Load() && e.isOut() {
+	if e.departure.expected() && e.isOut() {
 		return outbox.ErrClosed, nil
 	}
 	return ErrFailed, e.disk.Err()
@@ -65,16 +65,19 @@ func (e *Engine) endUse(why, cause error) {
 // Close it takes no longer than ctx, or the request timeout if ctx has no deadline. The error also
 // says which sessions it could not close.
 //
-// A member with Config.Ephemeral leaves the ensemble instead, if it can.
+// A member with Config.Ephemeral also leaves the ensemble. If it cannot, the error is that of Leave, and
+// it remains a member. If nobody knows whether it does, Shutdown takes a longest election more.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	if e.cfg.Ephemeral {
-		if err := e.Leave(ctx); e.over() != nil {
-			return errors.Join(err, e.Close()) // it may have failed long ago
-		}
-	}
 	err := e.keeper.CloseAll(ctx)
+	if e.cfg.Ephemeral {
+		leaves, why := e.wishOut(ctx)
+		if leaves || errors.Is(why, outbox.ErrUnknownOutcome) {
+			return e.depart(ctx, why)
+		}
+		err = errors.Join(why, err)
+	}
 	e.transferAll(ctx)
 	return errors.Join(err, e.Close())
 }
@@ -88,7 +91,7 @@ func (e *Engine) Close() error {
 			e.finish(e.switched()) // failureLoop may not have noticed yet
 		}
 		e.finish(outbox.ErrClosed, nil)
-		if left := int(e.leftShards.Load()); left > 0 && left < len(e.shards) {
+		if left := e.departure.shards(); left > 0 && left < len(e.shards) {
 			_ = e.outrun(nil)
 		}
 		close(e.stop)

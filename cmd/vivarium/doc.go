@@ -149,7 +149,8 @@
 //
 // SIGTERM and SIGINT stop the member. It first closes its clients' connections; the clients'
 // sessions live on, and the clients reattach them to other members. Then it transfers its
-// leaderships. With ephemeral it also leaves the ensemble, for which it takes up to 30 seconds. A
+// leaderships. With ephemeral it also leaves the ensemble, for which it takes up to 30 seconds. If it
+// cannot leave, it ends with an error: its directory is needed then, see the section on scaling. A
 // second signal ends the process at once, like a crash. That is safe, but recovery takes longer.
 //
 // # shell

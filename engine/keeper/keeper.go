@@ -59,6 +59,7 @@ type Keeper struct {
 		shown     shown
 		anchor    clock.Anchor                // of the newest look at all clocks
 		losing    map[*Session][]*outbox.Call // calls that end lost claims, or inherit from them
+		ending    ending                      // sessions that have ended here, not yet for the ensemble
 		unknown   []*Claim                    // without an outcome, until Reconcile has looked for their znodes
 		opening   map[*Session]*outbox.Call   // the calls that open them
 		claims    ClaimCounts                 // of all sessions
@@ -192,6 +193,7 @@ func (k *Keeper) queueCloseLocked(s *Session, lost bool) (closing []closeCall) {
 			closing = append(closing, closeCall{o, call})
 		}
 	}
+	k.mu.ending.add(s, closing)
 	return closing
 }
 
@@ -344,11 +346,12 @@ func (k *Keeper) Close(why error) {
 // CloseAll closes all in-process sessions as their owners would, also those that are still being
 // opened. After that, no session can be opened. Remote sessions stay, so that their clients can
 // reattach them to another member. CloseAll waits until the ensemble has closed the sessions, or
-// ctx ends.
+// ctx ends. It also waits for those that had ended here before: nobody else would tell the
+// ensemble.
 func (k *Keeper) CloseAll(ctx context.Context) error {
 	k.lookAndLock() // as in Session.Close
 	k.mu.closing = true
-	opening := maps.Clone(k.mu.opening)
+	opening := slices.Collect(maps.Values(k.mu.opening))
 	open := slices.Collect(maps.Values(k.mu.sessions))
 	for _, s := range open {
 		k.closeLocked(s)
@@ -356,17 +359,16 @@ func (k *Keeper) CloseAll(ctx context.Context) error {
 	k.mu.Unlock()
 	k.cancelQueued(session.ErrClosed, open...)
 	k.pumpAll()
-	for s, call := range opening {
-		if k.home.Wait(ctx, call, 0) == nil {
-			open = append(open, s)
-		}
+	for _, call := range opening {
+		_ = k.home.Wait(ctx, call, 0) // it may have opened a session, which add has closed
 	}
-	for i, s := range open {
-		k.mu.Lock()
-		closing := s.closing // nil if it expired meanwhile
-		k.mu.Unlock()
-		if err := waitClosed(ctx, closing); err != nil {
-			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(open)-i, len(open), err)
+	k.mu.Lock()
+	ending := k.mu.ending.left()
+	k.mu.Unlock()
+	for i, closing := range ending {
+		// A session that has moved is another member's.
+		if err := waitClosed(ctx, closing); err != nil && err != session.ErrMoved {
+			return fmt.Errorf("%d of %d sessions may stay until their timeouts: %w", len(ending)-i, len(ending), err)
 		}
 	}
 	return nil

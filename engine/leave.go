@@ -1,0 +1,238 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/session"
+)
+
+// A departure counts the calls that take this member out, and the shards that it is out of. One
+// word has both: whoever gives up knows whether somebody has counted on it. Zero is a member that
+// stays.
+type departure struct{ word atomic.Int64 }
+
+const (
+	aLeaver = 1       // a call whose wish is, or may be, recorded
+	aShard  = 1 << 32 // from the first one on the member serves nobody
+)
+
+// begin adds a call.
+func (d *departure) begin() { d.word.Add(aLeaver) }
+
+// giveUp takes a call back, and reports whether it could. It cannot once the member is out of a
+// shard: then somebody's wish was recorded.
+func (d *departure) giveUp() bool {
+	for {
+		was := d.word.Load()
+		if was >= aShard {
+			return false
+		}
+		if d.word.CompareAndSwap(was, was-aLeaver) {
+			return true
+		}
+	}
+}
+
+// outOfOne adds a shard. It returns how many there are, and whether a call expects it.
+func (d *departure) outOfOne() (shards int, expected bool) {
+	now := d.word.Add(aShard)
+	return int(now / aShard), now%aShard > 0
+}
+
+// expected reports whether a call takes this member out.
+func (d *departure) expected() bool { return d.word.Load()%aShard > 0 }
+
+// shards returns of how many shards the member is out.
+func (d *departure) shards() int { return int(d.word.Load() / aShard) }
+
+// Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
+// calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
+// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the
+// node goes on. The only voter waits for a learner that answers, until it is fit to vote.
+func (e *Engine) Leave(ctx context.Context) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	leaves, err := e.wishOut(ctx)
+	if !leaves && (!errors.Is(err, outbox.ErrUnknownOutcome) || e.departure.giveUp()) {
+		return err
+	}
+	return e.depart(ctx, nil)
+}
+
+// wishOut has the wish recorded that this member is to be out. It reports whether it is, by this
+// call or by another one. After ErrUnknownOutcome the caller has to depart or give up.
+func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
+	if err := e.mayChange(); err != nil {
+		return e.departure.expected() && e.departure.shards() > 0, err
+	}
+	e.departure.begin()
+	if e.self() == 0 {
+		return true, nil
+	}
+	err = session.ErrLastVoter
+	for errors.Is(err, session.ErrLastVoter) { // the others may have begun to leave meanwhile
+		if err = e.mayLeave(ctx); err == nil {
+			err = e.sayLeave(ctx)
+		}
+	}
+	if err == nil || e.isOut() {
+		return true, nil
+	}
+	return !errors.Is(err, outbox.ErrUnknownOutcome) && !e.departure.giveUp(), err
+}
+
+// depart waits until this member is out of all shards, and closes the node. doubt says why nobody
+// knows whether the wish is recorded.
+func (e *Engine) depart(ctx context.Context, doubt error) error {
+	if e.self() == 0 {
+		return e.Close() // nobody knows it
+	}
+	err := e.keeper.CloseAll(ctx)
+	e.transferAll(ctx)
+	late := e.awaitOut(ctx)
+	if late != nil && late == ctx.Err() {
+		late = e.outrun(late)
+	}
+	if late == nil {
+		if e.noted.CompareAndSwap(false, true) { // later the directory may be another node's
+			e.recordOut(e.reasonOut(session.Left.String()))
+		}
+		return e.Close() // all that it held ends with it
+	}
+	return errors.Join(doubt, err, late, e.Close())
+}
+
+// awaitOut waits until this member is out of all shards. Otherwise the error says what ended the
+// wait.
+func (e *Engine) awaitOut(ctx context.Context) error {
+	select {
+	case <-e.departed:
+	case <-e.disk.Failed():
+	case <-e.stop:
+	case <-ctx.Done():
+	}
+	switch { // several may be so
+	case isDone(e.departed), e.isOut():
+		return nil
+	case e.disk.Err() != nil:
+		return withoutIt(ErrFailed)
+	case isDone(e.stop):
+		return withoutIt(outbox.ErrClosed)
+	}
+	return ctx.Err()
+}
+
+// withoutIt is the error of a departure whose node has ended first. It does not match why, which says
+// that nothing was applied.
+func withoutIt(why error) error {
+	return fmt.Errorf("the node ended before its member was out: %s", why.Error())
+}
+
+// outrun waits a longest election more for the others to take this member out of all shards. If
+// they need its vote for that, they do so at once, and cannot without it.
+func (e *Engine) outrun(why error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
+	defer cancel()
+	err := e.awaitOut(ctx)
+	if err == context.DeadlineExceeded {
+		return fmt.Errorf("the node ended before its member was out: %w", why)
+	}
+	return err
+}
+
+// mayLeave waits for the leader to say whether this member may leave. No answer is no consent.
+func (e *Engine) mayLeave(ctx context.Context) error {
+	for {
+		answered, err := e.atLeader(ctx, question{Leave: e.self()})
+		if answered {
+			return err
+		}
+		select {
+		case <-time.After(replica.PollInterval):
+		case <-e.done:
+			return e.over()
+		case <-ctx.Done():
+			return e.notReady(unavailable(ctx, ctx.Err()))
+		}
+	}
+}
+
+// sayLeave records in the log that this member is to be out.
+func (e *Engine) sayLeave(ctx context.Context) error {
+	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestLeave})
+	home := e.home().Outbox
+	if _, err := home.Submit(call); err != nil {
+		return err
+	}
+	return home.Wait(ctx, call, e.cfg.RequestTimeout)
+}
+
+// consent says whether a member may leave, where the home shard is led. If it is the only voter,
+// and somebody comes who can vote in its place, that takes until then.
+func (e *Engine) consent(ctx context.Context, m MemberID) (answered bool, err error) {
+	for {
+		stored := e.proveAtHome(ctx)
+		if stored == nil {
+			return false, errLater
+		}
+		why := e.unsafeWithout(m, true, stored)
+		if why == "" {
+			return true, nil
+		}
+		err := fmt.Errorf("%w: %s", ErrUnsafe, why)
+		if !e.isAlone(m) || !e.wishHeir(ctx, m) {
+			return true, err
+		}
+		select {
+		case <-time.After(LongestElection(e.cfg.Tick) / 2):
+		case <-e.done:
+			return true, e.over()
+		case <-ctx.Done():
+			return true, err
+		}
+	}
+}
+
+// isAlone reports whether a member is the only voter of the home shard.
+func (e *Engine) isAlone(m MemberID) bool {
+	return slices.Equal(e.voters(command.HomeShard), []MemberID{m})
+}
+
+// hasHeir reports whether somebody other than a member is to vote, and stores what it is sent.
+func (e *Engine) hasHeir(m MemberID, stored map[MemberID]bool) bool {
+	return slices.ContainsFunc(e.table().List, func(other session.Member) bool {
+		id := MemberID(other.ID)
+		return id != m && other.Wish == session.Voter && stored[id]
+	})
+}
+
+// wishHeir wishes that a learner votes in the place of the only voter: the oldest one that is fit.
+// It reports whether there is anybody who answers and may vote; it may have to become fit first.
+// The planner does not do so, because two voters are no better than one unless one of them goes.
+func (e *Engine) wishHeir(ctx context.Context, m MemberID) (comes bool) {
+	for _, other := range e.table().List {
+		id := MemberID(other.ID)
+		if id == m || other.Wish == session.Out || other.Observer || !e.answers(id) {
+			continue
+		}
+		comes = true
+		if other.Wish == session.Voter {
+			return true
+		}
+		if e.isStable(ctx, other.ID) {
+			e.log.Info("a learner is to vote in the place of one that leaves", "peer", id)
+			want := command.EncodeWant(0, other.ID, session.Voter, 0, time.Now().UnixMilli())
+			_, _ = e.host.Load().Propose(command.HomeShard, want) // if it is lost, it is proposed again
+			return true
+		}
+	}
+	return comes
+}
