@@ -43,13 +43,14 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/meter", "internal/pace", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
 	"internal/files":        {},
-	"internal/files/memory": {"internal/files"}, // for tests
+	"internal/files/memory": {"internal/files"},                  // for tests
+	"internal/lines":        {"internal/meter", "internal/rank"}, // the log, and what of the service may hang or panic
 	"internal/meter":        {},
 	"internal/pace":         {},
 	"internal/rank":         {},
@@ -66,7 +67,7 @@ var imports = map[string][]string{
 
 	"embed/internal/inside": {"engine", "engine/clock", "session", "tree", "watch", "internal/meter"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
 	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
-		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/configfile"},
+		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/lines", "internal/meter", "internal/configfile"},
 	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -76,7 +75,7 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 		e.lack.Store(&lack)
 		if lack != told {
 			told = lack
-			e.news.tell(slog.LevelInfo, "joining", "cause", lack)
+			e.log.Info("joining", "cause", lack)
 		}
 		select {
 		case <-ctx.Done():

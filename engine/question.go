@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -132,7 +131,7 @@ const (
 // noteGone records how many members have come and gone, and warns once if they are many.
 func (e *Engine) noteGone(n int) {
 	if before := e.gone.Swap(int64(n)); n >= goneMany && before < goneMany {
-		e.news.tell(slog.LevelWarn, "very many members have come and gone: keep the directories of members, or found another ensemble (docs/limits.md)", "count", n)
+		e.log.Warn("very many members have come and gone: keep the directories of members, or found another ensemble (docs/limits.md)", "count", n)
 	}
 }
 
