@@ -203,7 +203,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 		if len(members) > 0 {
 			return nil, nil
 		}
-		yes, err := e.cfg.Found(ctx)
+		yes, err := consult(ctx, "Config.Found", e.cfg.Found)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)

@@ -263,7 +263,9 @@ func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 		return err
 	}
 	if e.cfg.Admit != nil {
-		if err := e.cfg.Admit(ctx, Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}); err != nil {
+		c := Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}
+		_, err := consult(ctx, "Config.Admit", func(ctx context.Context) (any, error) { return nil, e.cfg.Admit(ctx, c) })
+		if err != nil {
 			return fmt.Errorf("Config.Admit of member %d refuses it: %w", e.self(), err)
 		}
 	}

@@ -174,11 +174,7 @@ func (s *seeding) compare() {
 	if _, err := io.Copy(sum, from); err != nil || bytes.Equal(sum.Sum(nil), began[:]) || ctx.Err() != nil {
 		return
 	}
-	name := ""
-	if file, ok := from.(interface{ Name() string }); ok { // such as an os.File
-		name = file.Name()
-	}
-	e.log.Warn("the backup in Config.Seed is ignored", "sum", sumOf(began), "ignored", hex.EncodeToString(sum.Sum(nil)), "file", name, "cause", errBegun)
+	e.log.Warn("the backup in Config.Seed is ignored", "sum", sumOf(began), "ignored", hex.EncodeToString(sum.Sum(nil)), "file", from.name(), "cause", errBegun)
 }
 
 // errBegun is why a backup is ignored.
