@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
+	"path/filepath"
+	"runtime"
+	"strings"
 )
 
 // consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer waits.
@@ -15,7 +17,7 @@ func consult[T any](ctx context.Context, name string, fn func(context.Context) (
 		defer func() { said <- t }() // last: the text of a panic may be the service's code too
 		defer func() {
 			if p := recover(); p != nil {
-				t.err = fmt.Errorf("%s panicked: %v\n%s", name, p, debug.Stack())
+				t.err = fmt.Errorf("%s panicked at %s: %v", name, panickedAt(), p)
 			}
 		}()
 		t.value, t.err = fn(ctx)
@@ -33,4 +35,18 @@ func consult[T any](ctx context.Context, name string, fn func(context.Context) (
 type heard[T any] struct {
 	value T
 	err   error
+}
+
+// panickedAt returns the file and line of the panic that its caller has recovered from. It is no
+// whole stack, because the error is compared, and told to other members.
+func panickedAt() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for panics := false; ; {
+		f, more := frames.Next()
+		if own := strings.HasPrefix(f.Function, "runtime."); panics && !own || !more {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		panics = panics || f.Function == "runtime.gopanic"
+	}
 }

@@ -17,9 +17,9 @@ import (
 // faults are what a function of the service may do, and what the node says of it. One hangs until
 // free is closed.
 var faults = map[string]func(free <-chan struct{}){
-	"panicked: a defect of the service": func(<-chan struct{}) { panic("a defect of the service") },
-	"runtime.Goexit":                    func(<-chan struct{}) { runtime.Goexit() },
-	"is not loaded":                     func(free <-chan struct{}) { <-free },
+	"panicked at service_test.go:": func(<-chan struct{}) { panic("a defect of the service") },
+	"runtime.Goexit":               func(<-chan struct{}) { runtime.Goexit() },
+	"is not loaded":                func(free <-chan struct{}) { <-free },
 }
 
 // A faultyReader fails in one of its methods.
