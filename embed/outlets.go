@@ -10,8 +10,8 @@ import (
 // closeLeast is how long closing waits at least for each of a service's functions that are slow.
 const closeLeast = time.Second
 
-// outlets are what a node calls of its service while it runs: its Logger, Events and Audit. Each has
-// a goroutine of its own, so none can delay the node, or end its process.
+// outlets are what a node calls of its service while it runs: its Logger, Events and Audit. Each
+// has a goroutine of its own, so none can delay the node, or end its process.
 type outlets struct {
 	log    *lines.Queue
 	events *notifier

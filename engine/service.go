@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer waits.
-// A panic of the function, or a runtime.Goexit, becomes an error that names the function.
+// consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer
+// waits. A panic of the function, or a runtime.Goexit, becomes an error that names the function.
 func consult[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	said := make(chan heard[T], 1)
 	go func() {
