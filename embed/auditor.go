@@ -1,13 +1,13 @@
 package embed
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/lines"
 	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
@@ -27,7 +27,7 @@ type auditor struct {
 	// Immutable.
 	sink func(AuditRecord)
 	log  *slog.Logger
-	wait time.Duration // how long close waits
+	wait time.Duration // how long close waits at most
 	wake *sync.Cond
 	done chan struct{} // closed when the loop has ended
 
@@ -47,11 +47,11 @@ type auditor struct {
 }
 
 // newAuditor starts the goroutine; close ends it. It returns nil if there is no Audit.
-func newAuditor(c Config) *auditor {
+func newAuditor(c Config, log *slog.Logger) *auditor {
 	if c.Audit == nil {
 		return nil
 	}
-	a := &auditor{sink: c.Audit, log: or(c.Logger, slog.Default()), wait: or(c.RequestTimeout, DefaultRequestTimeout), done: make(chan struct{})}
+	a := &auditor{sink: c.Audit, log: log, wait: or(c.RequestTimeout, DefaultRequestTimeout), done: make(chan struct{})}
 	a.wake = sync.NewCond(&a.mu)
 	go a.loop()
 	return a
@@ -92,12 +92,23 @@ func (a *auditor) takeLostLocked() engine.Audited {
 	return engine.Audited{Op: engine.AuditGap, Why: "the audit was too slow", Lost: n, Wall: time.Now().UnixMilli()}
 }
 
+// loop calls the Audit. After a panic or a runtime.Goexit of one call, a new goroutine goes on.
 func (a *auditor) loop() {
-	defer close(a.done)
+	over := false
+	defer func() {
+		if over {
+			close(a.done)
+			return
+		}
+		a.tellPanic(recover())
+		go a.loop()
+	}()
 	for r, ok := a.next(); ok; r, ok = a.next() {
 		a.tellSlow(&r)
-		a.give(newAuditRecord(&r))
+		a.sink(newAuditRecord(&r))
+		a.given.Inc()
 	}
+	over = true
 }
 
 // next waits for a record. It returns false when there will be none.
@@ -124,21 +135,13 @@ func (a *auditor) next() (engine.Audited, bool) {
 	return r, true
 }
 
-// give calls the Audit, and contains its panic.
-func (a *auditor) give(r AuditRecord) {
-	defer func() {
-		value := recover()
-		if value == nil {
-			return
-		}
-		a.dropped.Inc()
-		if now := time.Now(); a.panicked.IsZero() || now.Sub(a.panicked) >= auditPause {
-			a.panicked = now
-			a.log.Error("Config.Audit panicked, so a record is lost", "cause", fmt.Sprint(value), "stack", string(debug.Stack()))
-		}
-	}()
-	a.sink(r)
-	a.given.Inc()
+// tellPanic counts a record that the Audit did not take, and logs why.
+func (a *auditor) tellPanic(value any) {
+	a.dropped.Inc()
+	if now := time.Now(); a.panicked.IsZero() || now.Sub(a.panicked) >= auditPause {
+		a.panicked = now
+		a.log.Error("Config.Audit panicked, so a record is lost", "cause", lines.Text(value), "stack", string(debug.Stack()))
+	}
 }
 
 // tellSlow logs that records were left out, if the record says so.
@@ -153,8 +156,9 @@ func (a *auditor) tellSlow(r *engine.Audited) {
 	}
 }
 
-// close makes the records that wait the last ones, and waits for them. A nil auditor has none.
-func (a *auditor) close() {
+// close makes the records that wait the last ones, and waits for them until a time, or closeLeast if
+// that is later. Those that a slow Audit leaves are dropped. A nil auditor has none.
+func (a *auditor) close(until time.Time) {
 	if a == nil {
 		return
 	}
@@ -162,12 +166,21 @@ func (a *auditor) close() {
 	a.mu.closed = true
 	a.wake.Signal()
 	a.mu.Unlock()
-	patience := time.NewTimer(a.wait)
+	patience := time.NewTimer(min(a.wait, max(time.Until(until), closeLeast)))
 	defer patience.Stop()
 	select {
 	case <-a.done:
 	case <-patience.C:
+		a.dropAll()
 	}
+}
+
+// dropAll drops the records that wait.
+func (a *auditor) dropAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dropped.Add(uint64(len(a.mu.waiting) - a.mu.head))
+	a.mu.waiting, a.mu.head, a.mu.lost = nil, 0, 0
 }
 
 // counts returns how many records the Audit was given, and how many were left out.

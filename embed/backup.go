@@ -18,7 +18,8 @@ import (
 // Errors: ErrUnavailable if no member answers; an error that says why the member makes no backup;
 // ctx's error; those of w.
 func AskBackup(ctx context.Context, cfg Config, w io.Writer) error {
-	c, err := cfg.visit()
+	c, log, err := cfg.visit()
+	defer log.Flush(closeLeast)
 	if err == nil {
 		err = engine.AskBackup(ctx, c, w)
 	}

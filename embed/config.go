@@ -94,12 +94,12 @@ type Config struct {
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in
 	// the life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
 	// processes is. It may be asked again after a crash: then it must say to the same Dir what it
-	// said before. Until it is true somewhere, nodes wait. Nil means that Members decide. Needs
-	// Join.
+	// said before. Until it is true somewhere, nodes wait. A panic counts as an error. Nil means that
+	// Members decide. Needs Join.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
-	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. Nil
-	// admits every node that may speak as a member. Needs Join.
+	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. A
+	// panic counts as an error. Nil admits every node that may speak as a member. Needs Join.
 	Admit func(context.Context, Candidate) error `yaml:"-"`
 	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
 	// address or localhost. If its host is any other name, empty means its port on all interfaces.
@@ -187,7 +187,7 @@ type Config struct {
 	// ensemble was seeded, a member that starts calls it once more, in the background. If it is
 	// another backup then, the member logs a warning and ignores it; if the reader has a method
 	// Name, as an os.File has, the warning says the name. An error means that there is none any
-	// more. On an ensemble that has begun without it, Ready returns ErrNotSeeded.
+	// more. A panic, also of the reader, counts as an error. On an ensemble that has begun without it, Ready returns ErrNotSeeded.
 	Seed func(ctx context.Context) (io.ReadCloser, error) `yaml:"-"`
 
 	// Slow is from when on the log warns, as Warn, of one fsync, one round of applying, one commit, or
@@ -198,7 +198,9 @@ type Config struct {
 	// value turns these lines off, and Health.Slow.
 	Slow time.Duration `yaml:"slow"`
 
-	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line.
+	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line. Its
+	// handler is called on a goroutine of its own, so it may hang, panic, or call the node. If it is
+	// too slow, lines are dropped and counted.
 	// dragonboat's messages belong to the whole process and go to the logger of the first node.
 	Logger *slog.Logger `yaml:"-"`
 	// Events are optional observers.
@@ -206,11 +208,13 @@ type Config struct {
 
 	// Audit is called with a record of each change of the tree, and more: see AuditRecord. It is
 	// called in the order of each shard, on a goroutine of its own, so a slow one delays nobody. If
-	// 65,536 records wait, the newest are left out, and a record says how many. If Audit panics, the
-	// record is left out, and the log says so. Nil means that nothing is recorded.
+	// 65,536 records wait, the newest are left out, and a record says how many. If Audit panics, or
+	// calls [runtime.Goexit], the record is left out, and the log says so. Nil means that nothing is
+	// recorded.
 	//
 	// Node.Close and Node.Shutdown wait until Audit has got what waits, for RequestTimeout at most.
-	// So call neither of them from Audit. docs/audit.md says what the records are good for, and
+	// What is left then is left out and counted, and no call begins after they have returned. So
+	// call neither of them from Audit. docs/audit.md says what the records are good for, and
 	// package audit writes them to files.
 	Audit func(AuditRecord) `yaml:"-"`
 
@@ -221,7 +225,7 @@ type Config struct {
 
 // Events are functions that the node calls to tell what happens. They are called one at a time, in
 // order, never with a lock held. A slow one delays the others. If 1,024 calls wait, the oldest is
-// dropped. A panic is logged, and the node goes on.
+// dropped. A panic or a [runtime.Goexit] is logged, and the node goes on.
 //
 // Close, Shutdown and Leave wait a second for the calls that are queued, and drop those that are left.
 // No call begins after they have returned. A function that calls them makes them wait that second.

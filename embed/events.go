@@ -1,23 +1,19 @@
 package embed
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/lines"
 	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-const (
-	// eventsMax bounds the calls that wait for a slow observer. Beyond it the oldest is dropped.
-	eventsMax = 1024
-	// eventsWait is how long close waits for the calls that are queued.
-	eventsWait = time.Second
-)
+// eventsMax bounds the calls that wait for a slow observer. Beyond it the oldest is dropped.
+const eventsMax = 1024
 
 // A notifier calls a node's observers one at a time, on a goroutine of its own, so that no observer
 // can delay the node, or end its process.
@@ -37,9 +33,8 @@ type notifier struct {
 }
 
 // newNotifier starts the goroutine if there is an observer. close ends it.
-func newNotifier(c Config) *notifier {
-	events := c.Events
-	n := &notifier{events: events, log: or(c.Logger, slog.Default()), done: make(chan struct{})}
+func newNotifier(events Events, log *slog.Logger) *notifier {
+	n := &notifier{events: events, log: log, done: make(chan struct{})}
 	n.wake = sync.NewCond(&n.mu)
 	if events.LeaderChanged == nil && events.SessionExpired == nil && events.MembersChanged == nil && events.Restarting == nil {
 		n.mu.closed = true
@@ -50,33 +45,36 @@ func newNotifier(c Config) *notifier {
 	return n
 }
 
+// loop makes the calls. After a panic or a runtime.Goexit of one, a new goroutine goes on.
 func (n *notifier) loop() {
-	defer close(n.done)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for {
-		for len(n.mu.calls) == 0 {
-			if n.mu.closed {
-				return
-			}
-			n.wake.Wait()
+	over := false
+	defer func() {
+		if over {
+			close(n.done)
+			return
 		}
-		call := n.mu.calls[0]
-		n.mu.calls = n.mu.calls[1:]
-		n.mu.Unlock()
-		n.call(call)
-		n.mu.Lock()
+		n.log.Error("an observer of Config.Events panicked", "cause", lines.Text(recover()), "stack", string(debug.Stack()))
+		go n.loop()
+	}()
+	for call := n.next(); call != nil; call = n.next() {
+		call()
 	}
+	over = true
 }
 
-// call calls an observer, and contains its panic.
-func (n *notifier) call(fn func()) {
-	defer func() {
-		if value := recover(); value != nil {
-			n.log.Error("an observer of Config.Events panicked", "cause", fmt.Sprint(value), "stack", string(debug.Stack()))
+// next waits for a call. It returns nil when there will be none.
+func (n *notifier) next() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.mu.calls) == 0 {
+		if n.mu.closed {
+			return nil
 		}
-	}()
-	fn()
+		n.wake.Wait()
+	}
+	call := n.mu.calls[0]
+	n.mu.calls = n.mu.calls[1:]
+	return call
 }
 
 func (n *notifier) queue(call func()) {
@@ -100,7 +98,7 @@ func (n *notifier) close() {
 	n.mu.closed = true
 	n.wake.Signal()
 	n.mu.Unlock()
-	patience := time.NewTimer(eventsWait)
+	patience := time.NewTimer(closeLeast)
 	defer patience.Stop()
 	select {
 	case <-n.done:

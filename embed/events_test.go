@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,25 +13,28 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 )
 
-// A panic of an observer is the service's defect. It ends neither the process nor the calls.
+// A panic of an observer is the service's defect, and so is a Goexit. It ends neither the process nor
+// the calls.
 func TestEvents_APanic(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		logs := &embedkit.Journal{}
-		var calls atomic.Int32
-		e := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
-			c.Logger = logs.Logger()
-			c.Events.LeaderChanged = func(embed.LeaderChange) { calls.Add(1); panic("a defect") }
-		}})
-		before := calls.Load()
-		must(t, e.Node(1).Close())
-		if before == 0 || calls.Load() <= before {
-			t.Errorf("%d calls, then %d", before, calls.Load())
-		}
-		if !logs.Says("an observer of Config.Events panicked") {
-			t.Error("the log says nothing of it")
-		}
-	})
+	for cause, fail := range map[string]func(){"a defect": func() { panic("a defect") }, "runtime.Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			logs := &embedkit.Journal{}
+			var calls atomic.Int32
+			e := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+				c.Logger = logs.Logger()
+				c.Events.LeaderChanged = func(embed.LeaderChange) { calls.Add(1); fail() }
+			}})
+			before := calls.Load()
+			must(t, e.Node(1).Close())
+			if before == 0 || calls.Load() <= before {
+				t.Errorf("%s: %d calls, then %d", cause, before, calls.Load())
+			}
+			if !logs.Says("an observer of Config.Events panicked") || !logs.Says(cause) {
+				t.Errorf("the log says nothing of %s", cause)
+			}
+		})
+	}
 }
 
 // When Close has returned, no observer is called any more, however slow it is. What was queued before

@@ -117,7 +117,7 @@ func logsOfSource(t *testing.T) map[string]logLine {
 }
 
 // passers are files that pass on a message: a library's line, or one that other code composes.
-var passers = []string{"storage/store.go", "replication/logger.go", "replication/transport/notices.go", "engine/report.go", "engine/callbacks.go"}
+var passers = []string{"storage/store.go", "replication/logger.go", "replication/transport/notices.go", "engine/callbacks.go"}
 
 type reader struct {
 	t       *testing.T
@@ -182,7 +182,7 @@ func (s *reader) call(call *ast.CallExpr) {
 	switch name := fn.Sel.Name; {
 	case receiver == "notices" && name == "give":
 		s.gives(call)
-	case receiver == "news" && name == "tell", receiver == "node" && name == "Tell":
+	case receiver == "node" && name == "Tell":
 		s.line(call, lastName(call.Args[0]), call.Args[1], call.Args[2:])
 	case !strings.HasSuffix(receiver, "log") && !strings.HasSuffix(receiver, "logger"):
 	case slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, name):

@@ -3,10 +3,10 @@ package embed
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/lines"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -67,7 +67,8 @@ func membersOf(known []engine.Member) (list []Member) {
 // Errors: ErrUnavailable if no leader answers in time. Then the list is what some member knows, and
 // Answers and Behind are zero; without a member that answers it is empty.
 func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
-	c, err := cfg.visit()
+	c, log, err := cfg.visit()
+	defer log.Flush(closeLeast)
 	if err != nil {
 		return nil, opError("ask members", "", err)
 	}
@@ -82,17 +83,18 @@ func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 // Whoever can join an ensemble can remove members from it. With TLS that takes a member's
 // certificate. Without TLS it takes the way to a member's port.
 func AskRemoval(ctx context.Context, cfg Config, id MemberID) error {
-	c, err := cfg.visit()
+	c, log, err := cfg.visit()
+	defer log.Flush(closeLeast)
 	if err == nil {
 		err = engine.AskRemoval(ctx, c, id)
 	}
 	return opError("ask removal", "", err)
 }
 
-// visit completes and checks what AskMembers and AskRemoval need.
-func (c Config) visit() (engine.Config, error) {
-	p := &problems{}
-	e := engine.Config{Join: c.Join, Members: c.Members, Ensemble: c.Ensemble, Tick: or(c.Tick, DefaultTick), Logger: or(c.Logger, slog.Default())}
+// visit completes and checks what AskMembers and AskRemoval need, and returns their log.
+func (c Config) visit() (engine.Config, *lines.Queue, error) {
+	p, log := &problems{}, newLines(c)
+	e := engine.Config{Join: c.Join, Members: c.Members, Ensemble: c.Ensemble, Tick: or(c.Tick, DefaultTick), Logger: log.Logger()}
 	if len(c.Join)+len(c.Members) == 0 {
 		p.add("Join and Members are empty: name a member that can be asked")
 	}
@@ -100,7 +102,7 @@ func (c Config) visit() (engine.Config, error) {
 		e.TLS = c.TLS.certificates("", p)
 		e.PlainToo = c.TLS.Migrate
 	}
-	return e, errors.Join(p.list...)
+	return e, log, errors.Join(p.list...)
 }
 
 func roleOf(m engine.Member) Role {
@@ -147,7 +149,7 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 func (n *Node) Leave(ctx context.Context) error {
 	err := n.in().Engine.Leave(ctx)
 	if isOver(n.Done()) {
-		n.in().CloseEvents()
+		n.in().CloseOutlets()
 	}
 	return opError("leave", "", err)
 }

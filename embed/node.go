@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
@@ -47,30 +48,29 @@ func start(cfg Config, by *supervisor) (*Node, error) {
 	if cfg.Inside != nil {
 		c.Seams = engine.Seams(*cfg.Inside)
 	}
-	var events *notifier
-	var audit *auditor
-	closeEvents := func() {}
+	var out outlets
+	var end func(until time.Time)
 	if by != nil {
-		events, audit, c.Directory = by.events, by.audit, by.directory
+		out, c.Directory = by.outlets, by.directory
+		end = func(time.Time) { out.log.Flush(closeLeast) } // the others go on with the next node
 	} else {
-		events, audit = newNotifier(cfg), newAuditor(cfg)
-		closeEvents = func() {
-			events.close()
-			audit.close()
-		}
+		out = newOutlets(cfg)
+		end = out.close
 	}
-	n := inside.NodeParts{Config: c, CloseEvents: closeEvents, EventsDropped: events.dropped.Read,
+	c.Logger = out.log.Logger()
+	n := inside.NodeParts{Config: c, EventsDropped: out.events.dropped.Read, LinesDropped: out.log.Lost.Read,
 		Authenticate: authenticator{maps.Clone(cfg.Schemes), cfg.SuperDigest}.authenticate}
-	c.LeaderChanged = events.leaderChanged
-	c.SessionExpired = events.sessionExpired
-	c.MembersChanged = events.membersChanged
-	if audit != nil {
-		c.Audit, n.Audited = audit.record, audit.counts
+	c.LeaderChanged = out.events.leaderChanged
+	c.SessionExpired = out.events.sessionExpired
+	c.MembersChanged = out.events.membersChanged
+	if out.audit != nil {
+		c.Audit, n.Audited = out.audit.record, out.audit.counts
 	}
 	if n.Engine, err = engine.Start(c); err != nil {
-		closeEvents()
+		end(time.Now().Add(c.RequestTimeout))
 		return nil, fmt.Errorf("start: %w", err)
 	}
+	n.CloseOutlets = func() { end(n.Engine.CloseBy()) }
 	return (*Node)(inside.NewNode(n)), nil
 }
 
@@ -218,7 +218,7 @@ func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
 // member from another node that has a quorum.
 func (n *Node) Shutdown(ctx context.Context) error {
 	err := n.in().Engine.Shutdown(ctx)
-	n.in().CloseEvents()
+	n.in().CloseOutlets()
 	return opError("shutdown", "", err)
 }
 
@@ -226,11 +226,11 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // the timeouts of the sessions, or for the next Start on this directory.
 //
 // Close is idempotent. At worst it takes little more than twice Config.RequestTimeout, or 20 s if
-// that is more. If it has to leave something behind, the error says so. If the disk hangs, or the
-// Logger, the directory stays locked until that has ended.
+// that is more. If it has to leave something behind, the error says so. If the disk hangs, the
+// directory stays locked until that has ended. If the Logger hangs, Close waits a second for it.
 func (n *Node) Close() error {
 	err := n.in().Engine.Close()
-	n.in().CloseEvents()
+	n.in().CloseOutlets()
 	return opError("close", "", err)
 }
 

@@ -38,6 +38,9 @@ func (n *Node) Samples() iter.Seq[metrics.Sample] {
 		if !n.in().Config.Alone {
 			to.Certificates(n.in().Config.TLS, "member")
 		}
+		to.Counter("log_lines_dropped_total",
+			"Lines of the log that were left out, because the logger was slow or panicked.",
+			n.in().LinesDropped())
 		to.Counter("events_dropped_total",
 			"Calls of Config.Events that were left out, because an observer was slow.",
 			n.in().EventsDropped())
@@ -95,8 +98,6 @@ func sampleNode(to *sampling.To, f *engine.Figures) {
 	for _, p := range f.Starts {
 		to.Gauge("start_seconds", "How long the phases of the start took.", p.Took.Seconds(), "phase", p.Phase)
 	}
-	to.Counter("log_lines_dropped_total",
-		"Lines of the log that were left out, because the logger was slow.", f.LogLines.Read())
 }
 
 func sampleSessions(to *sampling.To, f *engine.Figures) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"syscall"
 	"time"
@@ -53,9 +52,8 @@ import (
 //
 // If ctx ends while no fn runs, the error matches that of ctx. Nothing of a node is left then.
 func Supervise(ctx context.Context, cfg Config, fn func(ctx context.Context, n *Node) error) error {
-	s := &supervisor{cfg: cfg, events: newNotifier(cfg), audit: newAuditor(cfg), pause: restartFirst}
-	defer s.events.close()
-	defer s.audit.close()
+	s := &supervisor{cfg: cfg, outlets: newOutlets(cfg), pause: restartFirst}
+	defer func() { s.close(time.Now().Add(or(cfg.RequestTimeout, DefaultRequestTimeout))) }()
 	for ctx.Err() == nil {
 		again, err := s.run(ctx, fn)
 		if !again {
@@ -77,8 +75,7 @@ const (
 // A supervisor is one call of Supervise. One goroutine uses it.
 type supervisor struct {
 	cfg       Config
-	events    *notifier     // of all nodes
-	audit     *auditor      // of all nodes; nil: there is no Audit
+	outlets                 // of all nodes
 	directory [16]byte      // the id of the directory of the last node; zero: there was none
 	pause     time.Duration // the longest next wait
 	told      string        // the cause that was logged last; empty: none since a node ran
@@ -115,8 +112,7 @@ func (s *supervisor) wait(ctx context.Context, cause error) error {
 	s.pause = min(2*s.pause, restartMost)
 	if text := cause.Error(); text != s.told {
 		s.told = text
-		log := or(s.cfg.Logger, slog.Default())
-		log.Warn("waiting for the disk to be mended", "dir", s.cfg.Dir, "cause", cause)
+		s.log.Logger().Warn("waiting for the disk to be mended", "dir", s.cfg.Dir, "cause", cause)
 	}
 	s.events.restarting(cause, wait)
 	timer := time.NewTimer(wait)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -86,7 +87,7 @@ func (c callbacks) Expired(id tree.SessionID) {
 
 func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
 	c.engine.recent.note(Occurrence{Kind: LevelRaised, Shard: at, Number: uint64(level)})
-	c.engine.news.tell(slog.LevelInfo, "feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
+	c.engine.log.Info("feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
 // Dismissed fails the node, unless the member is only to go: until it is out of all shards, it has a
@@ -95,7 +96,7 @@ func (c callbacks) Dismissed(why error) {
 	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() < len(c.engine.shards) {
 		text := fmt.Sprintf("%v: it serves nobody, and its vote counts until the others have taken it out; %s", why, afterwards(rec.Reason))
 		if c.engine.toGo.CompareAndSwap(nil, &text) {
-			c.engine.news.tell(slog.LevelWarn, "this member is to go", "cause", text)
+			c.engine.log.Warn("this member is to go", "cause", text)
 		}
 		return
 	}
@@ -111,7 +112,7 @@ func afterwards(why session.Reason) string {
 }
 
 // Seeded has reportLoop look whether the node serves.
-func (c callbacks) Seeded() { c.engine.news.leaderChanged() }
+func (c callbacks) Seeded() { ring(c.engine.lookDue) }
 
 func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
 
@@ -129,5 +130,5 @@ func (c callbacks) Route(ops []tree.Op) (replication.ShardID, error) {
 func (c callbacks) ShardsOf(id tree.SessionID) []uint32 { return c.engine.home().ShardsOf(id) }
 
 func (c callbacks) Tell(level slog.Level, message string, args ...any) {
-	c.engine.news.tell(level, message, args...)
+	c.engine.log.Log(context.Background(), level, message, args...)
 }

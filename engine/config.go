@@ -96,8 +96,8 @@ type Config struct {
 	// Slow is from when on the log warns of a slow disk, and of other slow work; zero: never.
 	Slow time.Duration
 
-	Version        string // of the build, for the log
-	Logger         *slog.Logger
+	Version        string       // of the build, for the log
+	Logger         *slog.Logger // must not block or panic
 	LeaderChanged  func(ShardID, Leader)
 	MembersChanged func()
 	SessionExpired func(tree.SessionID)

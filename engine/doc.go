@@ -182,6 +182,7 @@
 //	notices.mu           what was logged
 //	engine.slowness      what was slow lately
 //	engine.recent        what happened lately
+//	lines.Queue          the lines that wait for the logger
 //	transporttest.Faults  in tests: what is broken
 //	transporttest.Mesh    in tests: a network in memory
 //	transporttest.pipe    in tests: one of its connections
@@ -196,7 +197,7 @@
 // # Goroutines
 //
 //	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop; with Join, steering.loop
-//	for the node     Keeper.Loop, Purger.Loop, failureLoop, schemesLoop, reportLoop, memberLoop
+//	for the node     Keeper.Loop, Purger.Loop, failureLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
 //	at the start     whenReady, until this member has registered; with Join, enterLoop
 //	until it is done raiseLoop, lineageLoop

@@ -41,9 +41,8 @@ type Engine struct {
 	keeper     *keeper.Keeper
 	purger     *replica.Purger
 
-	schemePanics <-chan schemePanic // panics to log
-	runID        uint64             // a random id of this run
-	book         *book              // where members may be
+	runID uint64 // a random id of this run
+	book  *book  // where members may be
 
 	// Who this node is. Set before host is, by Start or by enterLoop; immutable afterwards.
 	member atomic.Uint64
@@ -86,7 +85,7 @@ type Engine struct {
 	leaders leaders
 	meters  meters
 	space   spaceLook
-	news    news
+	lookDue chan struct{} // capacity 1; reportLoop is to look at the leaders
 	slow    slowness
 	recent  recent
 	started time.Time
@@ -115,6 +114,7 @@ type Engine struct {
 	}
 	closing atomic.Bool   // somebody has called Close
 	closed  chan struct{} // closed when Close is done
+	closeBy time.Time     // when Close was to be done; set before closed
 	left    error         // the error of Close; set before closed
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -77,7 +76,7 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 		e.lack.Store(&lack)
 		if lack != told {
 			told = lack
-			e.news.tell(slog.LevelInfo, "joining", "cause", lack)
+			e.log.Info("joining", "cause", lack)
 		}
 		select {
 		case <-ctx.Done():
@@ -220,7 +219,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 		if len(members) > 0 {
 			return nil, nil
 		}
-		yes, err := e.cfg.Found(ctx)
+		yes, err := consult(ctx, "Config.Found", e.cfg.Found)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"runtime"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -51,6 +52,8 @@ func TestMayFound(t *testing.T) {
 		"M26: the only one, and one answers":    {founders: one, answers: []answer{old(started(2, lost))}},
 		"M26: Found says no":                    {found: says(false, nil)},
 		"M26: Found says nothing":               {found: says(false, errors.New("down")), waits: true},
+		"Found panics":                          {found: func(context.Context) (bool, error) { panic("a defect") }, waits: true},
+		"Found ends its goroutine":              {found: func(context.Context) (bool, error) { runtime.Goexit(); return true, nil }, waits: true},
 		"Found says yes":                        {found: says(true, nil), want: one},
 		"Found says yes, and a member answers":  {found: says(true, nil), answers: []answer{started(2, own)}},
 	} {

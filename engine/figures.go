@@ -28,7 +28,6 @@ type Figures struct {
 	Life     *keeper.Meters
 	Fsyncs   *disk.Meters
 	Space    *Space
-	LogLines *meter.Counter // lines of the log that were dropped
 	Started  time.Time
 	Starts   []StartTime // of the phases of the start that have ended
 }
@@ -70,7 +69,7 @@ func (e *Engine) Figures() Figures {
 	f := Figures{
 		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
 		Level: e.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
-		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(), LogLines: &e.news.lost,
+		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(),
 		Started: e.started, Starts: e.startTimes(),
 	}
 	for i, r := range e.shards {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 
 	"github.com/vivarium-go/vivarium/replication"
@@ -114,7 +113,7 @@ func (e *Engine) crampedLoop() {
 }
 
 func (e *Engine) makeRoom() error {
-	e.news.tell(slog.LevelWarn, "no room for the data of a former member beside the new data: it is deleted", "dir", e.formerDir())
+	e.log.Warn("no room for the data of a former member beside the new data: it is deleted", "dir", e.formerDir())
 	return e.dropFormer()
 }
 

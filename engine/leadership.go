@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -75,13 +74,13 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 	e.leaders.known[id-1] = l
 	e.recent.note(Occurrence{Kind: LeaderChanged, Shard: id, Member: l.Member, Number: l.Term})
 	if l.Member != 0 {
-		e.news.tell(slog.LevelInfo, "leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
+		e.log.Info("leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
 		e.meters.leaders[id-1].Inc()
 		e.slow.work.elections.Begin()
 		e.slow.work.elections.End()
 	}
-	e.news.leaderChanged()
+	ring(e.lookDue)
 	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
 		if l.Member == e.self() {

@@ -37,8 +37,7 @@ type memberHandler struct {
 
 func (h memberHandler) Handle(ctx context.Context, r slog.Record) error {
 	if m := h.engine.self(); m != 0 {
-		r = r.Clone()
-		r.AddAttrs(slog.Any("member", m))
+		return h.Handler.WithAttrs([]slog.Attr{slog.Any("member", m)}).Handle(ctx, r)
 	}
 	return h.Handler.Handle(ctx, r)
 }
@@ -164,7 +163,7 @@ func (e *Engine) noteOwnPart() {
 		if now {
 			part = session.Learner
 		}
-		e.news.tell(slog.LevelInfo, "this member has another part", "shard", r.Shard, "part", part.String())
+		e.log.Info("this member has another part", "shard", r.Shard, "part", part.String())
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -134,7 +133,7 @@ const (
 // noteGone records how many members have come and gone, and warns once if they are many.
 func (e *Engine) noteGone(n int) {
 	if before := e.gone.Swap(int64(n)); n >= goneMany && before < goneMany {
-		e.news.tell(slog.LevelWarn, "very many members have come and gone: keep the directories of members, or found another ensemble (docs/limits.md)", "count", n)
+		e.log.Warn("very many members have come and gone: keep the directories of members, or found another ensemble (docs/limits.md)", "count", n)
 	}
 }
 
@@ -268,7 +267,9 @@ func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 		return err
 	}
 	if e.cfg.Admit != nil {
-		if err := e.cfg.Admit(ctx, Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}); err != nil {
+		c := Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}
+		_, err := consult(ctx, "Config.Admit", func(ctx context.Context) (any, error) { return nil, e.cfg.Admit(ctx, c) })
+		if err != nil {
 			return fmt.Errorf("Config.Admit of member %d refuses it: %w", e.self(), err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -80,8 +79,8 @@ func (e *Engine) whenReady() {
 	}
 	e.endPhase(phaseRegister)
 	e.recent.note(Occurrence{Kind: Ready, Took: time.Since(e.started)})
-	e.news.tell(slog.LevelInfo, "ready", "took", time.Since(e.started))
-	e.news.leaderChanged()  // reportLoop looks whether the node serves
+	e.log.Info("ready", "took", time.Since(e.started))
+	ring(e.lookDue)         // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	if e.noteLog() == nil {
 		_ = e.dropFormer() // an error has failed the node

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -156,7 +155,7 @@ func (e *Engine) noteSessions(suspended bool, n int) {
 func (e *Engine) watchInstalls(r *replica.Replica) {
 	r.Meters.Installs.OnSlow(0, func(took time.Duration) {
 		e.recent.note(Occurrence{Kind: StateInstalled, Shard: r.Shard, Took: took})
-		e.news.tell(slog.LevelInfo, "state of another member installed", "shard", r.Shard, "zxid", fmt.Sprintf("%#x", uint64(r.Visible())), "took", took)
+		e.log.Info("state of another member installed", "shard", r.Shard, "zxid", fmt.Sprintf("%#x", uint64(r.Visible())), "took", took)
 	})
 }
 

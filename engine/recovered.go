@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -118,7 +117,7 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.
 		err = e.endOrphans(r)
 	}
 	if err == nil {
-		e.news.tell(slog.LevelWarn, "recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage.String(), "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
+		e.log.Warn("recovered from this member alone", "shard", r.Shard, "lineage", now.Lineage.String(), "lost", fmt.Sprint(lost), "zxid", fmt.Sprintf("%#x", uint64(from)))
 	}
 	return err
 }

@@ -1,15 +1,13 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// reportLoop logs the news, and logs when shards lose their quorum and when it returns. It records
-// whether the node serves, and moves on the figures of what is slow. It ends with the node's other
-// loops.
+// reportLoop logs when shards lose their quorum and when it returns. It records whether the node
+// serves, and moves on the figures of what is slow. It ends with the node's other loops.
 func (e *Engine) reportLoop() {
 	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
 	timer := time.NewTimer(0)
@@ -22,19 +20,13 @@ func (e *Engine) reportLoop() {
 	}
 	for {
 		select {
-		case l := <-e.news.lines:
-			e.log.Log(context.Background(), l.level, l.message, l.args...)
-			if left := e.news.left.Swap(0); left > 0 {
-				e.log.Warn("log lines were dropped", "count", left)
-			}
-			continue
 		case <-step:
 			e.slow.step()
 			continue
-		case <-e.news.leader:
+		case <-e.lookDue:
 		case <-timer.C:
 		case <-e.stop:
-			e.logEnd()
+			e.log.Info("closing")
 			return
 		}
 		now := time.Now()
@@ -42,19 +34,6 @@ func (e *Engine) reportLoop() {
 			timer.Reset(next)
 		}
 		e.noteServing(q, now)
-	}
-}
-
-// logEnd logs the news that is left, and that the node closes.
-func (e *Engine) logEnd() {
-	for {
-		select {
-		case l := <-e.news.lines:
-			e.log.Log(context.Background(), l.level, l.message, l.args...)
-		default:
-			e.log.Info("closing")
-			return
-		}
 	}
 }
 

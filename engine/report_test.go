@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -43,16 +42,4 @@ func TestQuorums(t *testing.T) {
 	look(9200*ms, nil, nil, 0)
 	led[1] = false
 	look(9300*ms, nil, nil, patience)
-}
-
-// A sender of news never waits for the log. Lines that do not fit are counted.
-func TestNews_NeverWaits(t *testing.T) {
-	n := newNews()
-	for range newsMax + 5 {
-		n.tell(slog.LevelInfo, "news")
-		n.leaderChanged()
-	}
-	if len(n.lines) != newsMax || n.left.Load() != 5 {
-		t.Errorf("%d lines, %d left out", len(n.lines), n.left.Load())
-	}
 }

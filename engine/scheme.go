@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/lines"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -22,8 +22,8 @@ const schemePanicPause = time.Minute
 type judge struct {
 	scheme tree.Scheme
 	name   string
-	noted  *atomic.Pointer[time.Time] // when a panic was last noted for the log
-	due    chan<- schemePanic
+	noted  *atomic.Pointer[time.Time] // when a panic was logged last
+	log    *slog.Logger
 }
 
 func (j judge) Valid(id string) (ok bool) {
@@ -49,47 +49,22 @@ func (j judge) contain(method string, ok *bool) {
 	}
 }
 
-// note queues a panic for the log, at most once per schemePanicPause. It runs where the panic
-// happened, so that the stack shows it. The replica's mu may be held there, so note itself logs
-// nothing.
+// note logs a panic, at most once per schemePanicPause. It runs where the panic happened, so that the
+// stack shows it.
 func (j judge) note(method string, value any) {
 	last, now := j.noted.Load(), time.Now()
 	if last != nil && now.Sub(*last) < schemePanicPause || !j.noted.CompareAndSwap(last, &now) {
 		return
 	}
-	select {
-	case j.due <- schemePanic{j.name, method, value, debug.Stack()}:
-	default: // the channel has one place per scheme, so the log has been busy for a minute
-	}
+	j.log.Error("an authentication scheme panicked, which counts as no", "scheme", j.name,
+		"method", method, "cause", lines.Text(value), "stack", string(debug.Stack()))
 }
 
-// A schemePanic is a panic to be logged.
-type schemePanic struct {
-	scheme, method string
-	value          any
-	stack          []byte
-}
-
-// judges returns the schemes, each behind a judge, and the channel of panics to log.
-func judges(schemes tree.Schemes) (tree.Schemes, <-chan schemePanic) {
+// judges returns the schemes, each behind a judge.
+func judges(schemes tree.Schemes, log *slog.Logger) tree.Schemes {
 	judged := make(tree.Schemes, len(schemes))
-	due := make(chan schemePanic, len(schemes))
 	for name, scheme := range schemes {
-		judged[name] = judge{scheme: scheme, name: name, noted: new(atomic.Pointer[time.Time]), due: due}
+		judged[name] = judge{scheme: scheme, name: name, noted: new(atomic.Pointer[time.Time]), log: log}
 	}
-	return judged, due
-}
-
-// schemesLoop logs the panics of schemes until stop is closed. It holds no lock, because the
-// service's logger may call the node.
-func schemesLoop(log *slog.Logger, due <-chan schemePanic, stop <-chan struct{}) {
-	for {
-		select {
-		case <-stop:
-			return
-		case p := <-due:
-			log.Error("an authentication scheme panicked, which counts as no", "scheme", p.scheme,
-				"method", p.method, "cause", fmt.Sprint(p.value), "stack", string(p.stack))
-		}
-	}
+	return judged
 }

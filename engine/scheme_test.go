@@ -25,7 +25,7 @@ func (brittle) Expands() bool                   { panic("no opinion") }
 // H3: an id at which a scheme panics is refused, on every replica and at each start, and the node
 // goes on. A client chose the id, and the entry is in the log.
 func TestPanicOfASchemeCountsAsNo(t *testing.T) {
-	schemes, _ := judges(tree.Schemes{"brittle": brittle{}})
+	schemes := judges(tree.Schemes{"brittle": brittle{}}, slog.New(slog.DiscardHandler))
 	withSchemes(t, schemes, func(t *testing.T, n *node) {
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: []string{"brittle"}}})
 		create := func(path, scheme, id string, who ...tree.Identity) error {
@@ -56,12 +56,11 @@ func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 	})
 }
 
-// A panic of a scheme is logged with its stack, though not every time. It is never logged where it
-// happens, because locks are held there.
+// A panic of a scheme is logged with its stack, though not every time.
 func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		schemes, due := judges(tree.Schemes{"brittle": brittle{}, "other": brittle{}})
+		schemes := judges(tree.Schemes{"brittle": brittle{}, "other": brittle{}}, slog.New(slog.NewTextHandler(&out, nil)))
 		valid := func(name string) {
 			for range 100 {
 				if schemes[name].Valid("a") {
@@ -77,10 +76,6 @@ func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 			}
 		}
 		valid("brittle")
-		want(0)
-		stop := make(chan struct{})
-		defer close(stop)
-		go schemesLoop(slog.New(slog.NewTextHandler(&out, nil)), due, stop)
 		want(1)
 		valid("other")
 		want(2)

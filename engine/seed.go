@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -141,11 +140,11 @@ func (e *Engine) seedLoop() {
 		}
 	}
 	if err := e.missedSeed(); err != nil {
-		e.news.tell(slog.LevelError, "the backup is not loaded", "cause", err)
+		e.log.Error("the backup is not loaded", "cause", err)
 		return
 	}
 	if !before.Done {
-		e.news.tell(slog.LevelInfo, "the backup is loaded", "sum", sumOf(e.home().Seed().Source), "took", time.Since(e.started))
+		e.log.Info("the backup is loaded", "sum", sumOf(e.home().Seed().Source), "took", time.Since(e.started))
 	}
 	go e.seeding.compare() // Close does not wait for it: it may hang, and nothing depends on it
 }
@@ -182,11 +181,7 @@ func (s *seeding) compare() {
 	if _, err := io.Copy(sum, from); err != nil || bytes.Equal(sum.Sum(nil), began[:]) || ctx.Err() != nil {
 		return
 	}
-	name := ""
-	if file, ok := from.(interface{ Name() string }); ok { // such as an os.File
-		name = file.Name()
-	}
-	e.news.tell(slog.LevelWarn, "the backup in Config.Seed is ignored", "sum", sumOf(began), "ignored", hex.EncodeToString(sum.Sum(nil)), "file", name, "cause", errBegun)
+	e.log.Warn("the backup in Config.Seed is ignored", "sum", sumOf(began), "ignored", hex.EncodeToString(sum.Sum(nil)), "file", from.name(), "cause", errBegun)
 }
 
 // errBegun is why a backup is ignored.
@@ -212,7 +207,7 @@ func (s *seeding) look(ctx context.Context) {
 	}
 	if !s.logged {
 		s.logged = true
-		s.engine.news.tell(slog.LevelWarn, "the backup is not loaded yet", "cause", err)
+		s.engine.log.Warn("the backup is not loaded yet", "cause", err)
 	}
 }
 
@@ -289,7 +284,7 @@ func (s *seeding) begin(ctx context.Context) error {
 // use records whether somebody uses the ensemble.
 func (s *seeding) use(used bool) {
 	if s.used.Swap(used) != used {
-		s.engine.news.leaderChanged() // reportLoop looks whether the node serves
+		ring(s.engine.lookDue) // reportLoop looks whether the node serves
 	}
 }
 

@@ -24,6 +24,9 @@ const (
 	seedRecordMax = MaxDataSizeMax + requestOverhead
 )
 
+// seedClose is how long closing the reader of Config.Seed may take.
+const seedClose = time.Second
+
 // errSeedChanged says that Config.Seed gave something else than before.
 var errSeedChanged = errors.New("the backup is not what it was when it was first read")
 
@@ -170,18 +173,59 @@ func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
 
 // openSeed opens Config.Seed. The reader is closed when ctx ends, so that a read that hangs ends
 // too.
-func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (from io.Reader, done func(), err error) {
-	r, err := open(ctx)
+func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (from *seedReader, done func(), err error) {
+	r, err := consult(ctx, "Config.Seed", func(ctx context.Context) (io.ReadCloser, error) {
+		r, err := open(ctx)
+		if err == nil && r != nil && ctx.Err() != nil {
+			_ = r.Close() // nobody may wait for it any more
+		}
+		return r, err
+	})
 	if err == nil && r == nil {
 		err = errors.New("Config.Seed returned nothing")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = r.Close() })
-	return r, func() {
+	from = &seedReader{ctx, r}
+	stop := context.AfterFunc(ctx, from.close)
+	return from, func() {
 		if stop() {
-			_ = r.Close() // it was only read
+			from.close()
 		}
 	}, nil
+}
+
+// A seedReader is the reader that Config.Seed has returned. None of the reader's methods can hold up
+// the node or end its process.
+type seedReader struct {
+	ctx  context.Context
+	from io.ReadCloser
+}
+
+// Read is that of the reader. After an error, nobody uses p any more: the reader may still write to
+// it.
+func (s *seedReader) Read(p []byte) (int, error) {
+	n, err := consult(s.ctx, "the reader of Config.Seed", func(context.Context) (int, error) { return s.from.Read(p) })
+	if n < 0 || n > len(p) {
+		return 0, fmt.Errorf("the reader of Config.Seed says that it has read %d bytes of %d", n, len(p))
+	}
+	return n, err
+}
+
+// close closes the reader, and waits for that briefly: it was only read.
+func (s *seedReader) close() {
+	ctx, cancel := context.WithTimeout(s.ctx, seedClose)
+	defer cancel()
+	_, _ = consult(ctx, "the reader of Config.Seed", func(context.Context) (any, error) { return nil, s.from.Close() })
+}
+
+// name returns the name of what is read, if it has one as an os.File has.
+func (s *seedReader) name() string {
+	file, ok := s.from.(interface{ Name() string })
+	if !ok {
+		return ""
+	}
+	name, _ := consult(s.ctx, "the reader of Config.Seed", func(context.Context) (string, error) { return file.Name(), nil })
+	return name
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -173,17 +172,17 @@ func (e *Engine) watchSlow() {
 		seen *meter.Histogram
 	}{{"log", &e.disk.Meters().Log}, {"other", &e.disk.Meters().Other}} {
 		e.slow.watch(&timed{seen: f.seen, what: Occurrence{Kind: SlowFsync}}, func(c slowCall) {
-			e.news.tell(slog.LevelWarn, "the disk is slow: see what else uses it",
+			e.log.Warn("the disk is slow: see what else uses it",
 				"file", f.name, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
 	}
 	for _, r := range e.shards {
 		e.slow.watch(&timed{seen: &r.Meters.Applies, what: Occurrence{Kind: SlowApply, Shard: r.Shard}}, func(c slowCall) {
-			e.news.tell(slog.LevelWarn, "applying is slow: look at the processor, the memory and the disk",
+			e.log.Warn("applying is slow: look at the processor, the memory and the disk",
 				"shard", r.Shard, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
 		e.slow.watch(&timed{seen: &r.Outbox.Meters.Commits, what: Occurrence{Kind: SlowCommit, Shard: r.Shard}}, func(c slowCall) {
-			e.news.tell(slog.LevelWarn, "commits are slow: look at the disks of the members and the network",
+			e.log.Warn("commits are slow: look at the disks of the members and the network",
 				"shard", r.Shard, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 		})
 	}
@@ -193,7 +192,7 @@ func (e *Engine) watchSlow() {
 func (e *Engine) watchPeer(peer uint64, m *transport.Meters) {
 	election := ShortestElection(e.cfg.Tick)
 	e.slow.watch(&timed{seen: &m.RoundTrips, what: Occurrence{Kind: SlowPeer, Member: MemberID(peer)}}, func(c slowCall) {
-		e.news.tell(slog.LevelWarn, "a member answers slowly: look at its log and the network",
+		e.log.Warn("a member answers slowly: look at its log and the network",
 			"peer", peer, "took", c.took, "p50", c.p50, "p99", c.p99, "election", election, "also", c.also, "repeated", c.held)
 	})
 }
@@ -217,6 +216,6 @@ func (e *Engine) jumped(by time.Duration) {
 	e.slow.mu.Unlock()
 	if due {
 		e.recent.note(Occurrence{Kind: ClockJumped, Took: by})
-		e.news.tell(slog.LevelWarn, "the clock jumped: see what sets it", "by", by.Round(time.Millisecond), "repeated", held)
+		e.log.Warn("the clock jumped: see what sets it", "by", by.Round(time.Millisecond), "repeated", held)
 	}
 }

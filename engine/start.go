@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -38,17 +37,16 @@ func Start(cfg Config) (*Engine, error) {
 		cfg.Seams.Clock = clock.System()
 	}
 	cfg.Seams.Files = cmp.Or(cfg.Seams.Files, files.OS)
-	schemes, panics := judges(cfg.Schemes)
-	cfg.Schemes = schemes
 	e := &Engine{
-		cfg: cfg, schemePanics: panics, clock: cfg.Seams.Clock,
-		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), news: newNews(), started: time.Now(), runID: runID(),
+		cfg: cfg, clock: cfg.Seams.Clock,
+		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
+	e.cfg.Schemes = judges(cfg.Schemes, e.log)
 	if !cfg.open() {
 		e.member.Store(uint64(cfg.Member))
 	}
@@ -290,11 +288,11 @@ func (e *Engine) logStart() {
 	directory := fmt.Sprintf("%x", id.Directory)
 	switch {
 	case id.Log == "" && id.Joined:
-		e.news.tell(slog.LevelInfo, "joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage).String())
+		e.log.Info("joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage).String())
 	case id.Log == "" && id.Start == 1:
-		e.news.tell(slog.LevelInfo, "founded", "ensemble", id.Ensemble, "members", e.foundersOf(id), "shards", id.Shards, "directory", directory)
+		e.log.Info("founded", "ensemble", id.Ensemble, "members", e.foundersOf(id), "shards", id.Shards, "directory", directory)
 	}
-	e.news.tell(slog.LevelInfo, "started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "version", e.cfg.Version, "took", time.Since(e.started))
+	e.log.Info("started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "version", e.cfg.Version, "took", time.Since(e.started))
 }
 
 // replay waits until this node has applied what its logs know to be committed. That is at most what
@@ -327,7 +325,6 @@ func (e *Engine) run() {
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	e.loops.Go(e.reportLoop)
 	e.loops.Go(e.crampedLoop)
-	e.loops.Go(func() { schemesLoop(e.log, e.schemePanics, e.stop) })
 }
 
 // runMember starts the loops of a member. Close stops them.
@@ -366,10 +363,10 @@ func (e *Engine) diskWaiting(lacking error) {
 	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
 		e.recent.note(Occurrence{Kind: DiskWaits})
-		e.news.tell(slog.LevelWarn, "no disk space or no file descriptors: the node waits", "cause", lacking)
+		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		ring(e.cramped)
 		return
 	}
 	e.recent.note(Occurrence{Kind: DiskGoesOn})
-	e.news.tell(slog.LevelInfo, "the node no longer waits for disk space or file descriptors")
+	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -291,7 +290,7 @@ func (s *steering) complain(p probe) {
 		s.lost[p.member] = time.Now()
 	case !since.IsZero() && time.Since(since) > s.rules.StableFor:
 		s.lost[p.member] = time.Time{}
-		s.engine.news.tell(slog.LevelWarn, "a new member is not reached where it says that it is: check its Config.Advertise",
+		s.engine.log.Warn("a new member is not reached where it says that it is: check its Config.Advertise",
 			"peer", p.member, "address", s.engine.book.newest(MemberID(p.member)), "cause", p.err)
 	}
 }
@@ -345,7 +344,7 @@ func (s *steering) change(kind replication.ChangeKind, m MemberID) bool {
 		case <-time.After(replica.PollInterval):
 		}
 		if s.read(ctx) && s.known.Change != before {
-			e.news.tell(slog.LevelInfo, "members of the shard changed", "shard", s.r.Shard, "voters", s.known.Voters, "learners", s.known.Learners)
+			e.log.Info("members of the shard changed", "shard", s.r.Shard, "voters", s.known.Voters, "learners", s.known.Learners)
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -93,18 +94,17 @@ func (n *silence) counts() (reached, most int) {
 // M46: Raft keeps the id of every member that has gone. The leader warns once when they are many,
 // and admits nobody before members could no longer catch up.
 func TestSteering_MembersThatHaveGoneAreCounted(t *testing.T) {
-	e := &Engine{cfg: Config{Join: []string{"seeds:1"}}, news: newNews()}
+	var log bytes.Buffer
+	e := &Engine{cfg: Config{Join: []string{"seeds:1"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	for n, want := range map[int]int{20_000 - 1: 0, 20_000: 1, 50_000: 1} {
 		e.gone.Store(0)
 		for range 3 {
 			e.noteGone(n)
 		}
-		if got := len(e.news.lines); got != want {
+		if got := strings.Count(log.String(), "\n"); got != want {
 			t.Errorf("with %d gone it warns %d times", n, got)
 		}
-		for len(e.news.lines) > 0 {
-			<-e.news.lines
-		}
+		log.Reset()
 	}
 	e.noteGone(100_000)
 	if err := e.mayAdmit(t.Context(), &question{}); err == nil || !strings.Contains(err.Error(), "100000 members have come and gone") {

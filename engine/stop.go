@@ -18,7 +18,7 @@ func (e *Engine) failureLoop() {
 	select {
 	case <-e.disk.Failed():
 		why, cause := e.switched()
-		e.finish(why, cause) // before the log call, which may block
+		e.finish(why, cause)
 		if cause != nil {
 			e.log.Error("node failed", "cause", cause)
 			e.logRecent()
@@ -87,6 +87,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 // worst. The error says what it left behind.
 func (e *Engine) Close() error {
 	if e.closing.CompareAndSwap(false, true) { // not a Once: in virtual time, who waits for one stops the clock
+		e.closeBy = time.Now().Add(2 * e.cfg.closeTimeout())
 		if e.disk.Err() != nil {
 			e.finish(e.switched()) // failureLoop may not have noticed yet
 		}
@@ -102,6 +103,9 @@ func (e *Engine) Close() error {
 	<-e.closed
 	return e.left
 }
+
+// CloseBy returns when a Close that has returned was to be done.
+func (e *Engine) CloseBy() time.Time { return e.closeBy }
 
 // errHung is why Close gives up the node's directory: a call on it does not return.
 var errHung = errors.New("could not be closed in time")

@@ -3,15 +3,18 @@ package client
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/lines"
 	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
@@ -22,6 +25,8 @@ import (
 // goroutines.
 type Client struct {
 	config Config
+	lines  *lines.Queue
+	log    *slog.Logger // writes to lines
 	queued meter.Gauge
 	// goroutines are those of all sessions. None begins after Close.
 	goroutines sync.WaitGroup
@@ -36,6 +41,9 @@ type Client struct {
 	}
 }
 
+// logWait is how long Close waits for the Logger.
+const logWait = time.Second
+
 var _ embed.Opener = (*Client)(nil)
 
 // New returns a Client. It connects to nothing yet. Errors are those of Config.Validate.
@@ -44,6 +52,8 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	k := &Client{config: c.complete(), done: make(chan struct{})}
+	k.lines = lines.New(k.config.Logger.Handler())
+	k.log = k.lines.Logger()
 	k.mu.servers = slices.Clone(c.Servers)
 	shuffle(k.mu.servers) // so that many clients do not all begin at one member
 	k.mu.sessions = make(map[*session]struct{})
@@ -141,6 +151,7 @@ func (k *Client) Close() error {
 		}
 	}
 	k.goroutines.Wait()
+	k.lines.Flush(logWait)
 	return err
 }
 

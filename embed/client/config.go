@@ -34,8 +34,8 @@ type Config struct {
 	// RequestTimeout bounds calls whose ctx has no deadline. Reads and Watch are not bounded by it:
 	// without a deadline they wait as long as the session lasts. Zero means DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	// Logger gets a line when a session's connection is lost and found again. Nil means
-	// slog.Default.
+	// Logger gets a line when a session's connection is lost and found again. Only Close waits for it,
+	// for a second. Nil means slog.Default.
 	Logger *slog.Logger
 	// Dial replaces the network, such as for a proxy or a test. It gets the addresses of Servers.
 	// Nil means TCP.

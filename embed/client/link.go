@@ -68,12 +68,12 @@ func (s *session) run() {
 		if err == nil {
 			rounds = 0
 			if lost && s.Err() == nil {
-				s.client.config.Logger.Info("session connected again", "session", s.ID(), "address", address)
+				s.client.log.Info("session connected again", "session", s.ID(), "address", address)
 			}
 			begun := time.Now()
 			err = s.serve(l)
 			if lost = s.Err() == nil; lost {
-				s.client.config.Logger.Info("session's connection lost", "session", s.ID(), "address", address, "cause", err)
+				s.client.log.Info("session's connection lost", "session", s.ID(), "address", address, "cause", err)
 			}
 			if time.Since(begun) > s.Timeout()/pingParts {
 				short = 0

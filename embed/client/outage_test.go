@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -241,5 +243,43 @@ func TestHoldOfAHiddenZnode(t *testing.T) {
 		if err := hold.Err(); !errors.Is(err, embed.ErrDeleted) {
 			t.Errorf("the hold ended with %v", err)
 		}
+	})
+}
+
+// A hung is a handler that hangs at its first line.
+type hung struct {
+	slog.Handler
+	free chan struct{}
+}
+
+func (h hung) Handle(context.Context, slog.Record) error { <-h.free; return nil }
+
+// A Logger that hangs when the connection is lost keeps no session from connecting again, and no
+// client from closing.
+func TestOutage_WithALoggerThatHangs(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		var o outage
+		free := make(chan struct{})
+		defer close(free)
+		k := w.client(func(c *client.Config) {
+			c.Dial, c.SessionTimeout = o.over(w.dial), time.Minute
+			c.Logger = slog.New(hung{slog.NewTextHandler(io.Discard, nil), free})
+		})
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		o.begin()
+		synctest.Wait() // the session knows
+		o.end()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := s.Create(ctx, "/a", nil, embed.Persistent); err != nil && !errors.Is(err, embed.ErrUnavailable) {
+			t.Error(err)
+		}
+		<-time.After(5 * time.Second)
+		if _, err := s.Sync(ctx, "/"); err != nil {
+			t.Errorf("after the outage: %v", err)
+		}
+		must(t, k.Close())
 	})
 }

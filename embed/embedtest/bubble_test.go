@@ -1,7 +1,6 @@
 package embedtest_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -109,27 +108,22 @@ func TestBubble_KilledWhileItIsAskedWhoVotes(t *testing.T) {
 	})
 }
 
-// A node may be closed twice at once while Close waits for virtual time: here for a function of the
-// service.
+// A node may be closed twice at once while Close waits for virtual time: here for a slow disk.
 func TestBubble_ClosedTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := make(chan struct{})
-		ens := embedtest.New(t, 1, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
-			c.ID, c.Members = 0, nil
-			c.Found = func(context.Context) (bool, error) {
-				close(asked)
-				<-time.After(time.Second)
-				return false, nil
-			}
-		}})
-		n := ens.Start(1)
-		<-asked
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		n := ens.Node(1)
+		ens.Faults(1).SetDisk(embedtest.Disk{Delay: 100 * time.Millisecond})
 		closed := make(chan error)
+		began := time.Now()
 		for range 2 {
 			go func() { closed <- n.Close() }()
 		}
 		for range 2 {
 			must(t, <-closed)
+		}
+		if time.Since(began) == 0 {
+			t.Error("Close has waited for nothing")
 		}
 	})
 }

@@ -269,10 +269,11 @@ func TestMemory(t *testing.T) {
 			fine.must(create("/big", make([]byte, 900_000), 0))
 			fine.must(watching(op(wire.OpExists, "/big")))
 			told := func() bool { return strings.Contains(log.String(), "too much memory") }
-			// On a machine that stands still a connection may end for another reason. Then another
-			// one is greedy.
-			for try := 1; !told(); try++ {
-				if try > 5 {
+			// On a machine that stands still a connection may end for another reason, and the log
+			// comes a little later. Then another one is greedy.
+			tries := 0
+			for ; !told(); tries++ {
+				if tries == 5 {
 					t.Fatalf("no greedy connection ends for its memory:\n%s", log.String())
 				}
 				go greed(enter(t, g))
@@ -281,8 +282,8 @@ func TestMemory(t *testing.T) {
 			wait(t, "its memory", func() bool { return len(g.connections()) == 1 && g.held.Load() < 1<<10 })
 			fine.must(op(wire.OpSetData, "/big"))
 			fine.wantTold("afterwards", "3 /big")
-			if got := strings.Count(log.String(), "too much memory"); got != 1 || g.relieving.Load() {
-				t.Errorf("%d connections were ended, another is being: %v", got, g.relieving.Load())
+			if got := strings.Count(log.String(), "too much memory"); got > tries || g.relieving.Load() {
+				t.Errorf("%d of %d greedy connections were ended, another is being: %v", got, tries, g.relieving.Load())
 			}
 			fine.must(op(wire.OpCloseSession, ""))
 			fine.endsSilently()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -276,21 +277,17 @@ func TestAudit_IsInOrder(t *testing.T) {
 	})
 }
 
-// A sink that hangs holds up no write and no Close. What does not fit is counted, and a record says
-// so.
+// A sink that hangs holds up no write and no Close. What does not fit is counted. After Close, the
+// sink gets nothing more: what was left is counted too.
 func TestAudit_SlowSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fits = 1 << 16
 		release := make(chan struct{})
-		var records, lost uint64
-		var order []embed.Zxid
+		var records uint64
 		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
-			c.Audit = func(r embed.AuditRecord) {
+			c.Audit = func(embed.AuditRecord) {
 				<-release
 				records++
-				if lost += r.Lost; r.Lost == 0 {
-					order = append(order, r.Zxid)
-				}
 			}
 		}})
 		s, ctx := ens.Session(1, embed.SessionOptions{}), t.Context()
@@ -317,9 +314,45 @@ func TestAudit_SlowSink(t *testing.T) {
 		if took := time.Since(began); took > embed.DefaultRequestTimeout+time.Second {
 			t.Errorf("Close took %v", took)
 		}
+		ending := scrape(t, n)["audit_dropped_total"]
+		if left := ending - dropped; left < fits || left > fits+10 { // the end of the session may be recorded too
+			t.Errorf("%v records were left at the end", left)
+		}
 		close(release)
 		synctest.Wait()
-		given := scrape(t, n)["audit_records_total"]
+		if given := scrape(t, n)["audit_records_total"]; given != 1 || records != 1 { // the one that the sink had
+			t.Errorf("%d records, %v counted", records, given)
+		}
+	})
+}
+
+// A sink that was slow gets the records that waited, in order, and one that says how many are missing.
+func TestAudit_SlowSinkGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const fits = 1 << 16
+		release := make(chan struct{})
+		var records, lost uint64
+		var order []embed.Zxid
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+			c.Audit = func(r embed.AuditRecord) {
+				<-release
+				records++
+				if lost += r.Lost; r.Lost == 0 {
+					order = append(order, r.Zxid)
+				}
+			}
+		}})
+		s, ops := ens.Session(1, embed.SessionOptions{}), make([]embed.Op, 1000)
+		for i := range ops {
+			ops[i] = embed.OpSet("/", nil, embed.AnyVersion)
+		}
+		for range fits/len(ops) + 10 {
+			_, err := s.Multi(t.Context(), ops...)
+			must(t, err)
+		}
+		close(release)
+		synctest.Wait()
+		given, dropped := scrape(t, ens.Node(1))["audit_records_total"], scrape(t, ens.Node(1))["audit_dropped_total"]
 		if uint64(given) != records || lost != uint64(dropped) || records != fits+2 { // one more was with the sink, and the one that tells of the lost ones
 			t.Errorf("%d records, %v counted, %d lost, %v counted", records, given, lost, dropped)
 		}
@@ -329,15 +362,18 @@ func TestAudit_SlowSink(t *testing.T) {
 	})
 }
 
-// A sink that panics ends neither the process nor the records.
+// A sink that panics, or ends its goroutine, ends neither the process nor the records.
 func TestAudit_PanickingSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer // written by one goroutine at a time, and read when all wait
 		var got []string
 		ens := embedtest.New(t, 1, embedtest.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Config: func(c *embed.Config) {
 			c.Audit = func(r embed.AuditRecord) {
-				if strings.HasPrefix(r.Path, "/bad") {
+				switch r.Path {
+				case "/bad":
 					panic("a bug of the service")
+				case "/bad2":
+					runtime.Goexit()
 				}
 				if r.Path != "" {
 					got = append(got, r.Path)

@@ -30,7 +30,6 @@ func (r *Replica) Apply(entries []replication.Entry) {
 		}
 		records := r.ApplyOne(entries[i].Index, &c)
 		r.decoder.Reset()
-		r.quotas.logDue()
 		r.unsaved.entries++
 		r.unsaved.bytes += len(entries[i].Cmd)
 		r.Sizes.note(len(entries[i].Cmd))

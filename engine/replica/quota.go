@@ -23,11 +23,9 @@ type softQuotas struct {
 	count atomic.Uint64
 
 	logged map[string]time.Time // when, within the last pause
-	due    []string             // to log next
 }
 
-// note counts a transaction that left some subtrees over their soft limits. The Replica's mu is
-// held, so note logs nothing: logDue does.
+// note counts a transaction that left some subtrees over their soft limits, and logs the subtrees.
 func (q *softQuotas) note(subtrees []string, now time.Time) {
 	q.count.Add(1)
 	for _, path := range subtrees {
@@ -36,7 +34,7 @@ func (q *softQuotas) note(subtrees []string, now time.Time) {
 		}
 		if q.hasRoom(now) {
 			q.logged[path] = now
-			q.due = append(q.due, path)
+			q.log.Warn("a subtree is over its soft quota", "path", path)
 		}
 	}
 }
@@ -50,13 +48,4 @@ func (q *softQuotas) hasRoom(now time.Time) bool {
 		maps.DeleteFunc(q.logged, func(_ string, at time.Time) bool { return now.Sub(at) >= quotaNoticePause })
 	}
 	return len(q.logged) < quotaNoticesMax
-}
-
-// logDue logs the subtrees that note has found. No lock is held, because a logger may call the
-// node.
-func (q *softQuotas) logDue() {
-	for _, path := range q.due {
-		q.log.Warn("a subtree is over its soft quota", "path", path)
-	}
-	q.due = nil
 }

@@ -92,6 +92,7 @@ type (
 	Notices   struct{} // what was logged
 	Slow      struct{} // what was slow lately
 	Recent    struct{} // what happened lately
+	Lines     struct{} // the lines that wait for the logger
 	Faults    struct{} // for tests
 	Mesh      struct{} // for tests
 	Pipe      struct{} // for tests
@@ -132,7 +133,7 @@ func Order() []Place {
 		at[Reading]("file.reading"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
 		at[Dirs]("dirs.mu"), at[Lack]("lack.mu"),
 
-		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Slow]("engine.slowness"), at[Recent]("engine.recent"), at[Faults]("transporttest.Faults"), at[Mesh]("transporttest.Mesh"), at[Pipe]("transporttest.pipe"),
+		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Slow]("engine.slowness"), at[Recent]("engine.recent"), at[Lines]("lines.Queue"), at[Faults]("transporttest.Faults"), at[Mesh]("transporttest.Mesh"), at[Pipe]("transporttest.pipe"),
 	}
 }
 

@@ -19,10 +19,12 @@ type NodeParts struct {
 	// why.
 	Authenticate func(credentials ...Credential) ([]tree.Identity, error)
 
-	// CloseEvents ends the calls of the observers in embed.Config.Events, and of
-	// embed.Config.Audit.
-	CloseEvents func()
-	// EventsDropped returns how many of these calls were left out.
+	// CloseOutlets ends the calls of the observers in embed.Config.Events, and of
+	// embed.Config.Audit, and waits for embed.Config.Logger. It comes after the Close of Engine.
+	CloseOutlets func()
+	// LinesDropped returns how many lines of the log were left out.
+	LinesDropped func() uint64
+	// EventsDropped returns how many calls of observers were left out.
 	EventsDropped func() uint64
 	// Audited returns how many records embed.Config.Audit was given, and how many were left out. It
 	// is nil if there is no Audit.

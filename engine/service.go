@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer
+// waits. A panic of the function, or a runtime.Goexit, becomes an error that names the function.
+func consult[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	said := make(chan heard[T], 1)
+	go func() {
+		t := heard[T]{err: fmt.Errorf("%s called runtime.Goexit", name)}
+		defer func() { said <- t }() // last: the text of a panic may be the service's code too
+		defer func() {
+			if p := recover(); p != nil {
+				t.err = fmt.Errorf("%s panicked at %s: %v", name, panickedAt(), p)
+			}
+		}()
+		t.value, t.err = fn(ctx)
+	}()
+	select {
+	case t := <-said:
+		return t.value, t.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("%s has not returned: %w", name, ctx.Err())
+	}
+}
+
+// heard is what a function of the service has returned.
+type heard[T any] struct {
+	value T
+	err   error
+}
+
+// panickedAt returns the file and line of the panic that its caller has recovered from. It is no
+// whole stack, because the error is compared, and told to other members.
+func panickedAt() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for panics := false; ; {
+		f, more := frames.Next()
+		if own := strings.HasPrefix(f.Function, "runtime."); panics && !own || !more {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		panics = panics || f.Function == "runtime.gopanic"
+	}
+}
