@@ -453,6 +453,40 @@ func TestQuota_OfASubtree(t *testing.T) {
 	})
 }
 
+// As in ZooKeeper, limits without the znode of the usage do not hold, and one Multi may go over a hard
+// limit. What comes after it may not.
+func TestQuota_WhatItDoesNotHold(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		ctx := bounded(t)
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, path := range []string{"/a", "/zookeeper/quota/a"} {
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+		}
+		_, err := s.Create(ctx, "/zookeeper/quota/a/zookeeper_limits", []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=3"), embed.Persistent)
+		must(t, err)
+		for range 5 {
+			_, err := s.Create(ctx, "/a/n-", nil, embed.Sequential)
+			must(t, err)
+		}
+		for i := range 5 {
+			must(t, s.Delete(ctx, fmt.Sprintf("/a/n-%010d", i), embed.AnyVersion))
+		}
+		_, err = s.Create(ctx, "/zookeeper/quota/a/zookeeper_stats", nil, embed.Persistent)
+		must(t, err)
+		var ops []embed.Op
+		for range 10 {
+			ops = append(ops, embed.OpCreate("/a/n-", nil, embed.Sequential))
+		}
+		_, err = s.Multi(ctx, ops...)
+		must(t, err)
+		_, err = s.Create(ctx, "/a/one", nil, embed.Persistent)
+		embedkit.Wants(t, "one more", err, embed.ErrQuotaExceeded)
+	})
+}
+
 // The whole tree has a quota on each shard. It holds for every session on every member, even after
 // a member has started again by replay or from its image. The newest member's setting counts, and
 // the quota never prevents deletes.

@@ -69,9 +69,10 @@
 // # Quotas
 //
 // Quotas are ZooKeeper's. The data of /zookeeper/quota/a/zookeeper_limits are the limits of the
-// subtree /a, such as "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000". If
-// the znode zookeeper_stats exists beside it, it holds the usage. The whole tree has
-// Config.MaxTreeSize instead, which is no znode and bounds memory.
+// subtree /a, such as "count=1000,bytes=-1=;byteHardLimit=1000000;countHardLimit=2000". The znode
+// zookeeper_stats beside it holds the usage, and without it the limits do not hold. As in ZooKeeper,
+// each operation of a Multi is compared with the usage before the Multi, so one Multi may go over a
+// hard limit. The whole tree has Config.MaxTreeSize instead, which is no znode and bounds memory.
 //
 // # Shards
 //

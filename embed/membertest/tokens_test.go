@@ -28,7 +28,7 @@ func TestRecover_TokensGrowOverAllHistories(t *testing.T) {
 		}
 		testkit.Bubble(t, func(t *testing.T) {
 			if i > 0 { // virtual time begins in the year 2000
-				<-time.After(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC).Sub(time.Now()))
+				<-time.After(time.Until(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)))
 			}
 			h := &histories{t: t, rng: rng}
 			h.found(nil)
