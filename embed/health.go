@@ -5,8 +5,9 @@ import "time"
 // Health says whether a node serves, as it knows without asking anybody.
 type Health struct {
 	// Ready says that the ensemble has registered the member, and that its disk has room. Every
-	// shard has a leader, or has had none for less than an election takes. So it stays true during
-	// an ordinary election, a transfer of leadership, and a rolling restart.
+	// shard has a leader with which this member is connected, or has had none for less than an
+	// election takes. So it stays true during an ordinary election, a transfer of leadership, and a
+	// rolling restart.
 	Ready bool
 	// Since is when Ready became what it is. If the node never was ready, it is the time of Start.
 	Since time.Time

@@ -8,8 +8,8 @@ import (
 
 // Health says whether a node serves now. It is known without asking anybody.
 type Health struct {
-	// Ready: the ensemble has registered the member, and no shard has been without a leader for
-	// longer than an election takes. The disk has room. The backup is loaded that the ensemble
+	// Ready: the ensemble has registered the member, and no shard has been without a leader that this
+	// member is connected with for longer than an election takes. The disk has room. The backup is loaded that the ensemble
 	// begins with, if there is one.
 	Ready   bool
 	Since   time.Time // Ready is as it is since then; of a node that never served, its start

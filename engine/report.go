@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,20 +31,18 @@ func (e *Engine) reportLoop() {
 			return
 		}
 		now := time.Now()
-		if next := e.reportQuorums(q, now); next > 0 {
-			timer.Reset(next)
-		}
+		timer.Reset(soonest(e.reportQuorums(q, now), q.patience)) // connections come and go without a word
 		e.noteServing(q, now)
 	}
 }
 
 // reportQuorums logs which shards have lost their quorum, or got it back. It returns when to look
-// again; zero means when a leader changes.
+// again; zero means when something changes.
 func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	if e.silenced() {
 		return 0
 	}
-	lost, back, next := q.look(now, func(id ShardID) bool { return e.Leader(id).Member != 0 })
+	lost, back, next := q.look(now, e.reachesLeader)
 	if len(lost) > 0 {
 		for _, id := range lost {
 			e.recent.note(Occurrence{Kind: QuorumLost, Shard: id})
@@ -60,6 +59,13 @@ func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
 	return next
 }
 
+// reachesLeader reports whether this member knows a shard's leader, and the two are connected. Raft
+// never takes the leader of a learner away, nor that of a voter that hears and is not heard.
+func (e *Engine) reachesLeader(id ShardID) bool {
+	leader := e.Leader(id).Member
+	return leader != 0 && (leader == e.self() || slices.Contains(e.Connected(), leader))
+}
+
 // shardList formats the ids for a log line: as a number if there is one.
 func shardList(ids []ShardID) any {
 	if len(ids) == 1 {
@@ -68,8 +74,8 @@ func shardList(ids []ShardID) any {
 	return strings.Trim(fmt.Sprint(ids), "[]")
 }
 
-// quorums track which shards have had no leader for longer than an election takes. A shard has a
-// quorum while it has a leader, because a leader without a quorum steps down.
+// quorums track which shards have had no leader within reach for longer than an election takes. A
+// shard has a quorum while it has a leader, because a leader without a quorum steps down.
 type quorums struct {
 	patience time.Duration
 	shards   []quorum // indexed by ShardID - 1
