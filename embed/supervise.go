@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -52,6 +53,13 @@ import (
 //
 // If ctx ends while no fn runs, the error matches that of ctx. Nothing of a node is left then.
 func Supervise(ctx context.Context, cfg Config, fn func(ctx context.Context, n *Node) error) error {
+	if cfg.Dir != "" { // every start is on the directory of the first, wherever the process is then
+		dir, err := filepath.Abs(cfg.Dir)
+		if err != nil {
+			return fmt.Errorf("config: Dir: %w", err)
+		}
+		cfg.Dir = dir
+	}
 	s := &supervisor{cfg: cfg, outlets: newOutlets(cfg), pause: restartFirst}
 	defer func() { s.close(time.Now().Add(or(cfg.RequestTimeout, DefaultRequestTimeout))) }()
 	for ctx.Err() == nil {

@@ -197,6 +197,27 @@ func TestSupervise_TheDiskIsMended(t *testing.T) {
 	}
 }
 
+// The process goes to another working directory. A relative Dir stays where it was.
+func TestSupervise_ARelativeDir(t *testing.T) {
+	t.Chdir(t.TempDir())
+	elsewhere := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := supervise(t)
+		s.files, s.seams.Files = nil, nil
+		s.cfg.Dir, s.cfg.Inside = "data", &s.seams
+		s.run(s.write)
+		n := s.node()
+		<-time.After(10 * time.Second)
+		t.Chdir(elsewhere)
+		s.faults.SetDisk(noRoom)
+		got(t, "the node to fail", n.Done(), 2*time.Minute)
+		s.faults.SetDisk(embedtest.Disk{})
+		s.sees(s.node())
+		s.cancel()
+		_ = s.end()
+	})
+}
+
 // waits checks all waits so far: each is for such a cause, and at least half of twice the one before,
 // up to a minute.
 func (s *supervised) waits(first, then error) {
