@@ -88,7 +88,8 @@ type Config struct {
 	Voters int `yaml:"voters"`
 	// DeadAfter is how long a voter must be silent before a learner takes its place for good. Zero
 	// means DefaultDeadAfter, and a negative value never. Less than twice MaxSessionTimeout is
-	// refused. If there is no learner, nobody is replaced. Needs Join.
+	// refused. If there is no learner, nobody is replaced. A member that does not vote is out after
+	// this silence too, but not before an hour. Needs Join.
 	DeadAfter time.Duration `yaml:"deadAfter"`
 	// Found decides instead of Members whether an empty directory founds the ensemble, as its only
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in

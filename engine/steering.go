@@ -67,7 +67,7 @@ const (
 	// stableTicks is how long a member must be well before it may vote, and how long one that goes
 	// waits for who takes its place: ten seconds with the default tick.
 	stableTicks = 200
-	// forgetAfter is the silence after which a member that does not vote is forgotten.
+	// forgetAfter is the least silence after which a member that does not vote is forgotten.
 	forgetAfter = time.Hour
 )
 
@@ -75,7 +75,7 @@ const (
 func (e *Engine) newSteering() {
 	longest := LongestElection(e.cfg.Tick)
 	rules := steer.Rules{Voters: e.cfg.Voters, Period: longest / 2, Election: longest, StableFor: stableTicks * e.cfg.Tick,
-		DeadAfter: e.cfg.DeadAfter, ForgetAfter: forgetAfter, LeaveWait: stableTicks * e.cfg.Tick}
+		DeadAfter: e.cfg.DeadAfter, ForgetAfter: e.cfg.forgetAfter(), LeaveWait: stableTicks * e.cfg.Tick}
 	for _, r := range e.shards {
 		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax), judge: make(chan judgement)})
 	}
@@ -416,3 +416,12 @@ func fulfilled(table *session.MembersView, w steer.Wish) bool {
 
 // governing is the number under which a leadership makes wishes.
 type governing uint64
+
+// forgetAfter returns the silence after which a member that does not vote is forgotten: a voter stays
+// no longer than a learner. Zero means never.
+func (c *Config) forgetAfter() time.Duration {
+	if c.DeadAfter <= 0 {
+		return 0
+	}
+	return max(forgetAfter, c.DeadAfter)
+}

@@ -2,6 +2,7 @@ package membertest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -108,4 +109,36 @@ func TestLearners_HearOfTheirLeaderBesideTheDead(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A member that does not vote may be down for an hour, or for DeadAfter if that is longer, or for ever
+// if DeadAfter is negative.
+func TestLearners_AwayForLong(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		deadAfter, away time.Duration
+		stays           bool
+	}{
+		{0, 50 * time.Minute, true},
+		{0, 62 * time.Minute, false},
+		{2 * time.Hour, 62 * time.Minute, true},
+		{-1, 62 * time.Minute, true},
+	} {
+		slow := func(o *embed.Config) { o.Tick, o.DeadAfter = 200*time.Millisecond, c.deadAfter }
+		embedkit.Growing(t, 3, slow, func(t *testing.T, e *embedtest.Ensemble) {
+			ofAge(e)
+			learner := embedkit.Joined(e, 1)[0]
+			e.Stop(learner)
+			<-time.After(c.away)
+			n := e.Start(learner)
+			if c.stays {
+				e.Ready(learner)
+				return
+			}
+			<-n.Done()
+			if err := n.Err(); !errors.Is(err, embed.ErrRemoved) {
+				t.Errorf("DeadAfter %v, away for %v: %v", c.deadAfter, c.away, err)
+			}
+		})
+	}
 }
