@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -20,6 +21,8 @@ type SessionCensus struct {
 	ID         tree.SessionID
 	Timeout    time.Duration
 	Ephemerals []string // sorted
+
+	member session.MemberID
 }
 
 // Census lists the sessions and their ephemerals. It looks at all sessions, and waits while a
@@ -35,15 +38,16 @@ func (e *Engine) Census(ctx context.Context) (Census, error) {
 
 func (e *Engine) count(ctx context.Context) (c Census, err error) {
 	err = e.inspect(ctx, e.home(), func(table *session.Table) {
-		for _, o := range table.Origins() {
-			for _, r := range table.Sessions(o.Member) {
-				c.Sessions = append(c.Sessions, SessionCensus{ID: r.ID, Timeout: r.Timeout})
-			}
+		for r := range table.All() {
+			c.Sessions = append(c.Sessions, SessionCensus{ID: r.ID, Timeout: r.Timeout, member: r.Origin})
 		}
 	})
 	if err != nil {
 		return Census{}, err
 	}
+	slices.SortFunc(c.Sessions, func(a, b SessionCensus) int { // not while no entry is applied
+		return cmp.Or(cmp.Compare(a.member, b.member), cmp.Compare(a.ID, b.ID))
+	})
 	for _, r := range e.shards {
 		if err := e.ephemeralsOfAll(ctx, r, c.Sessions); err != nil {
 			return Census{}, err

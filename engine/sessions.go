@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,35 +24,52 @@ type SessionRecord struct {
 // Sessions returns up to n sessions whose end is not decided, in the order of their ids and after
 // the given one, and whether there are more. Errors are those of Census.
 func (e *Engine) Sessions(ctx context.Context, after tree.SessionID, n int) (list []SessionRecord, more bool, err error) {
+	var ids []tree.SessionID
 	err = e.inspect(ctx, e.home(), func(table *session.Table) {
-		for _, o := range table.Origins() {
-			for _, r := range table.Sessions(o.Member) {
-				if r.ID > after && table.Usable(r.ID, r.Origin) == nil {
-					list = append(list, recordOf(&r))
-				}
+		for r := range table.All() {
+			if r.ID > after && table.Usable(r.ID, r.Origin) == nil {
+				ids = append(ids, r.ID)
 			}
 		}
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	slices.SortFunc(list, func(a, b SessionRecord) int { return cmp.Compare(a.ID, b.ID) })
-	if over := e.over(); over != nil { // checked last: the tables may be gone by now
-		return nil, false, over
-	}
-	more = len(list) > n
-	list = list[:min(n, len(list))]
-	for _, r := range e.shards {
-		err := e.inspect(ctx, r, func(table *session.Table) {
-			for i := range list {
-				list[i].Ephemerals += table.Owns(list[i].ID)
+	slices.Sort(ids) // not while no entry is applied
+	more = len(ids) > n
+	for part := range slices.Chunk(ids[:min(n, len(ids))], censusPortion) {
+		err := e.inspect(ctx, e.home(), func(table *session.Table) {
+			for _, id := range part {
+				if r, found := table.Get(id); found && table.Usable(id, r.Origin) == nil {
+					list = append(list, recordOf(&r))
+				}
 			}
 		})
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	return list, more, nil
+	if over := e.over(); over != nil { // checked last: the tables may be gone by now
+		return nil, false, over
+	}
+	return list, more, e.countOwned(ctx, list)
+}
+
+// countOwned adds how many ephemerals sessions have.
+func (e *Engine) countOwned(ctx context.Context, list []SessionRecord) error {
+	for _, r := range e.shards {
+		for part := range slices.Chunk(list, censusPortion) {
+			err := e.inspect(ctx, r, func(table *session.Table) {
+				for i := range part {
+					part[i].Ephemerals += table.Owns(part[i].ID)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func recordOf(r *session.Record) SessionRecord {

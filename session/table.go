@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -302,13 +303,24 @@ func (t *Table) Get(id tree.SessionID) (Record, bool) {
 	return e.record(), true
 }
 
+// All yields the records of all sessions, with those that are due and closing, in no order.
+func (t *Table) All() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for _, e := range t.sessions {
+			if !yield(e.record()) {
+				return
+			}
+		}
+	}
+}
+
 // Sessions returns the records of all sessions at an origin in id order, with those that are due
 // and closing. It looks at every session of the table.
 func (t *Table) Sessions(at MemberID) []Record {
 	var rs []Record
-	for _, e := range t.sessions {
-		if e.class.origin == at {
-			rs = append(rs, e.record())
+	for r := range t.All() {
+		if r.Origin == at {
+			rs = append(rs, r)
 		}
 	}
 	slices.SortFunc(rs, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })

@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/session"
@@ -104,14 +105,13 @@ func (r *Replica) applyRecover(c *command.Command) {
 func (r *Replica) Orphans(home *Replica) (endings []command.Ending) {
 	r.mu.Lock()
 	var ids []tree.SessionID
-	for _, o := range r.mu.table.Origins() {
-		for _, rec := range r.mu.table.Sessions(o.Member) {
-			if !r.mu.table.IsEnding(rec.ID) {
-				ids = append(ids, rec.ID)
-			}
+	for rec := range r.mu.table.All() {
+		if !r.mu.table.IsEnding(rec.ID) {
+			ids = append(ids, rec.ID)
 		}
 	}
 	r.mu.Unlock()
+	slices.Sort(ids)
 	home.mu.Lock()
 	defer home.mu.Unlock()
 	for _, id := range ids {
@@ -133,8 +133,8 @@ func (r *Replica) hasMembers() bool {
 func (r *Replica) HasSessions(m session.MemberID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.mu.table.Sessions(m) {
-		if !s.Remote() {
+	for s := range r.mu.table.All() {
+		if s.Origin == m && !s.Remote() {
 			return true
 		}
 	}
