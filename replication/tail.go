@@ -99,20 +99,31 @@ func cutTail(d Disk, name string) (torn int64, err error) {
 	return torn, d.Truncate(name, end)
 }
 
-// findEnd returns where the last whole record of a log ends, and the size of a torn one behind it.
+// findEnd returns where the last whole record of a log ends, and the size of what is torn behind it.
 // It returns an error if something behind the end is damage.
+//
+// tan does not fsync a record that only moves the commit index. So several of those, and one other
+// record behind them, may be torn together, and some of them may be whole.
 func findEnd(f io.ReaderAt) (end, torn int64, err error) {
 	block := make([]byte, blockSize)
-	bad, isTorn, last := int64(-1), false, int64(0) // where no chunk begins; behind the last byte that is not zero
+	bad, behind, last := int64(-1), follower{}, int64(0) // where no chunk begins; behind the last byte that is not zero
+	isTorn := false
 	for start := int64(0); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
 			return 0, 0, err
 		}
-		for at := 0; bad < 0 && at+headerSize <= n; {
+		for at := 0; bad < 0 && at < n; {
+			if at+headerSize > n && (n == blockSize || len(bytes.TrimLeft(block[at:n], "\x00")) == 0) {
+				break // padding
+			}
 			payload, kind, whole := chunk(block[at:n])
 			if !whole {
-				bad, isTorn = start+int64(at), mayBeTorn(block[at:n], start+int64(at))
+				bad = start + int64(at)
+				isTorn, behind.alone = mayBeTorn(block[at:n], bad)
+				if behind.from = bad + 1; int64(at)+size(block[at:n]) <= blockSize {
+					behind.from = max(behind.from, bad+size(block[at:n]))
+				}
 				break
 			}
 			at += headerSize + payload
@@ -125,7 +136,7 @@ func findEnd(f io.ReaderAt) (end, torn int64, err error) {
 			if rest := bytes.TrimRight(block[from:n], "\x00"); len(rest) > 0 {
 				last = start + from + int64(len(rest))
 			}
-			if recordIn(block[max(bad+1-start, 0):n]) {
+			if behind.look(block[min(max(behind.from-start, 0), int64(n)):n]); behind.fsynced {
 				return 0, 0, fmt.Errorf("damaged at byte %d, and records follow", bad)
 			}
 		}
@@ -139,22 +150,96 @@ func findEnd(f io.ReaderAt) (end, torn int64, err error) {
 	return end, last - end, nil
 }
 
-// mayBeTorn reports whether a bad chunk at an offset of the file lacks a sector, as a power cut
-// leaves it. The file had zeros there before. B goes from the chunk to the end of its block, or of
-// the file.
-func mayBeTorn(b []byte, at int64) bool {
-	kind, payload := chunkType(b[6]), int(binary.LittleEndian.Uint16(b[4:6]))
-	if kind < fullChunk || kind > lastChunk || at%blockSize+int64(headerSize+payload) > blockSize {
-		toSector := (at+headerSize+sectorSize-1)/sectorSize*sectorSize - at
-		return !landed(b[:min(len(b), int(toSector))], at) // no header has been there
+// A follower looks for whole records behind a bad chunk. Where they begin may be lost, so every byte
+// is tried.
+type follower struct {
+	from    int64 // behind what the bad chunk says that it has: a client's data may look like a record
+	alone   bool  // the bad chunk is of a record that is fsynced before another is written
+	one     bool  // there is such a record
+	fsynced bool  // so the bad chunk was fsynced: another record was written behind it
+}
+
+// look looks in the rest of a block.
+func (w *follower) look(block []byte) {
+	for at := 0; at+headerSize <= len(block) && !w.fsynced; at++ {
+		payload, kind, whole := chunk(block[at:])
+		if !whole {
+			continue
+		}
+		if kind == fullChunk || kind == firstChunk {
+			w.fsynced = w.alone || w.one
+			w.one = kind == firstChunk || !onlyCommits(block[at+headerSize:at+headerSize+payload])
+		}
+		at += headerSize + payload - 1
 	}
-	end := len(bytes.TrimRight(b, "\x00"))
-	for other := max(end-headerSize, 0); headerSize+other <= len(b) && headerSize+other < end+sectorSize; other++ {
-		if isWhole(b, other) {
-			return false // its length is damaged
+}
+
+// commitsMax is the largest size of a record that only moves the commit index.
+const commitsMax = 96
+
+// onlyCommits reports whether tan writes a record without an fsync: it has the ids of shard and
+// replica, a state, no entries and no snapshot.
+func onlyCommits(record []byte) bool {
+	for range 2 {
+		_, n := binary.Uvarint(record)
+		if n <= 0 {
+			return false
+		}
+		record = record[n:]
+	}
+	if len(record) < 5 || record[0] != 1 {
+		return false
+	}
+	size := uint64(binary.LittleEndian.Uint32(record[1:]))
+	if record = record[5:]; size > uint64(len(record)) {
+		return false
+	}
+	return bytes.Equal(record[size:], make([]byte, 5)) // the number of entries, and whether there is a snapshot
+}
+
+// mayBeTorn reports whether a bad chunk at an offset of the file lacks a sector, as a power cut
+// leaves it, and whether its record is one that is fsynced. The file had zeros there before. A sector
+// whose data are zeros counts as lacking. B goes from the chunk to the end of its block, or of the
+// file.
+func mayBeTorn(b []byte, at int64) (torn, fsynced bool) {
+	if len(b) < headerSize {
+		return true, false // the file ends here
+	}
+	said := int(size(b))
+	if said == 0 || at%blockSize+int64(said) > blockSize {
+		toSector := (at+headerSize+sectorSize-1)/sectorSize*sectorSize - at
+		return !landed(b[:min(len(b), int(toSector))], at), false // no header has been there
+	}
+	fsynced = chunkType(b[6]) != fullChunk || said > headerSize+commitsMax
+	if hasOtherLength(b) {
+		return false, fsynced
+	}
+	return said > len(b) || !landed(b[:said], at), fsynced
+}
+
+// size returns how long a chunk says that it is. Zero: b does not begin with the header of one.
+func size(b []byte) int64 {
+	if len(b) < headerSize || chunkType(b[6]) < fullChunk || chunkType(b[6]) > lastChunk {
+		return 0
+	}
+	return headerSize + int64(binary.LittleEndian.Uint16(b[4:6]))
+}
+
+// hasOtherLength reports whether a bad chunk is whole with another length: up to the next record, the
+// end of the block, or the last bytes that are not zeros.
+func hasOtherLength(b []byte) bool {
+	last := len(bytes.TrimRight(b, "\x00"))
+	for end := headerSize; end <= len(b); end++ {
+		ends := end == len(b) || end >= last && end < last+sectorSize
+		if !ends && end+headerSize <= len(b) {
+			_, kind, whole := chunk(b[end:])
+			ends = whole && (kind == fullChunk || kind == firstChunk)
+		}
+		if ends && isWhole(b, end-headerSize) {
+			return true
 		}
 	}
-	return headerSize+payload > len(b) || !landed(b[:headerSize+payload], at)
+	return false
 }
 
 // landed reports whether no sector of b, which is at an offset of a file, has only zeros.
@@ -169,20 +254,12 @@ func landed(b []byte, at int64) bool {
 	return true
 }
 
-// recordIn reports whether a record begins anywhere in the rest of a block. The damage may be in
-// the length that leads to the next record, so every byte is tried.
-func recordIn(block []byte) bool {
-	for at := range block[:max(0, len(block)-headerSize+1)] {
-		if _, kind, whole := chunk(block[at:]); whole && (kind == fullChunk || kind == firstChunk) {
-			return true
-		}
-	}
-	return false
-}
-
 // chunk reads the chunk at the beginning of b. It returns the size of its payload, negative if
 // there is none, its type, and whether its checksum matches.
 func chunk(b []byte) (payload int, kind chunkType, whole bool) {
+	if len(b) < headerSize {
+		return -1, 0, false
+	}
 	kind = chunkType(b[6])
 	payload = int(binary.LittleEndian.Uint16(b[4:6]))
 	if kind < fullChunk || kind > lastChunk || headerSize+payload > len(b) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/lni/dragonboat/v4/raftpb"
 
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -59,7 +60,7 @@ func TestFindEnd(t *testing.T) {
 			begin += room // padding
 		}
 		whole := appendRecord(bytes.Clone(before), text(sizes[1]))
-		more := appendRecord(bytes.Clone(whole), text(30))
+		more := appendRecord(appendRecord(bytes.Clone(whole), text(30)), text(30))
 		ahead := make([]byte, 3*sectorSize)
 		check := func(what string, log []byte, at int, want int) {
 			t.Helper()
@@ -90,5 +91,64 @@ func TestFindEnd(t *testing.T) {
 				check("in the middle without sector", inside, from, -1)
 			}
 		}
+	}
+}
+
+// commits is a record that only moves the commit index, which tan does not fsync.
+func commits(t *testing.T, index uint64) []byte {
+	u := raftpb.Update{ShardID: 3, ReplicaID: 300, State: raftpb.State{Term: 7, Vote: 2, Commit: index}}
+	buf := make([]byte, u.SizeUpperLimit())
+	n, err := u.MarshalTo(buf)
+	if err != nil || !onlyCommits(buf[:n]) || n > commitsMax {
+		t.Fatalf("%x: %v", buf[:n], err)
+	}
+	return buf[:n]
+}
+
+// C8.4: some records before the last were not fsynced either, and a power cut leaves any sectors of
+// all of them. Two that were fsynced one after the other are never torn together.
+func TestFindEnd_SeveralRecordsBeforeOneFsync(t *testing.T) {
+	entries := bytes.Repeat([]byte{9}, 700)
+	if onlyCommits(entries) {
+		t.Fatal("entries are no commit index")
+	}
+	for size := 440; size < sectorSize-headerSize; size++ {
+		before := appendRecord(nil, bytes.Repeat([]byte{7}, size))
+		log := bytes.Clone(before)
+		for i := range uint64(20) {
+			log = appendRecord(log, commits(t, 1<<40+i))
+		}
+		log = appendRecord(log, entries)
+		for sectors := range 1 << 4 { // that did not land
+			cut := append(bytes.Clone(log), make([]byte, blockSize)...)
+			for i := range 4 {
+				if sectors&(1<<i) != 0 {
+					clear(cut[max(i*sectorSize, len(before)):min((i+1)*sectorSize, len(log))])
+				}
+			}
+			if end, _, err := findEnd(bytes.NewReader(cut)); err != nil || end < int64(len(before)) {
+				t.Fatalf("size %d, without sectors %b: %d of %d, %v", size, sectors, end, len(before), err)
+			}
+		}
+		gone := append(appendRecord(appendRecord(bytes.Clone(log), entries), entries), make([]byte, blockSize)...)
+		clear(gone[max(sectorSize, len(before)) : 2*sectorSize])
+		if end, _, err := findEnd(bytes.NewReader(gone)); err == nil {
+			t.Errorf("size %d: a sector before two fsyncs is gone, and the log ends at %d", size, end)
+		}
+	}
+}
+
+// C8.4: what a client writes may look like a record. A file may end within a header.
+func TestFindEnd_ForgedAndShort(t *testing.T) {
+	data := bytes.Repeat([]byte{7}, 9000)
+	copy(data[100:], appendRecord(nil, commits(t, 1)))
+	log := appendRecord(nil, data)
+	clear(log[4096:])
+	if end, torn, err := findEnd(bytes.NewReader(log)); err != nil || end != 0 || torn == 0 {
+		t.Errorf("a torn record with a forged one in it: %d, %d, %v", end, torn, err)
+	}
+	whole := appendRecord(nil, []byte("whole"))
+	if end, torn, err := findEnd(bytes.NewReader(append(bytes.Clone(whole), 1, 2, 3))); err != nil || end != int64(len(whole)) || torn != 3 {
+		t.Errorf("half a header: %d, %d, %v", end, torn, err)
 	}
 }
