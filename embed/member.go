@@ -137,8 +137,8 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 //
 // Once the wish is recorded, the ensemble carries it out. From the first shard that it is out of, the
 // node serves nobody, and its vote counts until it is out of all. If ctx ends before that, Leave waits
-// a longest election more, because the others may need the vote. Then it closes the node and returns
-// ctx's error. If the node ends before, the error says that the others take the member out without it.
+// three longest elections more, because the others may need the vote. Then it closes the node and
+// returns ctx's error. If the node ends before the member is out, the error says so.
 // Without a deadline in ctx, Config.RequestTimeout bounds it.
 //
 // Errors with which nothing was changed, and the node goes on: ErrUnsafe if the voters that store an

@@ -136,10 +136,14 @@ func withoutIt(why error) error {
 	return fmt.Errorf("the node ended before its member was out: %s", why.Error())
 }
 
-// outrun waits a longest election more for the others to take this member out of all shards. If
-// they need its vote for that, they do so at once, and cannot without it.
+// outrunElections is how long a departure outlasts its ctx. A leader that leaves hands over, which may
+// cost an election, and the next one has to learn who answers before it removes anybody.
+const outrunElections = 3
+
+// outrun waits a little more for the others to take this member out of all shards. If they need its
+// vote for that, they do so at once, and cannot without it.
 func (e *Engine) outrun(why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), LongestElection(e.cfg.Tick))
+	ctx, cancel := context.WithTimeout(context.Background(), outrunElections*LongestElection(e.cfg.Tick))
 	defer cancel()
 	err := e.awaitOut(ctx)
 	if err == context.DeadlineExceeded {

@@ -66,7 +66,8 @@ func (e *Engine) endUse(why, cause error) {
 // says which sessions it could not close.
 //
 // A member with Config.Ephemeral also leaves the ensemble. If it cannot, the error is that of Leave, and
-// it remains a member. If nobody knows whether it does, Shutdown takes a longest election more.
+// it remains a member. If nobody knows whether it does, Shutdown takes three longest elections
+// more.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()

@@ -90,3 +90,25 @@ func TestLeave_TwoAtOnceBesideHeirs(t *testing.T) {
 		})
 	}
 }
+
+// M89: the only voter leaves and has little time. Its heir votes by then, and needs its vote to take it
+// out.
+func TestLeave_OfTheOnlyVoterInALimitedTime(t *testing.T) {
+	t.Parallel()
+	for i := range 20 {
+		testkit.Bubble(t, func(t *testing.T) {
+			e := embedtest.New(t, 1, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Shards = 1 + 2*(i%2) }})
+			ofAge(e)
+			heir := embedkit.Joined(e, 1)[0]
+			embedkit.Distant(e, 5*time.Millisecond)
+			<-time.After(20 * time.Second) // it is fit to vote
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*12*time.Millisecond+time.Millisecond)
+			defer cancel()
+			err := e.Node(1).Leave(ctx)
+			<-time.After(time.Minute)
+			if ready := e.Node(heir).Ready(bounded(t)); ready != nil {
+				t.Errorf("Leave within %d ms: %v; the rest: %v", 12*i+1, err, ready)
+			}
+		})
+	}
+}
