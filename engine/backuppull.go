@@ -96,6 +96,9 @@ func (e *Engine) giveNext(ctx context.Context, p *pull, ask *backupAsk) (*pull, 
 	select {
 	case part := <-p.parts:
 		p.at, p.now = ask.Part, part
+		if part.Last {
+			<-p.over // else the backup that is asked for next would meet one that is still there
+		}
 		return p, &part, nil
 	case <-p.over:
 		return p, nil, cmp.Or(p.err, errPulledWhole)

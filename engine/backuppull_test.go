@@ -59,6 +59,26 @@ func TestPull(t *testing.T) {
 	})
 }
 
+// With its last part a backup is over, and in nobody's way.
+func TestPull_Over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, p := pulling()
+		defer p.idle.Stop()
+		go func() {
+			p.parts <- backupPart{Last: true}
+			<-time.After(time.Second) // until its goroutine goes on
+			close(p.over)
+		}()
+		part, err := e.give(t.Context(), &backupAsk{ID: p.id, Part: 1})
+		if err != nil || !part.Last {
+			t.Errorf("%+v, %v", part, err)
+		}
+		if !isDone(p.over) {
+			t.Error("it has still to end")
+		}
+	})
+}
+
 // A question that nobody waits for any more takes no part with it.
 func TestPull_LostQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -45,6 +45,14 @@ func TestOther(t *testing.T) {}
 // endless is a test that prints a line and never ends.
 const endless = "package x\nimport \"testing\"\nfunc Test(t *testing.T) { t.Log(\"here\"); select {} }\n"
 
+// endlessBeside is a test that never ends beside one that passes and speaks last.
+const endlessBeside = `package x
+import "testing"
+var began = make(chan bool)
+func TestOne(t *testing.T) { t.Parallel(); close(began); select {} }
+func TestTwo(t *testing.T) { t.Parallel(); <-began; t.Log("here") }
+`
+
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		source string
@@ -59,6 +67,7 @@ func TestJudge(t *testing.T) {
 		"fails":                     {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { t.Fatal(1) }\n", "real", 1, false, "x_test.go:3: 1"},
 		"panics":                    {strings.ReplaceAll(first, "t.Fatal(", "panic("), "real", 1, false, "panic: no mark"},
 		"runs out of time":          {endless, "real", 1, false, "here"},
+		"runs out of time beside":   {endlessBeside, "real", 1, false, "real.TestOne("},
 		"does not compile":          {"package x\nimport \"testing\"\nfunc Test(t *testing.T) { x }\n", "real", 1, false, "undefined: x"},
 		"ends outside its tests":    {"package x\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(3) }\n", "real", 1, false, "exit status 3"},
 		"fails beside a flaky test": {first + "func TestBad(t *testing.T) { t.Fatal(1) }\n", "real", 1, true, "no mark"},
@@ -104,7 +113,7 @@ func TestJudge(t *testing.T) {
 			t.Chdir(dir)
 			var out bytes.Buffer
 			limits := []string{"10m"}
-			if c.source == endless {
+			if c.source == endless || c.source == endlessBeside {
 				// On a busy machine the time may be over before the test prints its line.
 				limits = []string{"1s", "5s", "20s", "80s"}
 			}

@@ -209,14 +209,18 @@ func (r *result) ran() bool {
 }
 
 // printRunning prints what the tests of a package printed that had not ended when it did, because it
-// panicked or ran out of time.
+// panicked or ran out of time. The stacks come with what the test printed that spoke last, and that
+// may be one that had passed.
 func (r *result) printRunning(out io.Writer, pkg string) {
 	for at, action := range r.ended {
-		if at.pkg == pkg && action == "" {
+		if at.pkg == pkg && (action == "" || action == "pass" && fatal.MatchString(r.output(at.pkg, at.test))) {
 			fmt.Fprint(out, r.output(at.pkg, at.test))
 		}
 	}
 }
+
+// fatal is what a program prints that ends or misbehaves outside its tests.
+var fatal = regexp.MustCompile("panic: |fatal error: |WARNING: DATA RACE")
 
 // output returns what a test printed, or what a package printed outside its tests.
 func (r *result) output(pkg, test string) string {
@@ -249,7 +253,7 @@ func (r *result) whole(pkg string) bool {
 		}
 	}
 	for at, b := range r.text {
-		if at.pkg == pkg && (strings.Contains(b.String(), "panic: ") || strings.Contains(b.String(), "fatal error: ") || strings.Contains(b.String(), "WARNING: DATA RACE")) {
+		if at.pkg == pkg && fatal.MatchString(b.String()) {
 			return false
 		}
 	}

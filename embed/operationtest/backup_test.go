@@ -221,6 +221,16 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// hung waits until the writer hangs.
+func (w *stuckWriter) hung(t *testing.T, result <-chan error) {
+	t.Helper()
+	select {
+	case <-w.hangs:
+	case err := <-result:
+		t.Fatalf("the backup ended before its writer hung: %v", err)
+	}
+}
+
 // filled starts an ensemble with some megabytes in it, and returns a session of member 1.
 func filled(t *testing.T, o embedtest.Options) (*embedtest.Ensemble, *embed.Session) {
 	t.Helper()
@@ -245,7 +255,7 @@ func TestBackup_AWriterThatHangs(t *testing.T) {
 			_, err := ens.Node(1).Backup(t.Context(), io.MultiWriter(&file, w))
 			result <- err
 		}()
-		<-w.hangs
+		w.hung(t, result)
 		for i := range 100 {
 			began := time.Now()
 			_, err := s.Put(t.Context(), fmt.Sprintf("%s/%d", embedkit.LastPlace(), i%8), bytes.Repeat([]byte("y"), 100<<10))
@@ -289,7 +299,7 @@ func TestBackup_Interrupted(t *testing.T) {
 					_, err := n.Backup(ctx, w)
 					result <- err
 				}()
-				<-w.hangs
+				w.hung(t, result)
 				began := time.Now()
 				c.end(ens, cancel)
 				if took := time.Since(began); took > time.Second {
@@ -392,7 +402,7 @@ func TestBackup_TooSlow(t *testing.T) {
 			_, err := ens.Node(1).Backup(t.Context(), w)
 			result <- err
 		}()
-		<-w.hangs
+		w.hung(t, result)
 		for i := range 1024 { // the image gets what is saved, and that is 1 MiB at a time
 			_, err := s.Put(t.Context(), fmt.Sprintf("%s/new-%d", embedkit.LastPlace(), i%100), bytes.Repeat([]byte("y"), 10<<10))
 			must(t, err)
@@ -497,7 +507,7 @@ func TestAskBackup(t *testing.T) {
 	w := newStuck(600 << 10)
 	result := make(chan error, 1)
 	go func() { result <- embed.AskBackup(t.Context(), one, w) }()
-	<-w.hangs
+	w.hung(t, result)
 	if err := embed.AskBackup(bounded(t), one, io.Discard); err == nil || !strings.Contains(err.Error(), "somebody else has a backup made here") {
 		t.Errorf("a second one: %v", err)
 	}
