@@ -214,6 +214,51 @@ func TestGuarantee_GoodGuest_FailedDisk(t *testing.T) {
 	}
 }
 
+// C1.9: one read of Raft's log fails while the leader reads it for a member that lags. dragonboat
+// would panic on a goroutine of its own, so that goroutine stays. The process goes on, Close says
+// what it leaves behind, and the member rejoins.
+//
+// This needs real time: in virtual time no goroutine may stay.
+func TestGuarantee_GoodGuest_FailedRead(t *testing.T) {
+	embedkit.MembersOnly(t, "a client's session goes on elsewhere when its member fails")
+	goroutines, open := runtime.NumGoroutine(), len(testkit.OpenFiles(t))
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+		embedkit.Patient(c)
+		c.Inside = &inside.Seams{Close: time.Second}
+	}})
+	ens.TransferLeadership(1)
+	n, s := ens.Node(1), ens.Session(1, embed.SessionOptions{})
+	ens.Isolate(3)
+	for _, place := range embedkit.Places() {
+		for i := range 300 {
+			p := fmt.Sprintf("%s/%d", place, i)
+			_, err := s.Put(bounded(t), p, []byte("data of "+p))
+			must(t, err)
+		}
+	}
+	ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.EIO, On: embedtest.Reads})
+	ens.HealAll()
+	select {
+	case <-n.Done():
+	case <-bounded(t).Done():
+		t.Fatal("the node has not failed")
+	}
+	// It leaves nothing behind if another read failed first.
+	if err := ens.TryKill(1); err != nil && !strings.Contains(err.Error(), "stay until the process ends") {
+		t.Errorf("Close: %v", err)
+	}
+	ens.Faults(1).SetDisk(embedtest.Disk{})
+	ens.Restart(1)
+	for _, p := range embedkit.Places() {
+		embedkit.Has(t, ens.Node(1), p+"/299")
+	}
+	for _, id := range ens.Members() {
+		ens.Stop(id)
+	}
+	until(t, "nearly all goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+30 })
+	until(t, "nearly all files to be closed", func() bool { return len(testkit.OpenFiles(t)) <= open+20 })
+}
+
 // outcomes are the outcomes of many creates.
 type outcomes struct {
 	mu     sync.Mutex
