@@ -236,6 +236,51 @@ func TestPatience_APartialWrite(t *testing.T) {
 	})
 }
 
+// roomy is a file system whose files have room for so many bytes.
+type roomy struct {
+	files.System
+	room int64
+}
+
+func (s roomy) OpenFile(name string, flag int, perm os.FileMode) (files.File, error) {
+	f, err := s.System.OpenFile(name, flag, perm)
+	return roomyFile{f, s.room}, err
+}
+
+type roomyFile struct {
+	files.File
+	room int64
+}
+
+func (f roomyFile) WriteAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) <= f.room {
+		return f.File.WriteAt(p, off)
+	}
+	n, err := f.File.WriteAt(p[:max(0, f.room-off)], off)
+	if err == nil {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+// C1.2: What is written has not failed because there is no room for the zeros behind it.
+func TestPatience_NoRoomForZeros(t *testing.T) {
+	d := must[*Disk](t)(Open(roomy{files.OS, 1000}, t.TempDir()))
+	d.Logs(func(name string) bool { return strings.HasSuffix(name, ".log") })
+	name := filepath.Join(d.Dir(), "1.log")
+	log := must[File](t)(d.Create(name))
+	part := strings.Repeat("x", 100)
+	for range 10 {
+		must[int](t)(log.Write([]byte(part)))
+	}
+	ok(t, log.Sync())
+	ok(t, d.Err())
+	wantFile(t, d, name, strings.Repeat(part, 10))
+	must[int](t)(log.Write([]byte(part))) // to memory only
+	wantErr(t, d.Err(), syscall.ENOSPC)
+	ok(t, log.Close())
+}
+
 // The newest news is told last: if the end of a lack is told late, and another call lacks something
 // by then, the listener must not be left with the end.
 func TestPatience_TellsInOrder(t *testing.T) {
