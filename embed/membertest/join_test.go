@@ -519,6 +519,23 @@ func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	})
 }
 
+// M90: a member takes the place of a dead voter, and dies as soon as it votes. The others go on.
+func TestJoin_AReplacementDiesAtOnce(t *testing.T) {
+	t.Parallel()
+	slow := func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick } // a quarter of an hour passes
+	embedkit.Growing(t, 3, slow, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		four := embedkit.Joined(e, 1)[0]
+		e.Kill(3)
+		for e.Leader() == 0 || !slices.Contains(embedkit.Roles(e.Node(e.Leader()))[embed.Voter], 4) {
+			<-time.After(10 * time.Millisecond)
+		}
+		e.Kill(four)
+		embedkit.Write(t, e.Node(1), "/after")
+		embedkit.Has(t, e.Node(2), "/after")
+	})
+}
+
 // M18, hazelcast#14088, rqlite#1293: all members come back at other addresses at once. Only the name
 // of the seeds still leads to them.
 func TestJoin_AllAddressesChange(t *testing.T) {

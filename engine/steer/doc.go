@@ -27,9 +27,16 @@
 // one after it. What dies in between is what no quorum system survives.
 //
 // Removing a dead voter from an odd number leaves the margin as it was, and from an even number
-// raises it by one. Promoting a healthy one does the same. That is why Plan promotes before it
-// dismisses, and why it aims at an odd number. An even number is on its way to an odd one. It
-// remains only if a member left, or if a voter came back when its replacement already voted.
+// raises it by one. Promoting a healthy one does the same. So Plan aims at an odd number, and makes
+// an even one odd first. An even number remains only if a member left.
+//
+// A spare takes the place of a dead voter after that one is out. Of three voters one of which is
+// dead, two are needed before, meanwhile and after. If the spare voted first, its death would be
+// the third that ends all decisions, and with the dead one it would be half of four.
+//
+// What this order costs: once the dead voter is out, its return helps nobody. Until the spare
+// votes, which takes two changes or until the spare is well again, one of the two that are needed
+// may die, and only its own return helps.
 //
 // # What the caller owes
 //

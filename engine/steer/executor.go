@@ -60,14 +60,15 @@ type Step struct {
 // It returns no step while those that answer are no quorum: what cannot commit now would commit at
 // a moment that nobody chose.
 //
-// Steps that make an even number of voters odd again come before those that can wait. The
+// A silent voter that is to go does so before another takes its place: then no decision needs the
+// newcomer. Steps that make an even number of voters odd again come before those that can wait. The
 // leadership is handed over when nothing else is left: if nobody can take it, the others' matters
 // go on.
 func Execute(s Shard) Step {
 	if Margin(len(s.Voters), s.answering(0)) < 0 {
 		return Step{}
 	}
-	return cmp.Or(s.promote(), s.removeVoter(), s.removeLearner(), s.shutOut(), s.add(), s.retire(), s.report(), s.handOver())
+	return cmp.Or(s.removeSilent(), s.promote(), s.removeVoter(), s.removeLearner(), s.shutOut(), s.add(), s.retire(), s.report(), s.handOver())
 }
 
 // answers reports whether a member answers, or is the leader itself.
@@ -139,21 +140,34 @@ func (s *Shard) staysAlone() bool {
 	return ready < 2
 }
 
+// removeSilent removes a voter that is to go and is silent.
+func (s *Shard) removeSilent() Step {
+	for _, id := range s.Voters {
+		if s.isSilent(id) && s.mayGo(id) {
+			return Step{Kind: Remove, Member: id}
+		}
+	}
+	return Step{}
+}
+
 // removeVoter removes a voter that is to go. One that does not answer comes first: without it the
 // others are a larger majority.
 func (s *Shard) removeVoter() (step Step) {
 	for _, id := range s.Voters {
-		if id == s.Self || !s.goes(id) || !s.fits(id) || s.waits(id) {
-			continue
-		}
-		if !s.answers(id) {
+		switch {
+		case !s.mayGo(id):
+		case !s.answers(id):
 			return Step{Kind: Remove, Member: id}
-		}
-		if step.Kind == 0 {
+		case step.Kind == 0:
 			step = Step{Kind: Remove, Member: id}
 		}
 	}
 	return step
+}
+
+// mayGo reports whether a voter is to go and can go now.
+func (s *Shard) mayGo(id session.MemberID) bool {
+	return id != s.Self && s.goes(id) && s.fits(id) && !s.waits(id)
 }
 
 // fits reports whether the other voters that answer are a quorum without a voter. A member that is

@@ -58,6 +58,7 @@ func TestExecute(t *testing.T) {
 
 		// E3.
 		{name: "E3: a silent one", voters: ids{1, 2, 3, 4}, members: []session.Member{voter(1), voter(2), going(voter(3), session.Silent), voter(4)}, health: of{3: dead}, want: step(Remove, 3)},
+		{name: "E3, M90: a silent one before the one that takes its place", voters: ids{1, 2, 3}, learners: ids{4}, members: []session.Member{voter(1), voter(2), going(voter(3), session.Silent), wished}, health: of{3: dead}, want: step(Remove, 3)},
 		{name: "E3, M1: another one is silent too", voters: ids{1, 2, 3}, members: []session.Member{voter(1), voter(2), left}, health: of{2: quiet}},
 		{name: "E3: down to one", voters: ids{1, 3}, members: []session.Member{voter(1), left}, want: step(Remove, 3)},
 		{name: "E3: the silent one first", voters: ids{1, 2, 3, 4, 5}, members: []session.Member{voter(1), voter(2), left, going(voter(4), session.Silent), voter(5)}, health: of{4: dead}, want: step(Remove, 4)},

@@ -31,7 +31,7 @@ type Wish struct {
 func Plan(s Situation) (Wish, bool) {
 	p := plan{Situation: s}
 	p.count()
-	w := cmp.Or(p.finish(), p.dismiss(), p.promote(), p.forget())
+	w := cmp.Or(p.finish(), p.promote(), p.dismiss(), p.forget())
 	return w, w != Wish{}
 }
 
@@ -40,6 +40,7 @@ type plan struct {
 	Situation
 	living  int  // members that are to vote and are not dead
 	dead    int  // members that are to vote and have been silent for too long
+	silent  bool // somebody who is to vote does not answer
 	spares  int  // learners that may become voters
 	pending bool // somebody who lives is to vote, and does not yet vote on all shards
 }
@@ -51,13 +52,17 @@ func (p *plan) count() {
 			p.spares++
 		case m.Wish != session.Voter:
 		case p.isDead(m):
-			p.dead++
+			p.dead, p.silent = p.dead+1, true
 		default:
 			p.living++
 			p.pending = p.pending || !p.everywhere(m, session.Voter)
+			p.silent = p.silent || !p.answers(m.ID)
 		}
 	}
 }
+
+// answers reports whether a member answers at home, or is the leader itself.
+func (p *plan) answers(id session.MemberID) bool { return id == p.Self || p.Health(id).Answers }
 
 // isDead reports whether a voter is silent and is to be replaced: it has been silent for long, or
 // somebody has joined under its name meanwhile.
@@ -123,21 +128,21 @@ func (p *plan) finish() Wish {
 	return Wish{}
 }
 
-// dismiss wishes out a dead voter whose place has been taken. It dismisses at most a minority of
+// dismiss wishes out a dead voter whose place will be taken. It dismisses at most a minority of
 // the voters within DeadAfter: if so many fail, something else is wrong, and replacing them in
 // haste would use up the spares too.
 func (p *plan) dismiss() Wish {
-	w := p.replaced()
+	w := p.dismissible()
 	if w.Reason == session.Silent && p.Dismissed >= max(1, (p.living+p.dead-1)/2) {
 		return Wish{}
 	}
 	return w
 }
 
-// replaced returns the first dead voter whose place has been taken.
-func (p *plan) replaced() Wish {
+// dismissible returns the first dead voter that may be dismissed.
+func (p *plan) dismissible() Wish {
 	for i := range p.Table.List {
-		if m := &p.Table.List[i]; p.isDead(m) && !p.isLast(m) && p.isReplaced(m) {
+		if m := &p.Table.List[i]; p.isDead(m) && !p.isLast(m) && p.isSpared(m) {
 			if p.hasNamesake(m) {
 				return Wish{m.ID, session.Out, session.Replaced}
 			}
@@ -147,18 +152,19 @@ func (p *plan) replaced() Wish {
 	return Wish{}
 }
 
-// isReplaced reports whether the place of a dead voter has been taken on each shard where it votes.
-// It has been if the number of voters is even: at rest the number is odd, and the spare that came
-// for the dead one has made it even. If it is even because somebody left, then the removal still
-// raises the margin. There is no further place to take once as many as are wanted live.
-func (p *plan) isReplaced(dead *session.Member) bool {
+// isSpared reports whether the ensemble is no worse off without a dead voter, on each shard where it
+// votes. If the number of voters is odd, a spare must be there for the place, unless as many as are
+// wanted live. If it is even, because somebody left or died on its way, the removal raises the
+// margin. One at a time: the place that was taken last must be a fact.
+func (p *plan) isSpared(dead *session.Member) bool {
 	enough := p.living >= p.Rules.Voters && p.living%2 == 1
+	taken := enough || p.spares > 0 && p.living+p.dead <= p.Rules.Voters
 	for shard := range p.Table.Ensemble.Shards {
 		if !dead.Votes(shard + 1) {
 			continue
 		}
 		voters, answering := p.voters(shard)
-		if p.pending || !enough && voters%2 == 1 || Margin(voters-1, answering) < 0 {
+		if p.pending || !taken && voters%2 == 1 || Margin(voters-1, answering) < 0 {
 			return false
 		}
 	}
@@ -174,28 +180,32 @@ func (p *plan) voters(shard uint32) (voters, answering int) {
 			continue
 		}
 		voters++
-		if m.ID == p.Self || p.Health(m.ID).Answers {
+		if p.answers(m.ID) {
 			answering++
 		}
 	}
 	return voters, answering
 }
 
-// promote wishes that a spare votes: if there are spares for the next odd number of voters, or if
-// a dead voter needs to be replaced. Two voters are no better than one, for either failure stops
-// both. So one voter stays alone until two spares are there.
+// promote wishes that a spare votes.
 func (p *plan) promote() Wish {
-	grows := odd(min(p.Rules.Voters, p.living+p.spares)) > p.living
-	if p.spares == 0 || !grows && !p.replaces() {
+	if p.spares == 0 || !p.grows() {
 		return Wish{}
 	}
 	return Wish{p.bestSpare(), session.Voter, 0}
 }
 
-// replaces reports whether a spare should take the place of a dead voter. One at a time: the place
-// that was taken last must be a fact, and its dead voter dismissed.
-func (p *plan) replaces() bool {
-	return p.dead > 0 && p.living < p.Rules.Voters && !p.pending && p.replaced() == Wish{}
+// grows reports whether there should be one more voter. An even number becomes odd. An odd number
+// grows if there are spares for the next odd one: two voters are no better than one, for either
+// failure stops both. It grows while all of them answer: with a silent one among them, the one more
+// would be needed for every decision, and its death would end them. So a dead one goes first. If all
+// that are to vote are dead, nobody of them can go.
+func (p *plan) grows() bool {
+	voters := p.living + p.dead
+	if voters%2 == 0 {
+		return voters < p.Rules.Voters
+	}
+	return p.living == 0 || !p.silent && odd(min(p.Rules.Voters, voters+p.spares)) > voters
 }
 
 // bestSpare returns the spare whose zone has the fewest voters that live, and of those the oldest.

@@ -52,24 +52,29 @@ func TestPlan(t *testing.T) {
 		{name: "M41: not one that is in half of the shards", shards: 2, members: []session.Member{
 			member(1, asVoter, asVoter, asVoter), member(2, asLearner, asLearner, asLearner), member(3, asLearner, asLearner)}},
 
-		// P2: a spare first, then the dead one goes.
+		// P2, M90: with a spare there, the dead one goes first, and then the spare votes.
 		{name: "P2: no spare, no dismissal", members: []session.Member{voter(1), voter(2), voter(3)}, health: of{3: dead}},
 		{name: "P2: silent for a moment", members: []session.Member{voter(1), voter(2), voter(3), learner(4)}, health: of{3: quiet}},
-		{name: "P3: somebody has come under the name of one who is silent", members: []session.Member{voter(1), voter(2), named(voter(3)), named(learner(4))}, health: of{3: quiet}, want: Wish{4, asVoter, 0}},
-		{name: "P3: then the silent one goes", members: []session.Member{voter(1), voter(2), named(voter(3)), named(voter(4))}, health: of{3: quiet}, want: Wish{3, asOut, session.Replaced}},
+		{name: "P3: somebody has come under the name of one who is silent", members: []session.Member{voter(1), voter(2), named(voter(3)), named(learner(4))}, health: of{3: quiet}, want: Wish{3, asOut, session.Replaced}},
+		{name: "P3: it votes already", members: []session.Member{voter(1), voter(2), named(voter(3)), named(voter(4))}, health: of{3: quiet}, want: Wish{3, asOut, session.Replaced}},
 		{name: "P3: it is no haste to replace a process that is known to have gone", members: []session.Member{voter(1), voter(2), named(voter(3)), named(voter(4))}, health: of{3: quiet}, dismissed: 1, want: Wish{3, asOut, session.Replaced}},
 		{name: "P3: not under the name of one who answers", members: []session.Member{voter(1), voter(2), named(voter(3)), named(learner(4))}},
 		{name: "P3: not under a name that came before", members: []session.Member{voter(1), voter(2), named(learner(3)), named(voter(4))}, health: of{4: quiet}},
-		{name: "P2: the spare first", members: []session.Member{voter(1), voter(2), voter(3), learner(4)}, health: of{3: dead}, want: Wish{4, asVoter, 0}},
+		{name: "P2, M90: the dead one first", members: []session.Member{voter(1), voter(2), voter(3), learner(4)}, health: of{3: dead}, want: Wish{3, asOut, session.Silent}},
+		{name: "P2: then the spare", members: []session.Member{voter(1), voter(2), going(voter(3), session.Silent), learner(4)}, health: of{3: dead}, want: Wish{4, asVoter, 0}},
+		{name: "P2: not the one dead just now, nor a spare beside it", dismissed: 1, members: []session.Member{voter(1), voter(2), voter(3), learner(4), learner(5)}, health: of{3: dead}},
+		{name: "P1: a silent one is waited for", voters: 5, members: []session.Member{voter(1), voter(2), voter(3), learner(4), learner(5)}, health: of{3: quiet}},
 		{name: "P2: not yet a fact", members: []session.Member{voter(1), voter(2), voter(3), member(4, asVoter, asLearner), learner(5)}, health: of{3: dead}},
-		{name: "P2: then the dead one goes", members: []session.Member{voter(1), voter(2), voter(3), voter(4)}, health: of{3: dead}, want: Wish{3, asOut, session.Silent}},
+		{name: "P2: of an even number", members: []session.Member{voter(1), voter(2), voter(3), voter(4)}, health: of{3: dead}, want: Wish{3, asOut, session.Silent}},
 		{name: "P2: a fact on one shard only", shards: 2, members: []session.Member{
 			member(1, asVoter, asVoter, asVoter), member(2, asVoter, asVoter, asVoter),
 			member(3, asVoter, asVoter, asVoter), member(4, asVoter, asVoter, asLearner)}, health: of{3: dead}},
 		{name: "P2: two of five are dead, the second spare", voters: 5, dismissed: 1, members: []session.Member{
-			voter(1), voter(2), voter(3), going(voter(4), session.Silent), voter(5), voter(6), learner(7)}, health: of{4: dead, 5: dead}, want: Wish{7, asVoter, 0}},
+			voter(1), voter(2), voter(3), going(voter(4), session.Silent), voter(5), voter(6), learner(7)}, health: of{4: dead, 5: dead}, want: Wish{5, asOut, session.Silent}},
 		{name: "P2: two of five are dead, one spare", voters: 5, members: []session.Member{
-			voter(1), voter(2), voter(3), voter(4), voter(5), learner(6)}, health: of{4: dead, 5: dead}, want: Wish{6, asVoter, 0}},
+			voter(1), voter(2), voter(3), voter(4), voter(5), learner(6)}, health: of{4: dead, 5: dead}, want: Wish{4, asOut, session.Silent}},
+		{name: "P2: two of five are dead, the spare of the first", voters: 5, members: []session.Member{
+			voter(1), voter(2), voter(3), going(voter(4), session.Silent), voter(5), learner(6)}, health: of{4: dead, 5: dead}, want: Wish{6, asVoter, 0}},
 		{name: "P2: the dead one was on its way", members: []session.Member{voter(1), member(2, asVoter, asLearner), member(3, asVoter, asLearner)}, health: of{3: dead}, want: Wish{3, asOut, session.Silent}},
 		{name: "P2: the replacement died half way", shards: 2, members: []session.Member{
 			member(1, asVoter, asVoter, asVoter), member(2, asVoter, asVoter, asVoter),
@@ -107,11 +112,11 @@ func TestPlan(t *testing.T) {
 		{name: "P3: a learner under a name that came before", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(learner(5))}, health: of{5: quiet}},
 		{name: "P3: who came under the learner's name goes too", members: []session.Member{voter(1), voter(2), voter(3), named(learner(4)), named(going(learner(5), session.Left))}, health: of{4: quiet}},
 		{name: "P3: not while nobody is to vote", members: []session.Member{going(voter(1), session.Replaced), named(learner(2)), named(learner(3))}, health: of{2: quiet, 3: fresh}},
-		{name: "P5: voters first", members: []session.Member{voter(1), voter(2), voter(3), learner(4), learner(5)}, health: of{3: dead, 4: dead}, want: Wish{5, asVoter, 0}},
+		{name: "P5: voters first", members: []session.Member{voter(1), voter(2), voter(3), learner(4), learner(5)}, health: of{3: dead, 4: dead}, want: Wish{3, asOut, session.Silent}},
 
 		// P6, M16.
 		{name: "P6: another zone", members: []session.Member{in("a", voter(1)), in("a", learner(2)), in("b", learner(3))}, want: Wish{3, asVoter, 0}},
-		{name: "P6: a zone whose voter is dead", members: []session.Member{in("a", voter(1)), in("b", voter(2)), in("c", voter(3)), in("a", learner(4)), in("c", learner(5))}, health: of{3: dead}, want: Wish{5, asVoter, 0}},
+		{name: "P6: a zone whose voter is dead", members: []session.Member{in("a", voter(1)), in("b", voter(2)), in("c", going(voter(3), session.Silent)), in("a", learner(4)), in("c", learner(5))}, health: of{3: dead}, want: Wish{5, asVoter, 0}},
 		{name: "P6: a zone whose voter goes", members: []session.Member{in("a", voter(1)), in("b", voter(2)), in("c", going(voter(3), session.Left)), in("a", learner(4)), in("c", learner(5))}, want: Wish{5, asVoter, 0}},
 		{name: "P6: the oldest of equals", members: []session.Member{in("a", voter(1)), in("b", learner(2)), in("c", learner(3))}, want: Wish{2, asVoter, 0}},
 
@@ -131,6 +136,43 @@ func TestPlan(t *testing.T) {
 				t.Errorf("wish %+v (%v), want %+v", got, ok, c.want)
 			}
 		})
+	}
+}
+
+// killers returns the members whose death would take the quorum.
+func (s *state) killers() (n int) {
+	for i := range int(s.admitted) {
+		after := *s
+		if after.down[i] = true; !s.down[i] && !after.quorum(0) {
+			n++
+		}
+	}
+	return n
+}
+
+// M90: while a spare takes the place of a dead voter, no more members are needed than before.
+func TestPlanAndExecute_NeedNoNewcomer(t *testing.T) {
+	x := &search{t: t, seen: make(map[state]bool), trail: []step{{}}}
+	s := firstState(1, 3, 1)
+	s.leader[0], s.down[2], s.looks[2] = 0, true, looksDead
+	needed := s.killers()
+	for {
+		x.next = nil
+		if x.plan(s, 0); len(x.next) == 0 {
+			x.execute(s, 0, 0)
+		}
+		if len(x.next) == 0 {
+			break
+		}
+		if s = x.next[0].state; s.pending[0].kind != 0 {
+			s.apply(0)
+		}
+		if n := s.killers(); n > needed {
+			t.Errorf("%d are needed, and %d were before: %+v", n, needed, s)
+		}
+	}
+	if s.place[0] != [searchMembers]session.Part{asVoter, asVoter, asOut, asVoter} {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -323,7 +323,7 @@ func (s *state) isLast(i int) bool {
 	return s.wish[i] == session.Voter
 }
 
-// replaced checks that somebody took the place of a voter that is dismissed.
+// replaced checks that somebody can take the place of a voter that is dismissed.
 func (x *search) replaced(s *state, at, i int) {
 	for k := range int(s.shards) {
 		stay, known := 0, true
@@ -333,8 +333,9 @@ func (x *search) replaced(s *state, at, i int) {
 				known = known && s.place[k][j] == session.Voter
 			}
 		}
-		if s.part[k][i] == session.Voter && known && stay%2 == 1 && stay <= rules.Voters {
-			x.fail(s, at, "shard %d: member %d is dismissed, and nobody took its place", k+1, i+1)
+		spares := len(s.in(k, session.Learner))
+		if s.part[k][i] == session.Voter && known && stay%2 == 1 && stay <= rules.Voters && spares == 0 {
+			x.fail(s, at, "shard %d: member %d is dismissed, and nobody can take its place", k+1, i+1)
 		}
 	}
 }
