@@ -10,8 +10,14 @@
 //
 // The bugs are the patches in planted/bugs. The first line of each says what it breaks. For each
 // bug planted prints how much of the campaign's time passed before the first violation, and which
-// it was. Two campaigns look at the same time, one with a single shard and one with four. The exit
-// status is 1 if they miss a bug.
+// it was. Two campaigns look at the same time, one with a single shard and one with four.
+//
+// What the bug breaks may happen in no campaign. Then the second line of the patch names a test,
+// and that is run instead:
+//
+//	Found by ./engine/steer TestPlan.
+//
+// The exit status is 1 if a bug is missed.
 package main
 
 import (
@@ -92,7 +98,7 @@ func names() (all []string, err error) {
 	return all, err
 }
 
-// run looks for the named bugs, or for all, and returns how many the campaigns missed.
+// run looks for the named bugs, or for all, and returns how many were missed.
 func run(ctx context.Context, only []string, p program, seed uint64) (missed int, err error) {
 	all, err := names()
 	if err != nil {
@@ -119,12 +125,15 @@ func run(ctx context.Context, only []string, p program, seed uint64) (missed int
 			return missed, fmt.Errorf("%s: %w", name, err)
 		}
 		took := time.Since(begun).Round(time.Second)
-		if f.what == "" {
+		switch {
+		case f.what == "":
 			missed++
-			fmt.Printf("%-28s NOT FOUND in %v (%v)\n", name, p.length, took)
-			continue
+			fmt.Printf("%-34s NOT FOUND (%v)\n", name, took)
+		case f.shards == 0:
+			fmt.Printf("%-34s (%v): %s\n", name, took, f.what)
+		default:
+			fmt.Printf("%-34s %10v  with %d shards (%v): %s\n", name, f.at.Round(time.Second), f.shards, took, f.what)
 		}
-		fmt.Printf("%-28s %10v  with %d shards (%v): %s\n", name, f.at.Round(time.Second), f.shards, took, f.what)
 	}
 	return missed, nil
 }
@@ -151,9 +160,22 @@ func newGarden(ctx context.Context) (*garden, error) {
 // bench is the module of ./sim in the copy.
 func (g *garden) bench() string { return filepath.Join(g.dir, "copy", "bench") }
 
+// read returns the patch of a bug, and the package and the name of the test that finds it. Without
+// such a test a campaign is to find it.
+func read(name string) (patch []byte, pkg, test string, err error) {
+	patch, err = bugs.ReadFile("bugs/" + name + ".patch")
+	if m := foundBy.FindSubmatch(patch); m != nil {
+		pkg, test = string(m[1]), string(m[2])
+	}
+	return patch, pkg, test, err
+}
+
+// foundBy is the second line of a patch that names a test.
+var foundBy = regexp.MustCompile(`^.*\nFound by (\./\S+) (\w+)\.\n`)
+
 // apply plants a bug, or removes it with the option -R.
 func (g *garden) apply(ctx context.Context, name string, options ...string) error {
-	patch, err := bugs.ReadFile("bugs/" + name + ".patch")
+	patch, _, _, err := read(name)
 	if err != nil {
 		return err
 	}
@@ -165,18 +187,47 @@ func (g *garden) apply(ctx context.Context, name string, options ...string) erro
 	return nil
 }
 
-// A finding is a violation.
+// A finding is a violation, or a test that fails.
 type finding struct {
-	shards int
+	shards int           // of the campaign; zero for a test
 	at     time.Duration // of the campaign
 	what   string        // empty if nothing was found
 }
 
-// look plants a bug, lets campaigns look for it until one finds it, and removes it.
+// look plants a bug, looks for it, and removes it.
 func (g *garden) look(ctx context.Context, name string, p program, seed uint64) (found finding, err error) {
+	_, pkg, test, err := read(name)
+	if err != nil {
+		return found, err
+	}
 	if err := g.apply(ctx, name); err != nil {
 		return found, err
 	}
+	if test != "" {
+		found, err = g.test(ctx, pkg, test)
+	} else {
+		found, err = g.campaigns(ctx, p, seed)
+	}
+	return found, errors.Join(err, g.apply(context.WithoutCancel(ctx), name, "-R"))
+}
+
+// test runs a test. It finds the bug if it fails, or if its process ends.
+func (g *garden) test(ctx context.Context, pkg, test string) (finding, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-run", "^"+test+"$", pkg)
+	cmd.Dir = filepath.Join(g.dir, "copy")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // ends the test's process too
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return finding{}, nil
+	case ctx.Err() == nil && (bytes.Contains(out, []byte("--- FAIL: "+test)) || crash.Match(out)):
+		return finding{what: test + " fails"}, nil
+	}
+	return finding{}, fmt.Errorf("go test: %w\n%s", err, tail(out))
+}
+
+// campaigns looks until one campaign finds something.
+func (g *garden) campaigns(ctx context.Context, p program, seed uint64) (found finding, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -185,7 +236,7 @@ func (g *garden) look(ctx context.Context, name string, p program, seed uint64) 
 	}
 	built, err := p.build(ctx, g.bench(), g.dir)
 	if err != nil {
-		return found, errors.Join(err, g.apply(ctx, name, "-R"))
+		return found, err
 	}
 	counts := []int{1, 4}
 	results := make(chan result, len(counts))
@@ -209,7 +260,7 @@ func (g *garden) look(ctx context.Context, name string, p program, seed uint64) 
 	if found.what != "" {
 		err = nil
 	}
-	return found, errors.Join(err, g.apply(context.WithoutCancel(ctx), name, "-R"))
+	return found, err
 }
 
 var (
