@@ -73,6 +73,8 @@
 // zookeeper_stats beside it holds the usage, and without it the limits do not hold. As in ZooKeeper,
 // each operation of a Multi is compared with the usage before the Multi, so one Multi may go over a
 // hard limit. The whole tree has Config.MaxTreeSize instead, which is no znode and bounds memory.
+// Other than in ZooKeeper, a write below /zookeeper/quota also needs Admin on the subtree, or on its
+// nearest ancestor that exists. Otherwise anyone could stop all writes there.
 //
 // # Shards
 //

@@ -111,6 +111,51 @@ func TestSchemeGone(t *testing.T) {
 	}
 }
 
+// Who has no Admin on a subtree limits nothing there, takes no limit away, and keeps nobody else from
+// doing so. Where nothing is, the nearest ancestor decides.
+func TestQuotaNeedsAdmin(t *testing.T) {
+	limits, stats := "/zookeeper/quota/bank/a/zookeeper_limits", "/zookeeper/quota/bank/a/zookeeper_stats"
+	owner, other := []Identity{{"digest", "owner:x"}}, []Identity{{"digest", "other:x"}}
+	tree, zxid := New(nil), Zxid(0)
+	apply := func(who []Identity, op Op) error {
+		zxid++
+		_, err := tree.Apply(Header{Zxid: zxid, Identities: who}, []Op{op})
+		tree.Publish()
+		return err
+	}
+	own := []ACL{{31, "auth", ""}}
+	for _, path := range []string{"/bank", "/bank/a"} {
+		if err := apply(owner, Op{Kind: KindCreate, Path: path, ACL: own}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/zookeeper/quota/bank", "/zookeeper/quota/bank/a", "/zookeeper/quota/bank/b", limits, stats} {
+		op := Op{Kind: KindCreate, Path: path, Data: []byte("count=1,bytes=-1")}
+		if err := apply(other, op); err != ErrNoAuth {
+			t.Errorf("create %s: %v", path, err)
+		}
+		if err := apply(owner, op); err != nil {
+			t.Errorf("the owner creates %s: %v", path, err)
+		}
+	}
+	for _, op := range []Op{
+		{Kind: KindSet, Path: limits, Version: AnyVersion}, {Kind: KindSet, Path: stats, Version: AnyVersion},
+		{Kind: KindAdd, Path: limits, Delta: 1},
+		{Kind: KindDelete, Path: limits, Version: AnyVersion}, {Kind: KindDelete, Path: "/zookeeper/quota/bank/b", Version: AnyVersion},
+		{Kind: KindSetACL, Path: limits, ACL: own, Version: AnyVersion}, {Kind: KindSetACL, Path: "/zookeeper/quota/bank", ACL: own, Version: AnyVersion},
+	} {
+		if err := apply(other, op); err != ErrNoAuth {
+			t.Errorf("%v %s: %v", op.Kind, op.Path, err)
+		}
+	}
+	if err := apply(owner, Op{Kind: KindDelete, Path: limits, Version: AnyVersion}); err != nil {
+		t.Error(err)
+	}
+	if err := apply(other, Op{Kind: KindCreate, Path: "/zookeeper/quota/bankers"}); err != nil {
+		t.Errorf("below the root, where anybody has Admin: %v", err)
+	}
+}
+
 func bornZnodes() map[string]Znode {
 	znodes := map[string]Znode{}
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
@@ -269,6 +270,15 @@ func (t *Tree) permit(acl []ACL, need Perms) error {
 		return nil
 	}
 	return ErrNoAuth
+}
+
+// permitWrite is permit for a write at a path. Who limits a subtree can stop all its writes, so below
+// the quotas a write also needs Admin on the subtree, whatever the ACLs of the quota's znodes say.
+func (t *Tree) permitWrite(path string, acl []ACL, need Perms) error {
+	if err := t.permit(acl, need); err != nil || !strings.HasPrefix(path, quotaPath) {
+		return err
+	}
+	return t.permitQuota(path)
 }
 
 // stage returns the entry's version in this transaction. Its first call for an entry copies the

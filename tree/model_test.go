@@ -168,7 +168,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	if !ok {
 		return Result{}, ErrNoNode
 	}
-	if !h.System && !modelMay(parent.ACL, h.Identities, 4) {
+	if !h.System && !modelMay(parent.ACL, h.Identities, 4) || !m.mayLimit(h, op.Path) {
 		return Result{}, ErrNoAuth
 	}
 	path := op.Path
@@ -294,7 +294,7 @@ func (m *model) setACL(h Header, op Op) (Result, error) {
 	if !ok {
 		return Result{}, ErrNoNode
 	}
-	if !h.System && !modelMay(z.ACL, h.Identities, 16) {
+	if !h.System && !modelMay(z.ACL, h.Identities, 16) || !m.mayLimit(h, op.Path) {
 		return Result{}, ErrNoAuth
 	}
 	if op.Version != -1 && op.Version != z.Aversion {
@@ -331,6 +331,9 @@ func (m *model) delete(h Header, op Op) error {
 	}
 	if !ok {
 		return ErrNoNode
+	}
+	if !own && !m.mayLimit(h, op.Path) {
+		return ErrNoAuth
 	}
 	if op.Version != -1 && op.Version != z.Version {
 		return ErrBadVersion
@@ -399,7 +402,7 @@ func (m *model) check(h Header, op Op, need Perms) error {
 	if !ok {
 		return ErrNoNode
 	}
-	if !h.System && !modelMay(z.ACL, h.Identities, need) {
+	if !h.System && !modelMay(z.ACL, h.Identities, need) || need == Write && !m.mayLimit(h, op.Path) {
 		return ErrNoAuth
 	}
 	if op.Version != -1 && op.Version != z.Version {
@@ -524,6 +527,27 @@ func modelQuota(path, name string) (string, bool) {
 		return "", false
 	}
 	return path[len("/zookeeper/quota") : len(path)-len(name)], true
+}
+
+// mayLimit reports whether a requester may write below /zookeeper/quota: it needs Admin on what is
+// limited, or on the nearest znode above it.
+func (m *model) mayLimit(h Header, path string) bool {
+	if h.System || !strings.HasPrefix(path+"/", "/zookeeper/quota/") {
+		return true
+	}
+	at := path[len("/zookeeper/quota"):]
+	for _, name := range []string{"/zookeeper_stats", "/zookeeper_limits"} {
+		if subtree, ok := modelQuota(path, name); ok {
+			at = subtree
+		}
+	}
+	for at != "" && at != "/" {
+		if z, ok := m.znodes[at]; ok {
+			return modelMay(z.ACL, h.Identities, 16)
+		}
+		at = modelParent(at)
+	}
+	return modelMay(m.znodes["/"].ACL, h.Identities, 16)
 }
 
 // quotaOver returns the deepest subtree with limits that contains a path.

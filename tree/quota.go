@@ -11,8 +11,8 @@ import (
 
 // A quota on the subtree X exists as long as the znode /zookeeper/quota/X/zookeeper_limits. The
 // usage of the subtree is stored in its sibling zookeeper_stats, and nowhere else. So loading a
-// tree rebuilds nothing, and replicas cannot disagree about it. Both are ordinary znodes: anyone
-// who may write them may also invent numbers.
+// tree rebuilds nothing, and replicas cannot disagree about it. Both are ordinary znodes: who may
+// write them may also invent numbers, and needs Admin on the subtree.
 const (
 	limitsName = "/zookeeper_limits"
 	statsName  = "/zookeeper_stats"
@@ -27,6 +27,28 @@ func quotaOf(path, name string) (subtree string, ok bool) {
 	}
 	subtree, ok = strings.CutSuffix(rest, name)
 	return subtree, ok && strings.HasPrefix(subtree, "/")
+}
+
+// permitQuota returns ErrNoAuth unless the requester has Admin on the subtree of a quota's znode. If
+// the subtree does not exist, its nearest ancestor that does exist decides, for who may do anything
+// there could also be the first to create the subtree.
+func (t *Tree) permitQuota(path string) error {
+	rest, ok := strings.CutPrefix(path, quotaPath)
+	if !ok || rest != "" && rest[0] != '/' {
+		return nil
+	}
+	subtree, ok := quotaOf(path, limitsName)
+	if !ok {
+		if subtree, ok = quotaOf(path, statsName); !ok {
+			subtree = rest
+		}
+	}
+	for ; subtree != ""; subtree = subtree[:strings.LastIndexByte(subtree, '/')] {
+		if e := t.index.get(subtree); e != nil && e.current() != nil {
+			return t.permit(e.current().acl(), Admin)
+		}
+	}
+	return t.permit(t.index.get(rootPath).current().acl(), Admin)
 }
 
 // The keys in a text of limits or of usage.

@@ -25,7 +25,7 @@ func (t *Tree) create(op *Op, r *Result) error {
 		return ErrNoNode
 	}
 	p := parent.current()
-	if err := t.permit(p.acl(), Create); err != nil {
+	if err := t.permitWrite(op.Path, p.acl(), Create); err != nil {
 		return err
 	}
 	path := op.Path
@@ -113,7 +113,7 @@ func (t *Tree) set(op *Op, r *Result) error {
 		return err
 	}
 	old := e.current()
-	if err := t.permit(old.acl(), Write); err != nil {
+	if err := t.permitWrite(op.Path, old.acl(), Write); err != nil {
 		return err
 	}
 	if err := t.checkQuota(e.path, 0, int64(len(op.Data)-len(old.data))); err != nil {
@@ -147,7 +147,7 @@ func (t *Tree) add(op *Op, r *Result) error {
 		return err
 	}
 	old := e.current()
-	if err := cmp.Or(t.permit(old.acl(), Write), t.permit(old.acl(), Read)); err != nil {
+	if err := cmp.Or(t.permitWrite(op.Path, old.acl(), Write), t.permit(old.acl(), Read)); err != nil {
 		return err
 	}
 	n, err := op.Width.parse(old.data)
@@ -205,7 +205,7 @@ func (t *Tree) delete(op *Op) error {
 		return ErrNoAuth
 	}
 	if own := old.rest().owner; op.Czxid == 0 || own == 0 || own != t.header.Session {
-		if err := t.permit(e.parent.current().acl(), Delete); err != nil {
+		if err := t.permitWrite(op.Path, e.parent.current().acl(), Delete); err != nil {
 			return err
 		}
 	}
@@ -347,7 +347,7 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 		return err
 	}
 	old := e.current()
-	if err := t.permit(old.acl(), Admin); err != nil {
+	if err := t.permitWrite(op.Path, old.acl(), Admin); err != nil {
 		return err
 	}
 	if !op.expects(old.rest().aversion) {
