@@ -15,6 +15,23 @@ import (
 	"github.com/vivarium-go/vivarium/storage"
 )
 
+// warnReadable warns if others on the machine may read what the directory has. What the node makes is
+// for its owner alone, but the directory may be a copy.
+func (e *Engine) warnReadable() {
+	const enter, read = 0o001, 0o004
+	names, err := e.disk.List(e.cfg.Dir)
+	if dir, failed := e.disk.Stat(e.cfg.Dir); err != nil || failed != nil || dir.Mode().Perm()&enter == 0 {
+		return
+	}
+	for _, name := range names {
+		path := filepath.Join(e.cfg.Dir, name)
+		if info, err := e.disk.Stat(path); err == nil && info.Mode().Perm()&read != 0 {
+			e.log.Warn("everybody on the machine may read the node's data", "file", path, "mode", info.Mode().String())
+			return
+		}
+	}
+}
+
 // checkIdentity checks that the directory belongs to this member, and that images and logs fit. A
 // node that has yet to join has none of them.
 func (e *Engine) checkIdentity() error {

@@ -39,7 +39,7 @@ func (e *Engine) setAside() error {
 		}
 		whole = false
 	}
-	if err := e.disk.MkdirAll(e.formerDir(), 0o777); err != nil {
+	if err := e.disk.MkdirAll(e.formerDir()); err != nil {
 		return err
 	}
 	for _, name := range dataNames() {

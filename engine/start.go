@@ -97,6 +97,7 @@ func (e *Engine) open() error {
 	if err := e.checkIdentity(); err != nil {
 		return err
 	}
+	e.warnReadable()
 	joining := e.identity.now.Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.setAside(); err != nil {

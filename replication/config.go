@@ -53,7 +53,7 @@ type Disk interface {
 	Rename(oldname, newname string) error
 	Remove(name string) error
 	RemoveAll(name string) error
-	MkdirAll(name string, perm os.FileMode) error
+	MkdirAll(name string) error
 	List(name string) ([]string, error)
 	Stat(name string) (os.FileInfo, error)
 	Truncate(name string, size int64) error

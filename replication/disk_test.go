@@ -75,7 +75,7 @@ func (d *plainDisk) Link(from, to string) error                   { return os.Li
 func (d *plainDisk) Rename(from, to string) error                 { return os.Rename(from, to) }
 func (d *plainDisk) Remove(name string) error                     { return os.Remove(name) }
 func (d *plainDisk) RemoveAll(name string) error                  { return os.RemoveAll(name) }
-func (d *plainDisk) MkdirAll(name string, perm os.FileMode) error { return os.MkdirAll(name, perm) }
+func (d *plainDisk) MkdirAll(name string) error { return os.MkdirAll(name, 0o700) }
 func (d *plainDisk) Stat(name string) (os.FileInfo, error)        { return os.Stat(name) }
 func (d *plainDisk) Lock(name string) (io.Closer, error)          { return d.Create(name) }
 func (d *plainDisk) Logs(func(string) bool)                       {}

@@ -245,8 +245,8 @@ func (fs *fileSystem) Stat(name string) (os.FileInfo, error) {
 	return info, err
 }
 
-func (fs *fileSystem) MkdirAll(dir string, perm os.FileMode) error {
-	return fs.disk.MkdirAll(dir, perm)
+func (fs *fileSystem) MkdirAll(dir string, _ os.FileMode) error {
+	return fs.disk.MkdirAll(dir)
 }
 
 func (fs *fileSystem) PathBase(path string) string    { return filepath.Base(path) }

@@ -53,7 +53,7 @@ func LockDir(sys files.System, dir string) (*DirLock, error) {
 	if locked.dirs[at] {
 		return nil, fmt.Errorf("%w: %s is open by another node of this process", ErrLocked, dir)
 	}
-	file, err := sys.OpenFile(filepath.Join(resolved, lockName), os.O_RDWR|os.O_CREATE, 0o640)
+	file, err := sys.OpenFile(filepath.Join(resolved, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func makeDir(sys files.System, dir string) error {
 	if err := makeDir(sys, parent); err != nil {
 		return err
 	}
-	if err := sys.Mkdir(dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := sys.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	f, err := sys.OpenFile(parent, os.O_RDONLY, 0)

@@ -565,7 +565,7 @@ func TestLogStore_ReadsWhileASnapshotIsRecorded(t *testing.T) {
 	real := realDisk(t)(t.TempDir()).(*disk.Disk)
 	d := &slowReader{Disk: real}
 	dir := filepath.Join(d.Dir(), "log")
-	if err := d.MkdirAll(dir, 0o750); err != nil {
+	if err := d.MkdirAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	nhc := config.NodeHostConfig{Expert: config.ExpertConfig{FS: newFileSystem(d), LogDB: logConfig()}}

@@ -17,7 +17,7 @@ var flagFiles = []string{"dragonboat.ds", "NODEHOST.ID"}
 // every byte is durable.
 func prepareRaftDir(c Config) error {
 	dir := c.raftDir()
-	if err := c.Disk.MkdirAll(dir, 0o750); err != nil {
+	if err := c.Disk.MkdirAll(dir); err != nil {
 		return err
 	}
 	if err := syncDir(c.Disk, c.Dir); err != nil {

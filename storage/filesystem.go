@@ -46,16 +46,16 @@ func opened(file disk.File, err error) (vfs.File, error) {
 	return file, nil
 }
 
-func (f filesystem) Link(old, name string) error                  { return f.disk.Link(old, name) }
-func (f filesystem) Remove(name string) error                     { return f.disk.Remove(name) }
-func (f filesystem) RemoveAll(name string) error                  { return f.disk.RemoveAll(name) }
-func (f filesystem) MkdirAll(name string, perm os.FileMode) error { return f.disk.MkdirAll(name, perm) }
-func (f filesystem) Lock(name string) (io.Closer, error)          { return f.disk.Lock(name) }
-func (f filesystem) List(name string) ([]string, error)           { return f.disk.List(name) }
-func (f filesystem) Stat(name string) (os.FileInfo, error)        { return f.disk.Stat(name) }
-func (f filesystem) PathBase(name string) string                  { return filepath.Base(name) }
-func (f filesystem) PathJoin(elem ...string) string               { return filepath.Join(elem...) }
-func (f filesystem) PathDir(name string) string                   { return filepath.Dir(name) }
+func (f filesystem) Link(old, name string) error               { return f.disk.Link(old, name) }
+func (f filesystem) Remove(name string) error                  { return f.disk.Remove(name) }
+func (f filesystem) RemoveAll(name string) error               { return f.disk.RemoveAll(name) }
+func (f filesystem) MkdirAll(name string, _ os.FileMode) error { return f.disk.MkdirAll(name) }
+func (f filesystem) Lock(name string) (io.Closer, error)       { return f.disk.Lock(name) }
+func (f filesystem) List(name string) ([]string, error)        { return f.disk.List(name) }
+func (f filesystem) Stat(name string) (os.FileInfo, error)     { return f.disk.Stat(name) }
+func (f filesystem) PathBase(name string) string               { return filepath.Base(name) }
+func (f filesystem) PathJoin(elem ...string) string            { return filepath.Join(elem...) }
+func (f filesystem) PathDir(name string) string                { return filepath.Dir(name) }
 func (f filesystem) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{}, vfs.ErrUnsupported
 }

@@ -168,7 +168,7 @@ func (l layout) readPointer() (pointer, error) {
 // create makes the directory, its marker, and a pointer in the state new. Each is durable before
 // the next.
 func (l layout) create() error {
-	if err := l.disk.MkdirAll(l.dir, 0o755); err != nil {
+	if err := l.disk.MkdirAll(l.dir); err != nil {
 		return err
 	}
 	if err := l.syncParents(); err != nil {

@@ -75,7 +75,7 @@ func inMemory(t *testing.T, all map[string]string) *memory.System {
 	for _, rel := range paths {
 		path := filepath.Join(n.root, rel)
 		if rel[len(rel)-1] == '/' {
-			must(t, n.disk.MkdirAll(path, 0o755))
+			must(t, n.disk.MkdirAll(path))
 			continue
 		}
 		f, err := n.disk.Create(path)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -335,6 +336,42 @@ func TestStart_AgainAndAgainKeepsFewLogs(t *testing.T) {
 		embedkit.Alone(t, dir, seams)
 		until(t, "the old logs to go", func() bool { return len(logs()) <= 4*max(1, shardsflag.N) })
 	})
+}
+
+// What a node makes is for its owner alone: an image has the passwords of sessions, and data that
+// ACLs protect. A node whose files others may read says so.
+func TestStart_ADirectoryForItsOwnerAlone(t *testing.T) {
+	t.Parallel()
+	const others = 0o077
+	dir := filepath.Join(t.TempDir(), "of/the/node")
+	start := func() (lines []map[string]any) {
+		var log embedkit.Record
+		n, err := embed.Start(embed.Config{Dir: dir, Shards: shardsflag.N, Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+		must(t, err)
+		embedkit.Ready(t, n)
+		must(t, n.Close())
+		return log.Of(1, "everybody on the machine may read the node's data")
+	}
+	if lines := start(); len(lines) > 0 {
+		t.Errorf("a new directory: %v", lines)
+	}
+	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		must(t, err)
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&others != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	}))
+	image := filepath.Join(dir, "image")
+	must(t, os.Chmod(image, 0o755))
+	if lines := start(); len(lines) > 0 {
+		t.Errorf("others cannot reach it: %v", lines)
+	}
+	must(t, os.Chmod(dir, 0o755))
+	if lines := start(); len(lines) != 1 || lines[0]["file"] != image {
+		t.Errorf("others may read the image: %v", lines)
+	}
 }
 
 // A node is closed again and again, at any moment after its start.

@@ -81,7 +81,7 @@ func workerLog(worker int) (log string) {
 // checks all of it.
 func workload(d *Disk, worker int, shared File) error {
 	dir := filepath.Join(d.Dir(), fmt.Sprint("w", worker))
-	if err := d.MkdirAll(dir, 0o755); err != nil {
+	if err := d.MkdirAll(dir); err != nil {
 		return err
 	}
 	log, err := d.Create(filepath.Join(dir, "log"))

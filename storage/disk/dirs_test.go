@@ -17,8 +17,8 @@ import (
 func TestRemovedDirectory(t *testing.T) {
 	calls := map[string]func(t *testing.T, d *Disk, at func(string) string){
 		"create":   func(t *testing.T, d *Disk, at func(string) string) { put(t, d, at("a/b/new"), "x") },
-		"mkdir":    func(t *testing.T, d *Disk, at func(string) string) { ok(t, d.MkdirAll(at("a/b/c"), 0o755)) },
-		"again":    func(t *testing.T, d *Disk, at func(string) string) { ok(t, d.MkdirAll(at("a/b"), 0o755)) },
+		"mkdir":    func(t *testing.T, d *Disk, at func(string) string) { ok(t, d.MkdirAll(at("a/b/c"))) },
+		"again":    func(t *testing.T, d *Disk, at func(string) string) { ok(t, d.MkdirAll(at("a/b"))) },
 		"open dir": func(t *testing.T, d *Disk, at func(string) string) { syncDir(t, d, at("a/b")) },
 		"lock": func(t *testing.T, d *Disk, at func(string) string) {
 			l, err := d.Lock(at("a/b/LOCK"))
@@ -49,9 +49,9 @@ func TestRemovedDirectory(t *testing.T) {
 			for _, gone := range []string{"", "a", "a/b"} {
 				d := open(t)
 				at := func(name string) string { return filepath.Join(d.Dir(), name) }
-				ok(t, d.MkdirAll(at("a/b"), 0o755))
+				ok(t, d.MkdirAll(at("a/b")))
 				put(t, d, at("a/b/f"), "x")
-				ok(t, d.MkdirAll(at("a/b/sub"), 0o755))
+				ok(t, d.MkdirAll(at("a/b/sub")))
 				remove(t, at(gone))
 				do(t, d, at)
 				wantErr(t, d.Err(), ErrRemoved)
@@ -91,8 +91,8 @@ func TestRemovedByOurselves(t *testing.T) {
 		_, err = d.Stat(at(name + "/f"))
 		wantErr(t, err, os.ErrNotExist)
 	}
-	ok(t, d.MkdirAll(at("a/b/c"), 0o755))
-	ok(t, d.MkdirAll(at("ab"), 0o755))
+	ok(t, d.MkdirAll(at("a/b/c")))
+	ok(t, d.MkdirAll(at("ab")))
 	ok(t, d.Remove(at("a/b/c")))
 	missing("a/b/c")
 	ok(t, d.Rename(at("a"), at("z")))
@@ -143,7 +143,7 @@ func openLog(t *testing.T) (*Disk, File) {
 	t.Helper()
 	d := open(t)
 	d.Logs(func(name string) bool { return strings.HasSuffix(name, ".log") })
-	ok(t, d.MkdirAll(filepath.Join(d.Dir(), "raft"), 0o755))
+	ok(t, d.MkdirAll(filepath.Join(d.Dir(), "raft")))
 	return d, must[File](t)(d.Create(filepath.Join(d.Dir(), "raft/1.log")))
 }
 
@@ -152,12 +152,12 @@ func TestRemovedDirectoryBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, log := openLog(t)
 		image := filepath.Join(d.Dir(), "image")
-		ok(t, d.MkdirAll(image, 0o755))
+		ok(t, d.MkdirAll(image))
 		dir := must[File](t)(d.OpenDir(image))
 		closed := must[File](t)(d.OpenDir(image))
 		ok(t, closed.Close())
 		ours := must[File](t)(d.OpenDir(filepath.Join(d.Dir(), "raft")))
-		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "tmp"), 0o755))
+		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "tmp")))
 		removed := must[File](t)(d.OpenDir(filepath.Join(d.Dir(), "tmp")))
 		ok(t, d.RemoveAll(filepath.Join(d.Dir(), "tmp")))
 		<-time.After(lookEvery)

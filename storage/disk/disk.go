@@ -86,6 +86,13 @@ func Open(sys files.System, dir string) (*Disk, error) {
 	return d, nil
 }
 
+// What a Disk makes is for its owner alone: an image has the passwords of sessions, and data that
+// ACLs protect.
+const (
+	fileMode os.FileMode = 0o600
+	dirMode  os.FileMode = 0o700
+)
+
 // makeDurably makes a directory and any missing directories above it. It syncs each parent, so that
 // a power cut cannot remove the directory together with everything that was synced inside.
 func makeDurably(sys files.System, dir string) error {
@@ -100,7 +107,7 @@ func makeDurably(sys files.System, dir string) error {
 	if err := makeDurably(sys, parent); err != nil {
 		return err
 	}
-	if err := sys.Mkdir(dir, 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := sys.Mkdir(dir, dirMode); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	f, err := sys.OpenFile(parent, os.O_RDONLY, 0)

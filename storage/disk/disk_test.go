@@ -242,11 +242,11 @@ func TestOutside(t *testing.T) {
 			wantErr(t, d.Rename(name, d.Dir()+"/f"), ErrOutside)
 			wantErr(t, d.Remove(name), ErrOutside)
 			wantErr(t, d.RemoveAll(name), ErrOutside)
-			wantErr(t, d.MkdirAll(name, 0o755), ErrOutside)
+			wantErr(t, d.MkdirAll(name), ErrOutside)
 		}
 		wantErr(t, d.RemoveAll(d.Dir()), os.ErrInvalid)
 		wantErr(t, d.Rename(d.Dir(), d.Dir()+"/f"), os.ErrInvalid)
-		ok(t, d.MkdirAll(d.Dir(), 0o755))
+		ok(t, d.MkdirAll(d.Dir()))
 		must[os.FileInfo](t)(d.Stat(d.Dir()))
 	}
 	if d.Err() != nil {
@@ -260,7 +260,7 @@ func TestAnswersThrowNothing(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
 	put(t, d, at("file"), "x")
-	ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+	ok(t, d.MkdirAll(at("dir/sub")))
 	frozen := must[*Disk](t)(Open(files.OS, d.Dir()))
 	frozen.Fail(errInjected)
 	for _, d := range []*Disk{d, d.View(), frozen} {
@@ -293,8 +293,8 @@ func TestAnswersThrowNothing(t *testing.T) {
 		wantErr(t, d.Link(at("dir"), at("dir2")), os.ErrPermission)
 		wantErr(t, d.Remove(at("none")), os.ErrNotExist)
 		wantErr(t, d.Remove(at("dir")), syscall.ENOTEMPTY)
-		wantErr(t, d.MkdirAll(at("file"), 0o755), syscall.ENOTDIR)
-		wantErr(t, d.MkdirAll(at("file/x"), 0o755), syscall.ENOTDIR)
+		wantErr(t, d.MkdirAll(at("file")), syscall.ENOTDIR)
+		wantErr(t, d.MkdirAll(at("file/x")), syscall.ENOTDIR)
 		ok(t, d.RemoveAll(at("none/none")))
 
 		f := must[File](t)(d.OpenForRead(at("file")))
@@ -422,7 +422,7 @@ func TestLock(t *testing.T) {
 func TestViewLeavesDirectoryAlone(t *testing.T) {
 	d := open(t)
 	at := func(name string) string { return filepath.Join(d.Dir(), name) }
-	ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+	ok(t, d.MkdirAll(at("dir/sub")))
 	for _, name := range []string{"a", "dir/b", "dir/sub/c"} {
 		put(t, d, at(name), "content of "+name)
 	}

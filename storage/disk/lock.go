@@ -47,7 +47,7 @@ func (o *overlay) touch(name, rel string) error {
 }
 
 func (d *Disk) lockReal(name string) (files.File, error) {
-	f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 // Usage adds up the files below a directory. A directory that is missing uses nothing.
 func TestUsage(t *testing.T) {
 	d := open(t)
-	ok(t, d.MkdirAll(filepath.Join(d.Dir(), "b/c"), 0o755))
+	ok(t, d.MkdirAll(filepath.Join(d.Dir(), "b/c")))
 	put(t, d, filepath.Join(d.Dir(), "a"), "123")
 	put(t, d, filepath.Join(d.Dir(), "b/c/d"), "12345")
 	put(t, d, filepath.Join(d.Dir(), "b/e"), "1")

@@ -224,7 +224,7 @@ func (w *twins) step() error {
 		return w.one("removeall", w.d.RemoveAll, os.RemoveAll)
 	case 9:
 		return w.one("mkdirall",
-			func(name string) error { return w.d.MkdirAll(name, 0o777) },
+			func(name string) error { return w.d.MkdirAll(name) },
 			func(name string) error { return os.MkdirAll(name, 0o777) })
 	case 10:
 		return w.look()

@@ -38,7 +38,7 @@ func (d *Disk) Create(name string) (File, error) {
 // createReal creates a new file. If the name exists, it removes the name first.
 func (d *Disk) createReal(name string) (files.File, error) {
 	for {
-		f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		f, err := d.sys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 		if !errors.Is(err, os.ErrExist) {
 			return f, err
 		}
@@ -285,7 +285,7 @@ func (d *Disk) removeReal(name string) error {
 }
 
 // MkdirAll makes a directory and any missing directories above it. The directory may exist.
-func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
+func (d *Disk) MkdirAll(name string) error {
 	rel, err := d.rel("mkdir", name)
 	if err != nil {
 		return err
@@ -294,18 +294,18 @@ func (d *Disk) MkdirAll(name string, perm os.FileMode) error {
 		op:   OpMkdir,
 		name: name,
 		real: func() error {
-			err := d.mkdirReal(filepath.Clean(name), perm)
+			err := d.mkdirReal(filepath.Clean(name))
 			if err == nil {
 				d.made(name)
 			}
 			return err
 		},
-		mem: func() error { return d.over.mkdirAll(name, rel, perm) },
+		mem: func() error { return d.over.mkdirAll(name, rel) },
 	})
 }
 
 // mkdirReal is os.MkdirAll below the Disk's directory, with a check of the switch before each step.
-func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
+func (d *Disk) mkdirReal(name string) error {
 	info, err := d.sys.Stat(name)
 	if err == nil && !info.IsDir() {
 		return &os.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
@@ -317,14 +317,14 @@ func (d *Disk) mkdirReal(name string, perm os.FileMode) error {
 		return d.removed("directory", name) // making it again would hide the loss of its contents
 	}
 	if name != d.dir {
-		if err := d.mkdirReal(filepath.Dir(name), perm); err != nil {
+		if err := d.mkdirReal(filepath.Dir(name)); err != nil {
 			return err
 		}
 	}
 	if d.frozen.Load() {
 		return errSwitched
 	}
-	err = d.sys.Mkdir(name, perm)
+	err = d.sys.Mkdir(name, dirMode)
 	if info, serr := d.sys.Stat(name); err != nil && serr == nil && info.IsDir() {
 		return nil
 	}

@@ -167,7 +167,7 @@ func (n *node) covers(off, end int64) bool {
 func (n *node) stat(name string) os.FileInfo {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	i := fileInfo{name: name, size: n.mu.size, mode: 0o644, modified: n.mu.modified}
+	i := fileInfo{name: name, size: n.mu.size, mode: fileMode, modified: n.mu.modified}
 	if n.info == nil {
 		return i
 	}

@@ -110,11 +110,11 @@ func (o *overlay) create(name, rel string) (n *node, err error) {
 }
 
 // mkdirAll makes a directory and any missing directories above it.
-func (o *overlay) mkdirAll(name, rel string, perm os.FileMode) error {
+func (o *overlay) mkdirAll(name, rel string) error {
 	made := time.Now()
 	return named("mkdir", name, o.run(true, func(l *look) error {
 		_, err := l.enter(o.root, rel, func() *directory {
-			return &directory{mode: perm.Perm(), made: made}
+			return &directory{mode: dirMode, made: made}
 		})
 		return err
 	}))

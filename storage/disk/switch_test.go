@@ -24,7 +24,7 @@ func exercise(t *testing.T, d *Disk) {
 	t.Helper()
 	root := filepath.Join(d.Dir(), "script")
 	at := func(name string) string { return filepath.Join(root, name) }
-	ok(t, d.MkdirAll(at("db"), 0o755))
+	ok(t, d.MkdirAll(at("db")))
 	dir := must[File](t)(d.OpenForRead(at("db")))
 	ok(t, dir.Sync())
 	lock := must[io.Closer](t)(d.Lock(at("db/LOCK")))
@@ -48,7 +48,7 @@ func exercise(t *testing.T, d *Disk) {
 		t.Fatalf("the log reads %q", b)
 	}
 
-	ok(t, d.MkdirAll(at("snap.tmp/a"), 0o755))
+	ok(t, d.MkdirAll(at("snap.tmp/a")))
 	put(t, d, at("snap.tmp/a/data"), "snapshot")
 	appendTo(t, d, at("snap.tmp/a/data"), " chunk")
 	ok(t, d.Rename(at("snap.tmp"), at("snap")))
@@ -188,7 +188,7 @@ func TestFailureThatLanded(t *testing.T) {
 func TestFailureThatLanded_Directory(t *testing.T) {
 	for op, want := range map[Op][]string{OpRename: {"b"}, OpRemove: {}} {
 		d := open(t)
-		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "a"), 0o755))
+		ok(t, d.MkdirAll(filepath.Join(d.Dir(), "a")))
 		c := changing(d, op)
 		real := c.real
 		c.real = func() error {
@@ -221,7 +221,7 @@ func TestFailureThatDidNotLand(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t)
 			for _, name := range c.files {
-				ok(t, d.MkdirAll(filepath.Dir(filepath.Join(d.Dir(), name)), 0o755))
+				ok(t, d.MkdirAll(filepath.Dir(filepath.Join(d.Dir(), name))))
 				put(t, d, filepath.Join(d.Dir(), name), name)
 			}
 			failing := changing(d, c.op)
@@ -252,7 +252,7 @@ func TestLongCallsStopAtSwitch(t *testing.T) {
 	for _, op := range []Op{OpRemoveAll, OpMkdir, OpCreate} {
 		d := open(t)
 		at := func(name string) string { return filepath.Join(d.Dir(), name) }
-		ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+		ok(t, d.MkdirAll(at("dir/sub")))
 		put(t, d, at("dir/f"), "old")
 		before := must[image](t)(realImage(d.Dir()))
 		d.SetFault(func(Op, string) error {
@@ -264,7 +264,7 @@ func TestLongCallsStopAtSwitch(t *testing.T) {
 			ok(t, d.RemoveAll(at("dir")))
 			wantList(t, d, d.Dir())
 		case OpMkdir:
-			ok(t, d.MkdirAll(at("new/sub"), 0o755))
+			ok(t, d.MkdirAll(at("new/sub")))
 			wantList(t, d, at("new"), "sub")
 		case OpCreate:
 			put(t, d, at("dir/f"), "new")
@@ -286,7 +286,7 @@ func TestUnreadableNames(t *testing.T) {
 	d.Fail(errInjected)
 	put(t, d, at("dir/f"), "x")
 	wantFile(t, d, at("dir/f"), "x")
-	ok(t, d.MkdirAll(at("dir/sub"), 0o755))
+	ok(t, d.MkdirAll(at("dir/sub")))
 	f := must[File](t)(d.OpenForAppend(at("log")))
 	must[int](t)(f.Write([]byte("x")))
 	ok(t, f.Close())
@@ -372,7 +372,7 @@ func TestNothingReturnsBeforeTold(t *testing.T) {
 	calls := map[string]func() error{
 		"write": func() error { _, err := f.Write([]byte("x")); return err },
 		"sync":  f.Sync,
-		"mkdir": func() error { return d.MkdirAll(at("dir"), 0o755) },
+		"mkdir": func() error { return d.MkdirAll(at("dir")) },
 	}
 	var guarded atomic.Bool
 	results := make(chan error, len(calls))

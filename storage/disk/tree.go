@@ -47,7 +47,7 @@ func (e entry) same(o entry) bool {
 // asDir returns the directory that e stands for, or an error if e is no directory.
 func (e entry) asDir() (*directory, error) {
 	if e.unknown {
-		return &directory{base: e.base, mode: 0o755}, nil
+		return &directory{base: e.base, mode: dirMode}, nil
 	}
 	if e.dir == nil {
 		return nil, syscall.ENOTDIR
@@ -106,7 +106,7 @@ func (l *look) stat(path string) (os.FileInfo, error) {
 	l.missing = func() {
 		info, err := l.sys.Stat(path)
 		if l.removed(path, err) {
-			info, err = fileInfo{name: filepath.Base(path), mode: os.ModeDir | 0o755}, nil
+			info, err = fileInfo{name: filepath.Base(path), mode: os.ModeDir | dirMode}, nil
 		}
 		l.stats[path] = statAnswer{info, plain(err)}
 	}

@@ -60,7 +60,7 @@ func patients(d *Disk, log File) map[string]func() error {
 		"create": func() error { return opened(d.Create(at("raft/new"))) },
 		"append": func() error { return opened(d.OpenForAppend(at("raft/f"))) },
 		"write":  func() error { _, err := log.Write([]byte("x")); return err },
-		"mkdir":  func() error { return d.MkdirAll(at("dir"), 0o755) },
+		"mkdir":  func() error { return d.MkdirAll(at("dir")) },
 		"rename": func() error { return d.Rename(at("raft/f"), at("raft/g")) },
 		"link":   func() error { return d.Link(at("raft/f"), at("raft/h")) },
 		"read":   func() error { return opened(d.OpenForRead(at("raft/f"))) },
