@@ -294,7 +294,7 @@ func checkEntry(e raftpb.Entry, known func(cmd []byte) error) error {
 	case len(e.Cmd) == 0 || e.Cmd[0] != 0:
 		return fmt.Errorf("it begins with % .1x, which this build does not know: start the build that wrote it, or a newer one", e.Cmd)
 	}
-	return known(e.Cmd[1:])
+	return known(appendUnmasked(nil, e.Cmd[1:]))
 }
 
 func extent(db raftio.ILogDB, d Disk, dir string, shard, replica uint64) (Log, error) {

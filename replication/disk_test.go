@@ -71,16 +71,16 @@ func (d *plainDisk) ReuseForWrite(from, to string) (File, error) {
 	}
 	return d.open(to, os.O_RDWR|os.O_CREATE)
 }
-func (d *plainDisk) Link(from, to string) error                   { return os.Link(from, to) }
-func (d *plainDisk) Rename(from, to string) error                 { return os.Rename(from, to) }
-func (d *plainDisk) Remove(name string) error                     { return os.Remove(name) }
-func (d *plainDisk) RemoveAll(name string) error                  { return os.RemoveAll(name) }
-func (d *plainDisk) MkdirAll(name string) error { return os.MkdirAll(name, 0o700) }
-func (d *plainDisk) Stat(name string) (os.FileInfo, error)        { return os.Stat(name) }
-func (d *plainDisk) Lock(name string) (io.Closer, error)          { return d.Create(name) }
-func (d *plainDisk) Logs(func(string) bool)                       {}
-func (d *plainDisk) Failed() <-chan struct{}                      { return d.failed }
-func (d *plainDisk) Syncs() uint64                                { return d.syncs.Load() }
+func (d *plainDisk) Link(from, to string) error            { return os.Link(from, to) }
+func (d *plainDisk) Rename(from, to string) error          { return os.Rename(from, to) }
+func (d *plainDisk) Remove(name string) error              { return os.Remove(name) }
+func (d *plainDisk) RemoveAll(name string) error           { return os.RemoveAll(name) }
+func (d *plainDisk) MkdirAll(name string) error            { return os.MkdirAll(name, 0o700) }
+func (d *plainDisk) Stat(name string) (os.FileInfo, error) { return os.Stat(name) }
+func (d *plainDisk) Lock(name string) (io.Closer, error)   { return d.Create(name) }
+func (d *plainDisk) Logs(func(string) bool)                {}
+func (d *plainDisk) Failed() <-chan struct{}               { return d.failed }
+func (d *plainDisk) Syncs() uint64                         { return d.syncs.Load() }
 
 func (d *plainDisk) Truncate(name string, size int64) error {
 	info, err := os.Stat(name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +25,7 @@ type StateMachine interface {
 	// before all other methods.
 	Applied() uint64
 	// Apply applies commands in order. The slice belongs to the caller again when Apply returns.
-	// The bytes of a command belong to the log: Apply must not change or keep them.
+	// So do the bytes of the commands: Apply must not keep them.
 	Apply(entries []Entry)
 	// Sync makes everything applied so far durable.
 	Sync() error
@@ -47,6 +48,9 @@ type Snapshot interface {
 	Close() error
 }
 
+// commandsKept bounds the memory that is kept for the commands of the next batch.
+const commandsKept = 1 << 20
+
 // errNotMine is returned by methods that the machine does not support.
 var errNotMine = errors.New("not supported")
 
@@ -66,7 +70,8 @@ type machine struct {
 	stop <-chan struct{}
 
 	// Owned by the apply worker.
-	batch []Entry
+	batch    []Entry
+	commands []byte // of the batch, without their masks
 
 	closeOnce sync.Once
 	closed    atomic.Bool
@@ -90,21 +95,30 @@ func (a *machine) Open(stop <-chan struct{}) (uint64, error) {
 	return applied, nil
 }
 
-// Update applies entries. Their Cmd is memory of the log. If the switch is thrown, the log may only
-// have pretended to save them. So they are not applied.
+// Update applies entries. If the switch is thrown, the log may only have pretended to save them. So
+// they are not applied.
 func (a *machine) Update(entries []statemachine.Entry) ([]statemachine.Entry, error) {
 	if a.parking().failed() {
 		a.parking().afterWork(nil)
 		return entries, nil
 	}
-	size := 0
+	size, commands := 0, 0
 	for _, e := range entries {
-		a.batch = append(a.batch, Entry{Index: e.Index, Cmd: e.Cmd})
 		size += len(e.Cmd) + entryCost
+		commands += len(e.Cmd)
+	}
+	a.commands = slices.Grow(a.commands[:0], commands) // or Entries would point to where it has been
+	for _, e := range entries {
+		from := len(a.commands)
+		a.commands = appendUnmasked(a.commands, e.Cmd)
+		a.batch = append(a.batch, Entry{Index: e.Index, Cmd: a.commands[from:]})
 	}
 	err := guard(func() error { a.m.Apply(a.batch); return nil })
 	clear(a.batch)
 	a.batch = a.batch[:0]
+	if cap(a.commands) > commandsKept {
+		a.commands = nil
+	}
 	a.parking().afterWork(err)
 	a.grown(len(entries), size, entries[len(entries)-1].Index)
 	return entries, nil

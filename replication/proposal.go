@@ -37,7 +37,7 @@ func (h *Host) Propose(id ShardID, cmd []byte) (*Proposal, error) {
 		case s.leader().Member == 0:
 			return ErrNoLeader
 		}
-		p.rs, err = h.nh.Propose(s.session, cmd, proposalTimeout)
+		p.rs, err = h.nh.Propose(s.session, mask(cmd), proposalTimeout)
 		return translate(err)
 	})
 	if err != nil {

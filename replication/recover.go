@@ -135,7 +135,8 @@ func (l *offlineLog) read(each func(e Entry, committed bool) error) error {
 			if each == nil || e.Type != raftpb.EncodedEntry || len(e.Cmd) == 0 {
 				continue
 			}
-			if err := each(Entry{Index: e.Index, Cmd: e.Cmd[1:]}, e.Index <= l.state.Commit); err != nil { // for the first byte see checkEntry
+			cmd := appendUnmasked(nil, e.Cmd[1:]) // for the first byte see checkEntry
+			if err := each(Entry{Index: e.Index, Cmd: cmd}, e.Index <= l.state.Commit); err != nil {
 				return fmt.Errorf("entry %d: %w", e.Index, err)
 			}
 		}

@@ -151,9 +151,9 @@ func findEnd(f io.ReaderAt) (end, torn int64, err error) {
 }
 
 // A follower looks for whole records behind a bad chunk. Where they begin may be lost, so every byte
-// is tried.
+// is tried. What a client writes does not look like a record, because commands are masked.
 type follower struct {
-	from    int64 // behind what the bad chunk says that it has: a client's data may look like a record
+	from    int64 // behind what the bad chunk says that it has
 	alone   bool  // the bad chunk is of a record that is fsynced before another is written
 	one     bool  // there is such a record
 	fsynced bool  // so the bad chunk was fsynced: another record was written behind it

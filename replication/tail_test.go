@@ -138,6 +138,29 @@ func TestFindEnd_SeveralRecordsBeforeOneFsync(t *testing.T) {
 	}
 }
 
+// C8.4: a client may write what looks like any number of records. Masked, it does not, whichever
+// sectors of it a power cut loses.
+func TestFindEnd_AClientsRecords(t *testing.T) {
+	rng := testkit.Rand(t)
+	for _, size := range []int{0, 1, 121, 700} {
+		data := bytes.Repeat(appendRecord(nil, bytes.Repeat([]byte("x"), size)), 1+80_000/(headerSize+size))
+		before := appendRecord(nil, bytes.Repeat([]byte{7}, 100+rng.IntN(400)))
+		log := append(appendRecord(bytes.Clone(before), mask(data)), make([]byte, blockSize)...)
+		for range 20 {
+			cut := bytes.Clone(log)
+			for sector := 0; sector < len(cut); sector += sectorSize {
+				if rng.IntN(4) == 0 {
+					clear(cut[max(sector, len(before)):max(sector+sectorSize, len(before))])
+				}
+			}
+			clear(cut[len(before):sectorSize]) // the record's first header
+			if end, torn, err := findEnd(bytes.NewReader(cut)); err != nil || end != int64(len(before)) || torn == 0 {
+				t.Errorf("%d bytes each: %d of %d, %d, %v", size, end, len(before), torn, err)
+			}
+		}
+	}
+}
+
 // C8.4: what a client writes may look like a record. A file may end within a header.
 func TestFindEnd_ForgedAndShort(t *testing.T) {
 	data := bytes.Repeat([]byte{7}, 9000)

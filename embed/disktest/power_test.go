@@ -1,17 +1,24 @@
 package disktest
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
@@ -35,6 +42,27 @@ func TestPowerCut_OfANodeAlone(t *testing.T) {
 func TestPowerCut_OfAllMembersAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) { powerCuts(t, 3, 2, 400) })
+}
+
+// C8.4: a client's data look like records of the log. They are torn by a power cut before they are
+// acknowledged. That is no damage, and the member starts.
+func TestPowerCut_InDataLikeRecords(t *testing.T) {
+	t.Parallel()
+	record := append([]byte("0123\x39\x00\x01"), bytes.Repeat([]byte("x"), 57)...)
+	binary.LittleEndian.PutUint32(record, uint32(xxhash.Sum64(record[6:])))
+	for try := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			ens := embedtest.New(t, 1, embedtest.Options{Seed: uint64(try)})
+			s := ens.Session(1, embed.SessionOptions{})
+			ens.Faults(1).SetDisk(embedtest.Disk{On: embedtest.Syncs, Delay: time.Second})
+			s.Submit(t.Context(), embed.OpCreate("/torn", bytes.Repeat(record, 300+150*try), embed.Persistent))
+			<-time.After(50 * time.Millisecond)
+			ens.Faults(1).SetDisk(embedtest.Disk{Err: syscall.EIO, On: embedtest.Syncs})
+			ens.PowerCut(1)
+			ens.Faults(1).SetDisk(embedtest.Disk{})
+			ens.Restart(1)
+		})
+	}
 }
 
 // powerCuts lets members live some lives, and checks what a power cut would leave before one in so
