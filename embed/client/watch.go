@@ -43,12 +43,13 @@ type stream struct {
 	events chan watch.Event
 
 	// Guarded by the session's mu.
-	zxid  tree.Zxid
-	there bool // what the znode was when the watch was armed
-	stat  tree.Stat
-	added bool
-	ended bool
-	err   error
+	backlog watch.Backlog // of events
+	zxid    tree.Zxid
+	there   bool // what the znode was when the watch was armed
+	stat    tree.Stat
+	added   bool
+	ended   bool
+	err     error
 }
 
 var _ inside.Watch = (*stream)(nil)
@@ -196,13 +197,13 @@ func (w *stream) tellLocked(e watch.Event) {
 		e = e.With(tree.Found{})
 	}
 	e.Path = w.root.Out(e.Path)
-	select {
-	case w.events <- e:
-		if w.once {
-			w.endLocked(nil)
-		}
-	default:
+	if len(w.events) == cap(w.events) || !w.backlog.Add(e, len(w.events)) {
 		w.endLocked(watch.ErrOverflow)
+		return
+	}
+	w.events <- e // which nobody else sends to
+	if w.once {
+		w.endLocked(nil)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // the table. It is small beside the history, so that a consumer that keeps up is woken in time.
 const batchLen = 512
 
+// batchBytes bounds the data of such events. The watch bounds what waits there.
+const batchBytes = 1 << 20
+
 // followLoop applies events until the view's lifetime ends.
 func (v *View[T]) followLoop() {
 	var err error
@@ -74,16 +77,18 @@ func (v *View[T]) answer(a ask) error {
 	return nil
 }
 
-// receive moves events that wait to pending, until it has n. It reports whether the watch has ended
-// and no event is left.
+// receive moves events that wait to pending, until it has n or has moved batchBytes of data. It
+// reports whether the watch has ended and no event is left.
 func (v *View[T]) receive(n int) (over bool) {
-	for len(v.pending) < n {
+	for bytes := 0; len(v.pending) < n && bytes < batchBytes; {
 		select {
 		case e, ok := <-v.watch.Events():
 			if !ok {
 				return true
 			}
 			v.pending = append(v.pending, e)
+			stat, _ := e.Stat()
+			bytes += int(stat.DataLength)
 		default:
 			return false
 		}
