@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -43,7 +44,9 @@ type session struct {
 	halt   context.CancelFunc
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
-	await  chan struct{} // holds a token while one Await is on its way
+	await  chan struct{} // holds a token while the server waits for a caller of Await
+
+	awaiting atomic.Int64 // callers of Await
 
 	mu struct {
 		rank.Mutex[rank.ClientSession]
