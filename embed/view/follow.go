@@ -208,10 +208,10 @@ func differ[T any](records []record[T], r record[T]) []record[T] {
 
 // entry returns the entry of a znode, which is was itself if nobody has written since.
 func (v *View[T]) entry(was *Entry[T], stat embed.Stat, data func() []byte) *Entry[T] {
-	same := was != nil && was.Stat.Czxid == stat.Czxid
-	if same && was.Stat.Mzxid == stat.Mzxid {
+	if was.isOf(stat) {
 		return was
 	}
+	same := was != nil && was.Stat.Czxid == stat.Czxid
 	e := &Entry[T]{Stat: stat}
 	if e.Value, e.Err = v.decode(data()); e.Err != nil {
 		e.Value = *new(T)
@@ -220,6 +220,11 @@ func (v *View[T]) entry(was *Entry[T], stat embed.Stat, data func() []byte) *Ent
 		}
 	}
 	return e
+}
+
+// isOf reports whether nobody has written to the znode between an entry, which may be nil, and a Stat.
+func (e *Entry[T]) isOf(stat embed.Stat) bool {
+	return e != nil && e.Stat.Czxid == stat.Czxid && e.Stat.Mzxid == stat.Mzxid
 }
 
 // publish shows a state to readers and then adds the changes that led to it to the history.
@@ -284,6 +289,18 @@ func merge[T any](a, b table[T], fn func(path string, a, b *Entry[T])) {
 	}
 }
 
+// decodeAll returns the entries of what a walk has found. A Decode may hang, so it is not called
+// during the walk: the node keeps in memory all that is written until a walk has ended.
+func (v *View[T]) decodeAll(was *state[T], found []embed.Znode) []item[T] {
+	items := make([]item[T], len(found))
+	for i := range found {
+		z := &found[i]
+		items[i] = item[T]{z.Path, v.entry(was.get(z.Path), z.Stat, func() []byte { return z.Data })}
+		z.Data = nil // or all data would be in memory twice
+	}
+	return items
+}
+
 // look arms a watch and reads the present state. Entries that nobody has written since the last one
 // are taken from there. The watch has every change later than the state.
 func (v *View[T]) look(ctx context.Context) (*state[T], error) {
@@ -292,7 +309,7 @@ func (v *View[T]) look(ctx context.Context) (*state[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	var items []item[T]
+	var found []embed.Znode
 	var zxid embed.Zxid
 	for z, err := range v.s.WalkWith(ctx, v.path, embed.WalkOptions{Depth: v.o.Depth}) {
 		zxid = z.Zxid
@@ -306,8 +323,12 @@ func (v *View[T]) look(ctx context.Context) (*state[T], error) {
 		case !v.shows(z.Path):
 			continue
 		}
-		items = append(items, item[T]{z.Path, v.entry(was.get(z.Path), z.Stat, func() []byte { return z.Data })})
+		if was.get(z.Path).isOf(z.Stat) {
+			z.Data = nil
+		}
+		found = append(found, z)
 	}
+	items := v.decodeAll(was, found)
 	slices.SortFunc(items, func(a, b item[T]) int { return strings.Compare(a.path, b.path) })
 	v.watch, v.pending = watch, nil
 	return &state[T]{tableOf(items), zxid}, nil

@@ -131,3 +131,33 @@ func TestDecode_ThatHangsBesideLargeData(t *testing.T) {
 		}
 	})
 }
+
+// D9: a Decode that hangs while the view reads its subtree keeps nothing in memory that others write
+// meanwhile. In a bubble the log would be in memory, too.
+func TestOpen_BesideADecodeThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
+	ctx := bounded(t)
+	s := one(t, 1).Session(1, embed.SessionOptions{})
+	for _, path := range []string{"/t", "/other"} {
+		_, err := s.Create(ctx, path, []byte("brake"), embed.Persistent)
+		must(t, err)
+	}
+	b, opened := newBrake(), make(chan error, 1)
+	go func() {
+		v, err := view.Open(ctx, s, "/t", view.Options[string]{Codec: b.codec()})
+		if err == nil {
+			err = v.Close()
+		}
+		opened <- err
+	}()
+	<-b.entered
+	before := testkit.Heap()
+	setLarge(ctx, t, s, "/other", 200)
+	if grown := (testkit.Heap() - before) >> 20; grown > 60 {
+		t.Errorf("the heap has grown by %d MiB while 100 MiB were written", grown)
+	}
+	close(b.release)
+	must(t, <-opened)
+}
