@@ -1,7 +1,7 @@
 package watch
 
-// WaitingMax bounds the bytes of the events that wait for a slow watcher, with their paths and data.
-// It is more than one transaction can write. A single event has room whatever its size.
+// WaitingMax bounds the bytes of the events that wait for a slow watcher, with their paths and
+// data. It is more than one transaction can write. A single event has room whatever its size.
 const WaitingMax = 32 << 20
 
 // A Backlog counts the bytes of the events that wait in a channel. Nobody tells it of a receive: it

@@ -25,9 +25,9 @@
 //   - A queued event is in the buffer of the stream's channel, so the next receive gets it. Nothing
 //     stands between Deliver and the watcher: an event can be received before readers see its
 //     change.
-//   - A watcher that lets its buffer fill up gets ErrOverflow and slows nobody down. The buffer has a
-//     bound in events and one in bytes. After any end, the events in the buffer stay readable, and
-//     the error is set before the channel is closed.
+//   - A watcher that lets its buffer fill up gets ErrOverflow and slows nobody down. The buffer has
+//     a bound in events and one in bytes. After any end, the events in the buffer stay readable,
+//     and the error is set before the channel is closed.
 //
 // The events are ZooKeeper's, with two differences. Every stream stands alone, so two watches of
 // one path both get the event. One watch of a znode covers both its data and its children. The

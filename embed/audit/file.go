@@ -68,8 +68,8 @@ const failPause = time.Minute
 // outKeep is how much memory for one call is kept for the next one.
 const outKeep = 1 << 20
 
-// waitMax and waitBytes are how many records may wait to be written, and how large. Record waits while
-// there are more. So a disk that hangs holds up the records of its node, and nothing else.
+// waitMax and waitBytes bound the records that may wait to be written. Record waits while there are
+// more. So a disk that hangs holds up the records of its node, and nothing else.
 const (
 	waitMax   = 256
 	waitBytes = 16 << 20

@@ -184,8 +184,8 @@ func (s *session) uncountLocked(c *call) {
 	s.mu.bytes -= c.bytes
 }
 
-// giveUp ends a call that was not sent yet, and reports whether it could. One that was sent and only
-// reads is not sent again.
+// giveUp ends a call that was not sent yet, and reports whether it could. A read that was sent is not
+// sent again.
 func (s *session) giveUp(c *call, why error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// A held network passes on what the client sends, and holds the answers back until they are lost with
-// the connections. It begins when the client sends some bytes, or when on is set.
+// A held network passes on what the client sends, and holds the answers back until they are lost
+// with the connections. It begins when the client sends some bytes, or when on is set.
 type held struct {
 	outage
 	at   []byte // nil: nothing
@@ -31,7 +31,9 @@ type held struct {
 	lost chan struct{}
 }
 
-func (h *held) dial(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+type dialer = func(ctx context.Context, address string) (net.Conn, error)
+
+func (h *held) dial(dial dialer) dialer {
 	return h.over(func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := dial(ctx, address)
 		return heldConn{conn, h}, err
@@ -93,8 +95,8 @@ func armThree(t *testing.T, s *embed.Session) {
 	}
 }
 
-// G9: a watch whose caller gives up while there is no connection is not armed on the next one. It was
-// sent on the last one, or waits.
+// G9: a watch whose caller gives up while there is no connection is not armed on the next one. It
+// was sent on the last one, or waits.
 func TestWatchGivenUpInAnOutage(t *testing.T) {
 	withFewWatches(t, func(w *world, h *held, s *embed.Session) {
 		t := w.t
@@ -126,7 +128,8 @@ func TestWatchGivenUpInAnOutage(t *testing.T) {
 func TestClaimEndsInAnOutage(t *testing.T) {
 	withFewWatches(t, func(w *world, h *held, s *embed.Session) {
 		t := w.t
-		h.at = append(binary.BigEndian.AppendUint32(nil, uint32(wire.NativeArm)), "\x00\x00\x00\x05/mine"...)
+		h.at = binary.BigEndian.AppendUint32(nil, uint32(wire.NativeArm))
+		h.at = append(h.at, "\x00\x00\x00\x05/mine"...)
 		c, err := claim.New(t.Context(), s, embed.OpCreate("/mine", nil, embed.Ephemeral))
 		must(t, err)
 		_, err = c.Created(t.Context())
@@ -144,7 +147,7 @@ func TestClaimEndsInAnOutage(t *testing.T) {
 	})
 }
 
-// G9: reads that were given up leave their room to others at once, also while there is no connection.
+// G9: reads that were given up leave their room to others at once, also without a connection.
 func TestReadsGivenUpInAnOutage(t *testing.T) {
 	withFewWatches(t, func(w *world, h *held, s *embed.Session) {
 		t := w.t
@@ -187,7 +190,8 @@ func TestWatchBehindAFullQueue(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 100 {
-			if _, err := s.Watch(t.Context(), fmt.Sprint("/refused", i), embed.WatchOnce); !errors.Is(err, embed.ErrUnavailable) {
+			_, err := s.Watch(t.Context(), fmt.Sprint("/refused", i), embed.WatchOnce)
+			if !errors.Is(err, embed.ErrUnavailable) {
 				t.Fatalf("a watch beside 10,000 reads: %v", err)
 			}
 		}

@@ -16,7 +16,8 @@ func TestWatchOfLargeData(t *testing.T) {
 		must(t, w.put(writer, "/a", ""))
 		_, err := s.Sync(ctx, "/a")
 		must(t, err)
-		watch, err := s.WatchWith(ctx, "/a", embed.WatchPersistent, embed.WatchOptions{Buffer: 1000, Values: true})
+		o := embed.WatchOptions{Buffer: 1000, Values: true}
+		watch, err := s.WatchWith(ctx, "/a", embed.WatchPersistent, o)
 		must(t, err)
 		data := string(make([]byte, 512<<10))
 		for range 60 {

@@ -168,8 +168,12 @@ func (s *session) awaitOnce(ctx context.Context, path string, z tree.Zxid) (show
 }
 
 // isShown asks whether the server shows a zxid, or does so within a time.
-func (s *session) isShown(ctx context.Context, path string, z tree.Zxid, within time.Duration) (bool, error) {
-	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(within.Milliseconds())}))
+func (s *session) isShown(
+	ctx context.Context, path string, z tree.Zxid, within time.Duration,
+) (bool, error) {
+	q := wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z)}
+	q.Count = int32(within.Milliseconds())
+	r, err := s.look(ctx, nativeCall(q))
 	if err != nil {
 		return false, err
 	}

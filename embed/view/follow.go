@@ -222,7 +222,7 @@ func (v *View[T]) entry(was *Entry[T], stat embed.Stat, data func() []byte) *Ent
 	return e
 }
 
-// isOf reports whether nobody has written to the znode between an entry, which may be nil, and a Stat.
+// isOf reports whether the Stat's znode has not been written since the entry, which may be nil.
 func (e *Entry[T]) isOf(stat embed.Stat) bool {
 	return e != nil && e.Stat.Czxid == stat.Czxid && e.Stat.Mzxid == stat.Mzxid
 }

@@ -14,8 +14,8 @@ const (
 	readBytes = 1 << 20
 )
 
-// historyBytes bounds what a history keeps in memory, with the values that only it still has. A value
-// counts with the bytes of its data. A transaction beyond that is not kept at all.
+// historyBytes bounds what a history keeps in memory, with the values that only it still has. A
+// value counts with the bytes of its data. A transaction beyond that is not kept at all.
 const historyBytes = 32 << 20
 
 // A record is a Change as the history keeps it.
@@ -30,8 +30,8 @@ type record[T any] struct {
 // recordBytes is the size of a record without its path and values.
 const recordBytes = 48
 
-// weight returns how many bytes a record keeps in memory: a new value is also in the table, or is the
-// old value of a later record.
+// weight returns how many bytes a record keeps in memory. A new value does not count: it is also in
+// the table, or is the old value of a later record.
 func (r *record[T]) weight() int {
 	n := recordBytes + len(r.path)
 	if r.old != nil {

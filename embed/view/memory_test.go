@@ -17,7 +17,9 @@ import (
 func large(i int) []byte { return fmt.Appendf(nil, "%d:%s", i, strings.Repeat("x", 512<<10)) }
 
 // setLarge sets a znode n times and returns the zxids.
-func setLarge(ctx context.Context, t *testing.T, s *embed.Session, path string, n int) (zxids []embed.Zxid) {
+func setLarge(
+	ctx context.Context, t *testing.T, s *embed.Session, path string, n int,
+) (zxids []embed.Zxid) {
 	t.Helper()
 	for i := range n {
 		stat, err := s.Set(ctx, path, large(i), embed.AnyVersion)
@@ -64,7 +66,7 @@ func TestChanges_OfLargeData(t *testing.T) {
 	})
 }
 
-// D9: a transaction that alone has more than a view keeps is a gap, and the view shows it all the same.
+// D9: a transaction that alone has more than a view keeps is a gap, and the view shows it.
 func TestChanges_OfALargeTransaction(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
@@ -132,8 +134,8 @@ func TestDecode_ThatHangsBesideLargeData(t *testing.T) {
 	})
 }
 
-// D9: a Decode that hangs while the view reads its subtree keeps nothing in memory that others write
-// meanwhile. In a bubble the log would be in memory, too.
+// D9: a Decode that hangs while the view reads its subtree keeps nothing in memory that others
+// write meanwhile. In a bubble the log would be in memory, too.
 func TestOpen_BesideADecodeThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")

@@ -41,7 +41,7 @@ type Options[T any] struct {
 	// with the bytes of its data.
 	History int
 	// Keep reports whether the view shows a path; nil shows all. It must always answer the same for
-	// the same path.
+	// the same path, and at once: see embed.Session.Walk for what waits in memory meanwhile.
 	Keep func(path string) bool
 }
 
