@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// auditMax bounds the records that wait for a slow Config.Audit.
-	auditMax = 1 << 16
+	// auditMax and auditBytes bound the records that wait for a slow Config.Audit.
+	auditMax   = 1 << 16
+	auditBytes = 64 << 20
 	// auditKeep is for how many of them the memory is kept once none waits.
 	auditKeep = 1 << 12
 	// auditPause is the least time between two log lines about the same trouble of Config.Audit.
@@ -35,6 +36,7 @@ type auditor struct {
 		rank.Mutex[rank.Auditor]
 		waiting []engine.Audited
 		head    int    // where the oldest of waiting is
+		bytes   int    // of those that wait
 		lost    uint64 // how many were left out after the last one that waits
 		closed  bool
 	}
@@ -64,7 +66,7 @@ func (a *auditor) record(r engine.Audited) {
 	switch {
 	case a.mu.closed:
 		return
-	case len(a.mu.waiting)-a.mu.head >= auditMax:
+	case len(a.mu.waiting)-a.mu.head >= auditMax || a.mu.bytes+auditWeight(&r) > auditBytes:
 		a.mu.lost++
 		a.dropped.Inc()
 		return
@@ -83,6 +85,19 @@ func (a *auditor) appendLocked(r engine.Audited) {
 		a.mu.waiting, a.mu.head = w[:n], 0
 	}
 	a.mu.waiting = append(a.mu.waiting, r)
+	a.mu.bytes += auditWeight(&r)
+}
+
+// auditWeight returns about how many bytes a record takes.
+func auditWeight(r *engine.Audited) int {
+	n := 256 + len(r.Path)
+	for i := range r.Identities {
+		n += 32 + len(r.Identities[i].ID)
+	}
+	for i := range r.ACL {
+		n += 40 + len(r.ACL[i].ID)
+	}
+	return n
 }
 
 // takeLostLocked returns the record of those that were left out.
@@ -126,6 +141,7 @@ func (a *auditor) next() (engine.Audited, bool) {
 	}
 	r := a.mu.waiting[a.mu.head]
 	a.mu.waiting[a.mu.head] = engine.Audited{}
+	a.mu.bytes -= auditWeight(&r)
 	if a.mu.head++; a.mu.head == len(a.mu.waiting) {
 		a.mu.waiting, a.mu.head = a.mu.waiting[:0], 0
 		if cap(a.mu.waiting) > auditKeep {
@@ -180,7 +196,7 @@ func (a *auditor) dropAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.dropped.Add(uint64(len(a.mu.waiting) - a.mu.head))
-	a.mu.waiting, a.mu.head, a.mu.lost = nil, 0, 0
+	a.mu.waiting, a.mu.head, a.mu.bytes, a.mu.lost = nil, 0, 0, 0
 }
 
 // counts returns how many records the Audit was given, and how many were left out.

@@ -209,9 +209,9 @@ type Config struct {
 
 	// Audit is called with a record of each change of the tree, and more: see AuditRecord. It is
 	// called in the order of each shard, on a goroutine of its own, so a slow one delays nobody. If
-	// 65,536 records wait, the newest are left out, and a record says how many. If Audit panics, or
-	// calls [runtime.Goexit], the record is left out, and the log says so. Nil means that nothing is
-	// recorded.
+	// 65,536 records wait, or 64 MiB of them, the newest are left out, and a record says how many. If
+	// Audit panics, or calls [runtime.Goexit], the record is left out, and the log says so. Nil means
+	// that nothing is recorded.
 	//
 	// Node.Close and Node.Shutdown wait until Audit has got what waits, for RequestTimeout at most.
 	// What is left then is left out and counted, and no call begins after they have returned. So

@@ -17,7 +17,7 @@ type Watch struct{ w inside.Watch }
 
 // Watch arms a watch on a znode, which need not exist. ctx bounds the call, not the watch. The
 // watch lasts until it has fired (WatchOnce), until Close, or until its session ends. It holds 64
-// events for a slow consumer; one more ends it with ErrWatchOverflow.
+// events for a slow consumer, and 32 MiB; one more ends it with ErrWatchOverflow.
 //
 // If a node was away for so long that it gets the state of another member, it does not know the
 // changes in between. A watch on znodes that certainly did not change goes on. Any other WatchOnce
@@ -43,10 +43,11 @@ const BufferMax = 1 << 20
 type WatchOptions struct {
 	// Buffer is how many events may wait for a slow consumer, up to BufferMax. Zero means 64.
 	// A WatchOnce always has room for its event. The room is taken at once: 48 bytes for each event.
+	// However large it is, the events that wait take at most 32 MiB with their paths and data.
 	Buffer int
 	// Values says that Event.Data and Event.Stat show the znode as each change left it. So no
 	// change of data is missed, even if the next one follows at once. An event that waits keeps its
-	// data in memory.
+	// data in memory, see Buffer.
 	Values bool
 }
 

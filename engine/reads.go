@@ -177,7 +177,9 @@ func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	case <-reached:
 	case <-s.Done():
 	case <-bounded.Done():
-		return s.engine.lacking(r.Shard, unavailable(ctx, bounded.Err()))
+		if !isDone(reached) {
+			return s.engine.lacking(r.Shard, unavailable(ctx, bounded.Err()))
+		}
 	}
 	return s.Live()
 }

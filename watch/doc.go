@@ -25,8 +25,9 @@
 //   - A queued event is in the buffer of the stream's channel, so the next receive gets it. Nothing
 //     stands between Deliver and the watcher: an event can be received before readers see its
 //     change.
-//   - A watcher that lets its buffer fill up gets ErrOverflow and slows nobody down. After any end,
-//     the events in the buffer stay readable, and the error is set before the channel is closed.
+//   - A watcher that lets its buffer fill up gets ErrOverflow and slows nobody down. The buffer has
+//     a bound in events and one in bytes. After any end, the events in the buffer stay readable,
+//     and the error is set before the channel is closed.
 //
 // The events are ZooKeeper's, with two differences. Every stream stands alone, so two watches of
 // one path both get the event. One watch of a znode covers both its data and its children. The
@@ -41,7 +42,7 @@
 // A change costs one or two map lookups for the znode and its parent. It costs one more for each
 // depth at which there are recursive watches, and a send for each watch that matches. Watches that
 // do not match cost nothing. A watch at rest takes 80 bytes besides its path. After its first event
-// it takes 48 bytes more, and 32 for each event, until its owner asks for the channel. The channel
+// it takes 64 bytes more, and 32 for each event, until its owner asks for the channel. The channel
 // takes 144 bytes for a Once watch, and 2 KiB with the default buffer.
 //
 // # Why streams and clients have an index each

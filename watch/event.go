@@ -116,7 +116,7 @@ func eventOf(z tree.Zxid, c tree.Change) Event {
 
 // Why a watch ended without being closed. Test them with errors.Is.
 var (
-	// ErrOverflow ends a watch whose buffer was full when an event came.
+	// ErrOverflow ends a watch whose buffer had no room when an event came.
 	ErrOverflow = errors.New("watch overflowed")
 	// ErrTooHeavy ends a Client whose watches exceed their memory limit.
 	ErrTooHeavy = errors.New("watches take too much memory")

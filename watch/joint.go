@@ -16,9 +16,10 @@ type Joint struct {
 	events chan Event
 	once   bool
 
-	mu    rank.Mutex[rank.Joint]
-	ended bool
-	err   error
+	mu      rank.Mutex[rank.Joint]
+	backlog Backlog
+	ended   bool
+	err     error
 }
 
 // Join registers a watch on each of several registries in turn. On each it is armed at the newest
@@ -74,7 +75,7 @@ func (j *Joint) End(err error) {
 func (j *Joint) offer(e Event) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ended {
+	if j.ended || !j.backlog.Add(e, len(j.events)) {
 		return false
 	}
 	select {

@@ -40,9 +40,10 @@ type Stream struct {
 
 // extra holds what few streams have, and only for a short time.
 type extra struct {
-	early []Event // the events, before there is a channel
-	joint *Joint  // the watch that the stream is a part of; it then has the events
-	err   error
+	early   []Event  // the events, before there is a channel
+	joint   *Joint   // the watch that the stream is a part of; it then has the events
+	backlog *Backlog // of the channel; nil if its events are few and small
+	err     error
 }
 
 // The bits of Stream.state. They are set under the registry's lock and never cleared.
@@ -92,8 +93,8 @@ func (s *Stream) End(err error) {
 
 // Options are the settings of one watch. The zero value is usable.
 type Options struct {
-	// Buffer is how many events may wait to be received; zero or less means 64. A Once watch always
-	// has room for one.
+	// Buffer is how many events may wait to be received; zero or less means 64. They take at most
+	// WaitingMax bytes. A Once watch always has room for one.
 	Buffer int
 	// Values says that events have Data and Stat. An event that waits keeps its data in memory.
 	Values bool
@@ -126,9 +127,12 @@ func (s *Stream) openLocked(buffer int) {
 		return
 	}
 	s.events = make(chan Event, buffer)
+	if s.state.Load()&values != 0 || buffer > bufferDefault {
+		s.ensureExtraLocked().backlog = new(Backlog)
+	}
 	if x := s.extra; x != nil {
 		for _, e := range x.early {
-			s.events <- e // has room: no more than buffer events wait
+			s.sendLocked(e) // has room: no more than buffer events wait
 		}
 		x.early = nil
 	}
@@ -146,6 +150,14 @@ func (s *Stream) tellLocked(e Event) bool {
 	if s.events == nil {
 		return s.tellEarlyLocked(e)
 	}
+	return s.sendLocked(e)
+}
+
+// sendLocked sends an event to the channel, if it has room.
+func (s *Stream) sendLocked(e Event) bool {
+	if x := s.extra; x != nil && x.backlog != nil && !x.backlog.Add(e, len(s.events)) {
+		return false
+	}
 	select {
 	case s.events <- e:
 		return true
@@ -161,6 +173,8 @@ func (s *Stream) tellEarlyLocked(e Event) bool {
 	case x.joint != nil:
 		return x.joint.offer(e)
 	case len(x.early) == s.buffer():
+		return false
+	case len(x.early) > 0 && s.state.Load()&values != 0 && Weight(x.early...)+Weight(e) > WaitingMax:
 		return false
 	}
 	x.early = append(x.early, e)

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	linesMax = 4096        // lines that may wait to be written; further ones are lost
-	logEnd   = time.Second // time to write the waiting lines when the process ends
+	linesMax   = 4096        // lines that may wait to be written; further ones are lost
+	linesBytes = 16 << 20    // their bytes
+	logEnd     = time.Second // time to write the waiting lines when the process ends
 )
 
 // newLog returns a log that never waits for its reader. Standard error may be a full pipe. A member
@@ -36,6 +37,7 @@ func newLog(w io.Writer, form string, verbose bool) (log *slog.Logger, end func(
 // lines is the queue of lines that a goroutine of its own writes.
 type lines struct {
 	waiting chan []byte
+	bytes   atomic.Int64 // of waiting, and of the line that is being written
 	lost    atomic.Int64
 	once    sync.Once
 	ending  chan struct{} // closed by end
@@ -44,12 +46,24 @@ type lines struct {
 
 // Write adds a line to the queue, or counts it as lost if the queue is full.
 func (q *lines) Write(line []byte) (int, error) {
-	select {
-	case q.waiting <- bytes.Clone(line):
-	default:
+	if !q.add(bytes.Clone(line)) {
+		q.bytes.Add(-int64(len(line)))
 		q.lost.Add(1)
 	}
 	return len(line), nil
+}
+
+// add counts a line, and queues it if it fits.
+func (q *lines) add(line []byte) bool {
+	if q.bytes.Add(int64(len(line))) > linesBytes {
+		return false
+	}
+	select {
+	case q.waiting <- line:
+		return true
+	default:
+		return false
+	}
 }
 
 func (q *lines) write(w io.Writer, log *slog.Logger) {
@@ -69,6 +83,7 @@ func (q *lines) write(w io.Writer, log *slog.Logger) {
 
 func (q *lines) writeOne(w io.Writer, log *slog.Logger, line []byte) {
 	_, _ = w.Write(line) // an error has nowhere to go
+	q.bytes.Add(-int64(len(line)))
 	if len(q.waiting) > 0 {
 		return
 	}

@@ -115,6 +115,23 @@ func TestLog_SaysWhatIsLost(t *testing.T) {
 	})
 }
 
+// D9: long lines wait up to a bound in bytes.
+func TestLog_LongLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, most = 64 << 10, linesBytes / (64 << 10)
+		to, long := &gate{open: make(chan struct{})}, strings.Repeat("x", size)
+		log, end := newLog(to, "text", false)
+		for range most + 10 {
+			log.Info(long)
+		}
+		close(to.open)
+		end()
+		if n := strings.Count(to.String(), long); n > most || n < most-1 {
+			t.Errorf("%d lines of %d KiB were kept", n, size>>10)
+		}
+	})
+}
+
 // A line that was logged before the end is written.
 func TestLog_Ends(t *testing.T) {
 	var to bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -67,9 +68,12 @@ const failPause = time.Minute
 // outKeep is how much memory for one call is kept for the next one.
 const outKeep = 1 << 20
 
-// waitMax is how many records may wait to be written. Record waits while there are more. So a disk
-// that hangs holds up the records of its node, and nothing else.
-const waitMax = 256
+// waitMax and waitBytes bound the records that may wait to be written. Record waits while there are
+// more. So a disk that hangs holds up the records of its node, and nothing else.
+const (
+	waitMax   = 256
+	waitBytes = 16 << 20
+)
 
 // A File writes records to files. Its methods may be called by any number of goroutines.
 type File struct {
@@ -78,9 +82,11 @@ type File struct {
 	sys   files.System
 	lock  files.File
 	lines chan []byte   // to the loop; closed by Close
+	room  chan struct{} // the loop has written lines; capacity 1
 	ended chan struct{} // closed when the loop has ended
 
 	dropped meter.Counter
+	waiting atomic.Int64 // bytes of lines that are not written
 
 	// turn is full while somebody uses closed, or sends to lines. It is a channel and no lock,
 	// because it is held while lines is full.
@@ -122,7 +128,7 @@ func open(c Config, sys files.System) (*File, error) {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	f := &File{
 		cfg: c, sys: sys, turn: make(chan struct{}, 1),
-		lines: make(chan []byte, waitMax), ended: make(chan struct{}),
+		lines: make(chan []byte, waitMax), room: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if err := f.start(); err != nil {
 		if f.lock != nil {
@@ -239,7 +245,28 @@ func (f *File) Record(r embed.AuditRecord) {
 		f.dropped.Inc()
 		return
 	}
+	f.waitForRoom(int64(len(line)))
 	f.lines <- line
+}
+
+// waitForRoom waits until a line of n bytes has room beside those that wait, or none waits.
+func (f *File) waitForRoom(n int64) {
+	for w := f.waiting.Load(); w > 0 && w+n > waitBytes; w = f.waiting.Load() {
+		<-f.room
+	}
+	f.waiting.Add(n)
+}
+
+// wrote makes room for other lines.
+func (f *File) wrote(lines [][]byte) {
+	for _, line := range lines {
+		f.waiting.Add(-int64(len(line)))
+	}
+	clear(lines)
+	select {
+	case f.room <- struct{}{}:
+	default:
+	}
 }
 
 // writeLoop writes what Record sends, until Close.
@@ -259,7 +286,7 @@ func (f *File) writeLoop() {
 			}
 		}
 		f.write(batch)
-		clear(batch)
+		f.wrote(batch)
 	}
 	if f.now != nil {
 		f.end = errors.Join(f.now.Sync(), f.now.Close())

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -139,6 +140,56 @@ func TestFile_LargeRecord(t *testing.T) {
 		got[1].Path != large.Path {
 		t.Errorf("%v", zxids(got))
 	}
+}
+
+// A hungFile writes nothing until it is let go.
+type hungFile struct {
+	files.File
+	free chan struct{}
+}
+
+func (f hungFile) WriteAt(b []byte, at int64) (int, error) {
+	<-f.free
+	return f.File.WriteAt(b, at)
+}
+
+type hungSystem struct {
+	files.System
+	free chan struct{}
+}
+
+func (s hungSystem) OpenFile(name string, flag int, perm os.FileMode) (files.File, error) {
+	f, err := s.System.OpenFile(name, flag, perm)
+	return hungFile{f, s.free}, err
+}
+
+// D9: beside a disk that hangs, large records wait up to a bound in bytes. None is lost.
+func TestFile_LargeRecordsBesideAHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, n = 512 << 10, 2 * waitBytes / (512 << 10)
+		dir, free := t.TempDir(), make(chan struct{})
+		f, err := open(Config{Dir: dir}, hungSystem{files.OS, free})
+		must(t, err)
+		var taken atomic.Int64
+		go func() {
+			for z := range embed.Zxid(n) {
+				r := set(z)
+				r.Path = "/" + strings.Repeat("x", size)
+				f.Record(r)
+				taken.Add(1)
+			}
+		}()
+		synctest.Wait()
+		if k := taken.Load(); k > waitBytes/size || k < waitBytes/size-1 {
+			t.Errorf("%d records of %d KiB wait", k, size>>10)
+		}
+		close(free)
+		synctest.Wait()
+		must(t, f.Close())
+		if got := collect(t, dir, Query{}); !slices.Equal(zxids(got), upTo(0, n-1)) {
+			t.Errorf("%v", zxids(got))
+		}
+	})
 }
 
 // No record goes before its age, and none stays for more than twice of it, while records come.

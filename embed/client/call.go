@@ -63,7 +63,7 @@ type call struct {
 
 	// Guarded by the session's mu.
 	stage        callStage
-	dropped      bool          // its caller has given up
+	dropped      bool          // nobody waits for it: it ends with its connection
 	breaks       int           // connections that broke while it was sent
 	sent, offset time.Duration // of a ping: when it was sent, by the clocks
 }
@@ -184,12 +184,17 @@ func (s *session) uncountLocked(c *call) {
 	s.mu.bytes -= c.bytes
 }
 
-// cancel ends a call that was not sent yet, and reports whether it could.
-func (s *session) cancel(c *call, why error) bool {
+// giveUp ends a call that was not sent yet, and reports whether it could. A read that was sent is not
+// sent again.
+func (s *session) giveUp(c *call, why error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.dropped = c.reads()
 	return s.cancelLocked(c, why)
 }
+
+// reads reports whether it makes no difference whether the call is carried out.
+func (c *call) reads() bool { return !c.write && !c.owed }
 
 func (s *session) cancelLocked(c *call, why error) bool {
 	if c.stage != callQueued || c.owed {
@@ -220,11 +225,11 @@ func (s *session) wait(ctx context.Context, c *call) error {
 	case <-c.done:
 		return c.err
 	case <-ctx.Done():
-		if cause = ctx.Err(); s.cancel(c, cause) {
+		if cause = ctx.Err(); s.giveUp(c, cause) {
 			return s.explain(cause)
 		}
 	case <-expired:
-		if s.cancel(c, errNotSent) {
+		if s.giveUp(c, errNotSent) {
 			return s.explain(errNotSent)
 		}
 	}
@@ -233,16 +238,12 @@ func (s *session) wait(ctx context.Context, c *call) error {
 		return c.err
 	default:
 	}
-	s.mu.Lock()
-	reads := !c.write && !c.owed
-	c.dropped = reads // nobody waits for the answer
-	s.mu.Unlock()
 	switch {
-	case reads && cause == context.DeadlineExceeded:
+	case c.reads() && cause == context.DeadlineExceeded:
 		return s.explain(fmt.Errorf("%w: %w", engine.ErrUnavailable, cause))
-	case reads && cause != nil:
+	case c.reads() && cause != nil:
 		return s.explain(cause)
-	case reads:
+	case c.reads():
 		return s.explain(fmt.Errorf("%w: no answer in time", engine.ErrUnavailable))
 	case cause != nil:
 		return s.explain(&unknownError{cause})

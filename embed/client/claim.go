@@ -371,6 +371,7 @@ func (s *session) resumeClaimsLocked() {
 		s.queueLocked(settle)
 	}
 	list := pathCall(wire.OpGetEphemerals, "")
+	list.dropped = true
 	list.then = func(list *call) {
 		if list.err != nil || list.reply.Err != wire.OK || s.mu.end != nil {
 			return // the next connection asks again
@@ -460,6 +461,7 @@ func (s *session) pruneLocked() {
 	}
 	s.mu.pruneAt = 2 * len(s.mu.made)
 	list := pathCall(wire.OpGetEphemerals, "")
+	list.dropped = true
 	list.then = func(list *call) {
 		if list.err != nil || list.reply.Err != wire.OK {
 			return

@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -92,7 +91,6 @@ func (s *session) run() {
 	defer s.mu.Unlock()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	s.dropQueueLocked(s.mu.end)
-	s.dropSentLocked(s.mu.end)
 }
 
 func (s *session) sleep(d time.Duration) {
@@ -262,64 +260,57 @@ func (s *session) shortenLocked(timeout, sent time.Duration) {
 	s.mu.life, s.mu.lost = life.NewLife(timeout, sent-timeout/proofParts), 0
 }
 
-// resumeLocked queues again what the broken connection took along, ahead of everything else. A
-// write that it took along has an unknown outcome.
+// resumeLocked queues what a new connection begins with, ahead of everything else.
 func (s *session) resumeLocked(at tree.Zxid, isNew bool) {
+	if s.mu.end != nil {
+		return
+	}
 	queue := s.mu.queue
 	s.mu.queue = nil
-	if s.mu.end == nil {
-		s.mu.watches.resumeLocked(s, at)
-		s.resumeClaimsLocked()
-		s.followLocked(isNew)
-	}
-	sent := s.mu.sent
-	s.mu.sent = nil
-	for _, c := range sent {
-		c.stage = callQueued
-		s.mu.queue = append(s.mu.queue, c)
-	}
+	s.mu.watches.resumeLocked(s, at)
+	s.resumeClaimsLocked()
+	s.followLocked(isNew)
 	s.mu.queue = append(s.mu.queue, queue...)
 }
 
-// breakLocked is called when the link has ended.
+// breakLocked is called when the link has ended. Of the calls that it took along, some are queued
+// again, ahead of everything else, and the others end.
 func (s *session) breakLocked() {
-	s.mu.link = nil
-	kept := s.mu.sent[:0]
-	for _, c := range s.mu.sent {
+	sent := s.mu.sent
+	s.mu.link, s.mu.sent = nil, nil
+	s.mu.watches.forget()
+	var again []*call
+	for _, c := range sent {
 		c.breaks++
-		err := engine.ErrUnknownOutcome
 		if c.write {
 			s.mu.cuts++
 		}
-		switch {
-		case c.write || c.request.Op == wire.OpPing:
-		case c.owed:
-			kept = append(kept, c)
-			continue
-		case c.dropped || c.breaks > breaksMax:
-			err = errPoison
-		default:
-			kept = append(kept, c)
+		if err := s.brokenLocked(c); err != nil {
+			s.uncountLocked(c)
+			s.finishCallLocked(c, err)
 			continue
 		}
-		s.uncountLocked(c)
-		s.finishCallLocked(c, err)
+		c.stage = callQueued
+		again = append(again, c)
 	}
-	s.mu.sent = kept
-	if s.mu.end == engine.ErrSessionClosed { // Close sends what the session owes before its end
-		var owed []*call
-		s.mu.sent = slices.DeleteFunc(s.mu.sent, func(c *call) bool {
-			if c.owed {
-				c.stage = callQueued
-				owed = append(owed, c)
-			}
-			return c.owed
-		})
-		s.mu.queue = append(owed, s.mu.queue...)
+	s.mu.queue = append(again, s.mu.queue...)
+}
+
+// brokenLocked returns how a call ends with the connection on which it was sent, or nil if it is to
+// be sent on the next one. Close still sends what the session owes.
+func (s *session) brokenLocked(c *call) error {
+	end := s.mu.end
+	switch {
+	case c.write || c.request.Op == wire.OpPing:
+		return engine.ErrUnknownOutcome
+	case c.owed && (end == nil || end == engine.ErrSessionClosed):
+		return nil
+	case end != nil:
+		return end
+	case c.dropped || c.breaks > breaksMax:
+		return errPoison
 	}
-	if s.mu.end != nil {
-		s.dropSentLocked(s.mu.end)
-	}
+	return nil
 }
 
 // serve serves a link until it ends, and returns why it ended.
@@ -424,7 +415,7 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 	for n < len(s.mu.queue) && len(out) < outMax {
 		c := s.mu.queue[n]
 		n++
-		if err := c.terms.keptLocked(); err != nil {
+		if err := cmp.Or(c.terms.keptLocked(), s.armsLocked(c)); err != nil {
 			s.uncountLocked(c)
 			s.finishCallLocked(c, err)
 			continue

@@ -117,9 +117,13 @@ func (s *session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 	return tree.Zxid(r.Native.Zxid), nil
 }
 
-// awaitSlice is how long the server waits for a zxid at once. Nothing else of the session is read
-// meanwhile.
-const awaitSlice = 20 * time.Millisecond
+// The server reads nothing else of the session while it waits for a zxid. So it does that for one
+// caller, and for awaitSlice at a time. The others ask whether theirs is shown already, and pause
+// between two questions: for as long, or for awaitShare times their number.
+const (
+	awaitSlice = 20 * time.Millisecond
+	awaitShare = 200 * time.Microsecond
+)
 
 func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	if _, ok := ctx.Deadline(); !ok {
@@ -127,6 +131,8 @@ func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
 		defer cancel()
 		ctx = bounded
 	}
+	s.awaiting.Add(1)
+	defer s.awaiting.Add(-1)
 	for {
 		shown, err := s.awaitOnce(ctx, path, z)
 		if err == context.DeadlineExceeded {
@@ -138,18 +144,36 @@ func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	}
 }
 
-// awaitOnce waits for one slice. One caller at a time does, or the slices of many would keep pings
-// from being answered.
+// awaitOnce waits for one slice, at the server or here.
 func (s *session) awaitOnce(ctx context.Context, path string, z tree.Zxid) (shown bool, err error) {
 	select {
 	case s.await <- struct{}{}:
+		defer func() { <-s.await }()
+		return s.isShown(ctx, path, z, awaitSlice)
+	default:
+	}
+	if shown, err = s.isShown(ctx, path, z, 0); shown || err != nil {
+		return shown, err
+	}
+	pause := time.NewTimer(max(awaitSlice, awaitShare*time.Duration(s.awaiting.Load())))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return false, nil
 	case <-s.alive.Done():
 		return false, s.Err()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	defer func() { <-s.await }()
-	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z), Count: int32(awaitSlice.Milliseconds())}))
+}
+
+// isShown asks whether the server shows a zxid, or does so within a time.
+func (s *session) isShown(
+	ctx context.Context, path string, z tree.Zxid, within time.Duration,
+) (bool, error) {
+	q := wire.Native{Kind: wire.NativeAwait, Path: path, Zxid: int64(z)}
+	q.Count = int32(within.Milliseconds())
+	r, err := s.look(ctx, nativeCall(q))
 	if err != nil {
 		return false, err
 	}

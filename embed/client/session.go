@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -43,7 +44,9 @@ type session struct {
 	halt   context.CancelFunc
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
-	await  chan struct{} // holds a token while one Await is on its way
+	await  chan struct{} // holds a token while the server waits for a caller of Await
+
+	awaiting atomic.Int64 // callers of Await
 
 	mu struct {
 		rank.Mutex[rank.ClientSession]
@@ -68,7 +71,7 @@ type session struct {
 		link  *link   // nil while there is no connection
 		lacks error   // why there is none
 		queue []*call // to be sent, in order
-		sent  []*call // on the link, in order
+		sent  []*call // on the link, in order; none without a link
 		calls int     // of both, without pings
 		bytes int
 		cuts  uint64 // writes that broken connections took along
@@ -248,20 +251,13 @@ func (s *session) endsLocked() (ends []*call) {
 			c.endLocked(engine.ErrSessionClosed, false)
 		}
 	}
-	take := func(c *call) bool {
+	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
 		end := c.request.Native.Kind == wire.NativeRelease
 		if end {
 			ends = append(ends, c)
 		}
 		return end
-	}
-	if s.mu.link == nil { // what was sent waits for the next connection
-		s.mu.sent = slices.DeleteFunc(s.mu.sent, take)
-		for _, c := range ends {
-			c.stage = callQueued
-		}
-	}
-	s.mu.queue = slices.DeleteFunc(s.mu.queue, take)
+	})
 	return ends
 }
 
@@ -399,7 +395,7 @@ func (s *session) finishLocked(state life.State, why error) {
 	s.mu.watches.endAll(why)
 	s.mu.cancel(why)
 	s.dropQueueLocked(why)
-	if s.mu.link == nil || state == life.Expired {
+	if state == life.Expired {
 		s.dropSentLocked(why)
 	}
 	select {

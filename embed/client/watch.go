@@ -26,11 +26,31 @@ type place struct {
 // the session's mu.
 type watches struct {
 	streams map[place][]*stream
-	users   map[place]int // streams and claims, also of calls on their way
+	wanted  map[place]*wanted
+}
+
+// wanted says that the server is to watch a place.
+type wanted struct {
+	users int  // streams and claims, also of calls on their way
+	sent  bool // the server of this connection was asked to
 }
 
 func (w *watches) init() {
-	w.streams, w.users = make(map[place][]*stream), make(map[place]int)
+	w.streams, w.wanted = make(map[place][]*stream), make(map[place]*wanted)
+}
+
+func (w *watches) want(at place) {
+	if w.wanted[at] == nil {
+		w.wanted[at] = new(wanted)
+	}
+	w.wanted[at].users++
+}
+
+// forget says that the connection is over, and that its server watches nothing more.
+func (w *watches) forget() {
+	for _, at := range w.wanted {
+		at.sent = false
+	}
 }
 
 // A stream is one watch of the session's owner.
@@ -43,12 +63,13 @@ type stream struct {
 	events chan watch.Event
 
 	// Guarded by the session's mu.
-	zxid  tree.Zxid
-	there bool // what the znode was when the watch was armed
-	stat  tree.Stat
-	added bool
-	ended bool
-	err   error
+	backlog watch.Backlog // of events
+	zxid    tree.Zxid
+	there   bool // what the znode was when the watch was armed
+	stat    tree.Stat
+	added   bool
+	ended   bool
+	err     error
 }
 
 var _ inside.Watch = (*stream)(nil)
@@ -76,7 +97,7 @@ func (s *session) Watch(ctx context.Context, path string, mode watch.Mode, o wat
 	c := armCall(w.at)
 	c.then, c.patient = w.armed, true
 	s.mu.Lock()
-	s.mu.watches.users[w.at]++
+	s.mu.watches.want(w.at)
 	s.mu.Unlock()
 	s.enqueue(ctx, c)
 	err := s.wait(ctx, c)
@@ -96,30 +117,49 @@ func armCall(at place) *call {
 
 // armLocked has the server watch a znode for one more user, and then runs with the znode's Stat.
 func (s *session) armLocked(path string, mode watch.Mode, then func(*call)) {
-	s.mu.watches.users[place{path, mode}]++
+	s.mu.watches.want(place{path, mode})
 	s.armAgainLocked(place{path, mode}, then)
 }
 
+// armAgainLocked arms a watch that somebody wants. On the next connection that is done anew.
 func (s *session) armAgainLocked(at place, then func(*call)) {
 	c := armCall(at)
-	c.then = then
+	c.then, c.dropped = then, true
 	s.queueLocked(c)
+}
+
+var errUnwanted = fmt.Errorf("%w: nobody wants this watch any more", engine.ErrUnavailable)
+
+// armsLocked records that a call is sent which may arm a watch. It returns an error if nobody wants
+// that watch any more.
+func (s *session) armsLocked(c *call) error {
+	n := &c.request.Native
+	if n.Kind != wire.NativeArm {
+		return nil
+	}
+	at := s.mu.watches.wanted[place{n.Path, watch.Mode(n.Mode)}]
+	if at == nil {
+		return errUnwanted
+	}
+	at.sent = true
+	return nil
 }
 
 // disarmLocked says that a user is gone. The last one has the server's watch removed.
 func (s *session) disarmLocked(path string, mode watch.Mode) {
-	at := place{path, mode}
-	if s.mu.watches.users[at]--; s.mu.watches.users[at] > 0 {
+	at := s.mu.watches.wanted[place{path, mode}]
+	if at.users--; at.users > 0 {
 		return
 	}
-	delete(s.mu.watches.users, at)
-	if s.mu.end != nil || s.mu.link == nil {
-		return // the server forgets it with the connection
+	delete(s.mu.watches.wanted, place{path, mode})
+	if s.mu.end != nil || !at.sent {
+		return
 	}
 	c := pathCall(wire.OpRemoveWatches, path)
 	if c.request.Kind = wire.KindPersistent; mode == watch.Recursive {
 		c.request.Kind = wire.KindRecursive
 	}
+	c.dropped = true // a server forgets it with the connection
 	s.queueLocked(c)
 }
 
@@ -196,13 +236,13 @@ func (w *stream) tellLocked(e watch.Event) {
 		e = e.With(tree.Found{})
 	}
 	e.Path = w.root.Out(e.Path)
-	select {
-	case w.events <- e:
-		if w.once {
-			w.endLocked(nil)
-		}
-	default:
+	if len(w.events) == cap(w.events) || !w.backlog.Add(e, len(w.events)) {
 		w.endLocked(watch.ErrOverflow)
+		return
+	}
+	w.events <- e // which nobody else sends to
+	if w.once {
+		w.endLocked(nil)
 	}
 }
 
@@ -299,7 +339,7 @@ func (w *stream) compare(c *call) {
 func (s *session) followLocked(isNew bool) {
 	at := place{tree.ConfigPath, watch.Persistent}
 	if isNew {
-		s.mu.watches.users[at]++
+		s.mu.watches.want(at)
 	}
 	s.armAgainLocked(at, nil)
 	s.learnLocked()
@@ -312,5 +352,6 @@ func (s *session) learnLocked() {
 			s.client.learn(c.reply.Data)
 		}
 	}
+	c.dropped = true // the next connection asks again
 	s.queueLocked(c)
 }

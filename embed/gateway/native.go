@@ -158,7 +158,7 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		}
 	case wire.NativeWalk:
 		return c.nativeWalk(n, r)
-	case wire.NativeAwait:
+	case wire.NativeAwait: // for no time at all, it asks what is shown now
 		most := awaitMax
 		if c.in.waiting() {
 			most = awaitBusy

@@ -510,6 +510,24 @@ func TestNative_AwaitsHoldUpNothing(t *testing.T) {
 	})
 }
 
+// G10: a request that waits for no time is told the truth, too.
+func TestNative_AwaitForNoTime(t *testing.T) {
+	inBubble(t, embedtest.Options{}, Config{}, func(e *cutEnsemble) {
+		c := e.open(1, asks(false))
+		c.mustNative(wire.Native{Kind: wire.NativeHello})
+		c.mustNative(submit(creates("/a", "", tree.Persistent)))
+		shown := c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"}).Zxid
+		for range 100 {
+			if r := c.mustNative(wire.Native{Kind: wire.NativeAwait, Path: "/a", Zxid: shown}); !r.Flag {
+				e.t.Fatal("what is shown is said to be to come")
+			}
+			if r := c.mustNative(wire.Native{Kind: wire.NativeAwait, Path: "/a", Zxid: 1 << 50}); r.Flag {
+				e.t.Fatal("what is to come is said to be shown")
+			}
+		}
+	})
+}
+
 // In read-only mode there is nothing for such a client, which looks for another member.
 func TestNative_ReadOnly(t *testing.T) {
 	inBubble(t, embedtest.Options{}, Config{ReadOnly: true, Words: []string{"*"}}, func(e *cutEnsemble) {

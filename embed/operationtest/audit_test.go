@@ -326,6 +326,34 @@ func TestAudit_SlowSink(t *testing.T) {
 	})
 }
 
+// D9: records with long paths wait up to a bound in bytes.
+func TestAudit_SlowSinkOfLongPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, most = 60 << 10, 64 << 20
+		release := make(chan struct{})
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+			c.Audit = func(embed.AuditRecord) { <-release }
+		}})
+		defer close(release)
+		s, ctx, path := ens.Session(1, embed.SessionOptions{}), t.Context(), "/"+strings.Repeat("x", size)
+		_, err := s.Create(ctx, path, nil, embed.Persistent)
+		must(t, err)
+		ops := make([]embed.Op, 50)
+		for i := range ops {
+			ops[i] = embed.OpSet(path, nil, embed.AnyVersion)
+		}
+		const writes = 2 * most / size / 50
+		for range writes {
+			_, err := s.Multi(ctx, ops...)
+			must(t, err)
+		}
+		dropped := scrape(t, ens.Node(1))["audit_dropped_total"]
+		if kept := writes*50 - dropped; kept > most/size || kept < most/size*9/10 {
+			t.Errorf("%v records with %d KiB each are kept", kept, size>>10)
+		}
+	})
+}
+
 // A sink that was slow gets the records that waited, in order, and one that says how many are missing.
 func TestAudit_SlowSinkGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

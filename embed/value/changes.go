@@ -25,8 +25,8 @@ const changesBuffer = 256
 // When ctx, the session or the node ends, or if the session may not read the znode, Changes yields
 // that error and stops. Another range over the result begins anew.
 //
-// The loop may miss values, but never the newest, if it lags by more than 256 changes, and when the
-// node was away for so long that it gets the state of another member.
+// The loop may miss values, but never the newest, if it lags by more than 256 changes or 32 MiB,
+// and when the node was away for so long that it gets the state of another member.
 func (v Value[T]) Changes(ctx context.Context) iter.Seq2[Versioned[T], error] {
 	return func(yield func(Versioned[T], error) bool) {
 		f := follower{session: v.session, path: v.path, tell: func(now state) bool {

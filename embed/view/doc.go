@@ -34,12 +34,12 @@
 // # Gaps
 //
 // This node does not know all changes if it was away for so long that it got the state of another
-// member. And a watch has a bound: a view takes in some 32,000 changes that come faster than it
-// decodes. Beyond that, it reads everything again and compares. What differs are changes with
-// Change.Repaired, in which values in between are missing. The view itself goes on.
+// member. And a watch has a bound: a view takes in some 32,000 changes, or 32 MiB of data, that
+// come faster than it decodes. Beyond that, it reads everything again and compares. What differs are
+// changes with Change.Repaired, in which values in between are missing. The view itself goes on.
 //
-// A slow loop over Changes has a bound too: Options.History. Beyond it, the loop gets a
-// *embed.GapError and reads All again. ExampleView_Changes is the whole loop.
+// A slow loop over Changes has bounds too: Options.History, and 32 MiB. Beyond them, the loop gets
+// a *embed.GapError and reads All again. ExampleView_Changes is the whole loop.
 //
 // # How it works
 //

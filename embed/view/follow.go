@@ -13,6 +13,9 @@ import (
 // the table. It is small beside the history, so that a consumer that keeps up is woken in time.
 const batchLen = 512
 
+// batchBytes bounds the data of such events. The watch bounds what waits there.
+const batchBytes = 1 << 20
+
 // followLoop applies events until the view's lifetime ends.
 func (v *View[T]) followLoop() {
 	var err error
@@ -74,16 +77,18 @@ func (v *View[T]) answer(a ask) error {
 	return nil
 }
 
-// receive moves events that wait to pending, until it has n. It reports whether the watch has ended
-// and no event is left.
+// receive moves events that wait to pending, until it has n or has moved batchBytes of data. It
+// reports whether the watch has ended and no event is left.
 func (v *View[T]) receive(n int) (over bool) {
-	for len(v.pending) < n {
+	for bytes := 0; len(v.pending) < n && bytes < batchBytes; {
 		select {
 		case e, ok := <-v.watch.Events():
 			if !ok {
 				return true
 			}
 			v.pending = append(v.pending, e)
+			stat, _ := e.Stat()
+			bytes += int(stat.DataLength)
 		default:
 			return false
 		}
@@ -203,10 +208,10 @@ func differ[T any](records []record[T], r record[T]) []record[T] {
 
 // entry returns the entry of a znode, which is was itself if nobody has written since.
 func (v *View[T]) entry(was *Entry[T], stat embed.Stat, data func() []byte) *Entry[T] {
-	same := was != nil && was.Stat.Czxid == stat.Czxid
-	if same && was.Stat.Mzxid == stat.Mzxid {
+	if was.isOf(stat) {
 		return was
 	}
+	same := was != nil && was.Stat.Czxid == stat.Czxid
 	e := &Entry[T]{Stat: stat}
 	if e.Value, e.Err = v.decode(data()); e.Err != nil {
 		e.Value = *new(T)
@@ -215,6 +220,11 @@ func (v *View[T]) entry(was *Entry[T], stat embed.Stat, data func() []byte) *Ent
 		}
 	}
 	return e
+}
+
+// isOf reports whether the Stat's znode has not been written since the entry, which may be nil.
+func (e *Entry[T]) isOf(stat embed.Stat) bool {
+	return e != nil && e.Stat.Czxid == stat.Czxid && e.Stat.Mzxid == stat.Mzxid
 }
 
 // publish shows a state to readers and then adds the changes that led to it to the history.
@@ -279,6 +289,18 @@ func merge[T any](a, b table[T], fn func(path string, a, b *Entry[T])) {
 	}
 }
 
+// decodeAll returns the entries of what a walk has found. A Decode may hang, so it is not called
+// during the walk: the node keeps in memory all that is written until a walk has ended.
+func (v *View[T]) decodeAll(was *state[T], found []embed.Znode) []item[T] {
+	items := make([]item[T], len(found))
+	for i := range found {
+		z := &found[i]
+		items[i] = item[T]{z.Path, v.entry(was.get(z.Path), z.Stat, func() []byte { return z.Data })}
+		z.Data = nil // or all data would be in memory twice
+	}
+	return items
+}
+
 // look arms a watch and reads the present state. Entries that nobody has written since the last one
 // are taken from there. The watch has every change later than the state.
 func (v *View[T]) look(ctx context.Context) (*state[T], error) {
@@ -287,7 +309,7 @@ func (v *View[T]) look(ctx context.Context) (*state[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	var items []item[T]
+	var found []embed.Znode
 	var zxid embed.Zxid
 	for z, err := range v.s.WalkWith(ctx, v.path, embed.WalkOptions{Depth: v.o.Depth}) {
 		zxid = z.Zxid
@@ -301,8 +323,12 @@ func (v *View[T]) look(ctx context.Context) (*state[T], error) {
 		case !v.shows(z.Path):
 			continue
 		}
-		items = append(items, item[T]{z.Path, v.entry(was.get(z.Path), z.Stat, func() []byte { return z.Data })})
+		if was.get(z.Path).isOf(z.Stat) {
+			z.Data = nil
+		}
+		found = append(found, z)
 	}
+	items := v.decodeAll(was, found)
 	slices.SortFunc(items, func(a, b item[T]) int { return strings.Compare(a.path, b.path) })
 	v.watch, v.pending = watch, nil
 	return &state[T]{tableOf(items), zxid}, nil

@@ -7,9 +7,16 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// readLen is how many changes a reader of the history copies at a time, and more if a transaction
-// has more.
-const readLen = 64
+// readLen and readBytes bound the changes that a reader of the history copies at a time, unless one
+// transaction has more.
+const (
+	readLen   = 64
+	readBytes = 1 << 20
+)
+
+// historyBytes bounds what a history keeps in memory, with the values that only it still has. A
+// value counts with the bytes of its data. A transaction beyond that is not kept at all.
+const historyBytes = 32 << 20
 
 // A record is a Change as the history keeps it.
 type record[T any] struct {
@@ -18,6 +25,19 @@ type record[T any] struct {
 	old, new *Entry[T] // nil: there was none, there is none
 	repaired bool
 	last     bool // of its transaction
+}
+
+// recordBytes is the size of a record without its path and values.
+const recordBytes = 48
+
+// weight returns how many bytes a record keeps in memory. A new value does not count: it is also in
+// the table, or is the old value of a later record.
+func (r *record[T]) weight() int {
+	n := recordBytes + len(r.path)
+	if r.old != nil {
+		n += int(r.old.Stat.DataLength)
+	}
+	return n
 }
 
 func (r record[T]) change() Change[T] {
@@ -40,10 +60,12 @@ func (r record[T]) change() Change[T] {
 // Invariants:
 //  1. records has whole transactions, in the order of their zxids;
 //  2. it has every change later than floor;
-//  3. it has at most max records, or one transaction.
+//  3. it has at most max records, or one transaction;
+//  4. bytes is what its records weigh, and at most historyBytes.
 type history[T any] struct {
 	max     int // immutable
 	records []record[T]
+	bytes   int
 	first   uint64 // how many records were dropped: the number of the first one that is kept
 	floor   embed.Zxid
 }
@@ -51,16 +73,25 @@ type history[T any] struct {
 // add appends whole transactions, and drops the oldest ones that are too many.
 func (h *history[T]) add(records []record[T]) {
 	h.records = append(h.records, records...)
+	h.bytes += weigh(records)
 	drop := 0
-	for len(h.records)-drop > h.max {
+	for len(h.records)-drop > h.max || h.bytes > historyBytes {
 		end := drop + slices.IndexFunc(h.records[drop:], func(r record[T]) bool { return r.last }) + 1
-		if end == len(h.records) {
+		if end == len(h.records) && h.bytes <= historyBytes {
 			break
 		}
+		h.bytes -= weigh(h.records[drop:end])
 		h.floor, drop = h.records[end-1].zxid, end
 	}
 	clear(h.records[:drop]) // what they refer to is free at once
 	h.records, h.first = h.records[drop:], h.first+uint64(drop)
+}
+
+func weigh[T any](records []record[T]) (n int) {
+	for i := range records {
+		n += records[i].weight()
+	}
+	return n
 }
 
 // find returns the number of the first record later than a zxid. It returns false if there were
@@ -77,9 +108,9 @@ func (h *history[T]) read(at uint64) ([]record[T], bool) {
 		return nil, false
 	}
 	from := h.records[at-h.first:]
-	n := min(readLen, len(from))
-	for n > 0 && !from[n-1].last {
-		n++
+	n := 0
+	for bytes := 0; n < len(from) && (n < readLen && bytes < readBytes || !from[n-1].last); n++ {
+		bytes += from[n].weight()
 	}
 	return slices.Clone(from[:n]), true
 }

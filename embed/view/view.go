@@ -21,7 +21,8 @@ var ErrClosed = errors.New("view closed")
 const HistoryDefault = 1 << 14
 
 // bufferLen is how many events may wait for a view: more than the end of sessions deletes in one
-// transaction, which is 20,000 znodes. The room takes 1.5 MiB. One event more costs a repair.
+// transaction, which is 20,000 znodes. The room takes 1.5 MiB. One event more, or more data than a
+// watch holds, costs a repair.
 const bufferLen = 1 << 15
 
 // Options are the settings of a view. The zero value is usable if T is a string or a slice of bytes.
@@ -36,10 +37,11 @@ type Options[T any] struct {
 	Depth int
 	// History is how many changes are kept for Changes; zero means HistoryDefault. The newest
 	// transaction is kept whole even if it has more. A kept change takes 48 bytes, and keeps the
-	// entry before it in memory.
+	// entry before it in memory. The changes that are kept take at most 32 MiB, where a value counts
+	// with the bytes of its data.
 	History int
 	// Keep reports whether the view shows a path; nil shows all. It must always answer the same for
-	// the same path.
+	// the same path, and at once: see embed.Session.Walk for what waits in memory meanwhile.
 	Keep func(path string) bool
 }
 

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// waitingMax bounds the lines that wait for a slow logger. Lines beyond it are only counted:
-	// 100,000 sessions may expire at once.
-	waitingMax = 1024
+	// waitingMax and waitingBytes bound the lines that wait for a slow logger, and their text. Lines
+	// beyond that are only counted: 100,000 sessions may expire at once.
+	waitingMax   = 1024
+	waitingBytes = 4 << 20
 	// askAgain is how long the answer is kept which levels the logger takes. A service may change
 	// them at any time.
 	askAgain = time.Second
@@ -38,6 +39,7 @@ type Queue struct {
 	mu struct {
 		rank.Mutex[rank.Lines]
 		waiting []line
+		bytes   int    // of waiting
 		ask     bool   // the handler is to be asked for its levels
 		running bool   // there is a goroutine
 		left    uint64 // lines that were dropped since the log has said so last
@@ -54,6 +56,18 @@ type line struct {
 	record slog.Record
 	ctx    context.Context
 	lost   uint64 // how many lost lines it tells of
+}
+
+// weight returns the bytes of a line's text, as far as no call of a value has to tell them.
+func (l *line) weight() int {
+	n := len(l.record.Message)
+	l.record.Attrs(func(a slog.Attr) bool {
+		if a.Value.Kind() == slog.KindString {
+			n += len(a.Value.String())
+		}
+		return true
+	})
+	return n
 }
 
 // New returns the queue of a service's handler.
@@ -103,11 +117,12 @@ func (q *Queue) askLevels() {
 func (q *Queue) add(l line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.mu.waiting) >= waitingMax {
+	n := l.weight()
+	if len(q.mu.waiting) >= waitingMax || q.mu.bytes+n > waitingBytes {
 		q.loseLocked(1)
 		return
 	}
-	q.mu.waiting = append(q.mu.waiting, l)
+	q.mu.waiting, q.mu.bytes = append(q.mu.waiting, l), q.mu.bytes+n
 	q.runLocked()
 }
 
@@ -154,6 +169,7 @@ func (q *Queue) next() bool {
 	case len(q.mu.waiting) > 0:
 		q.now, q.mu.waiting[0] = q.mu.waiting[0], line{}
 		q.mu.waiting = q.mu.waiting[1:]
+		q.mu.bytes -= q.now.weight()
 	default:
 		q.mu.waiting, q.now, q.mu.running = nil, line{}, false
 		return false

@@ -102,6 +102,33 @@ func TestQueue_OfAHandlerThatHangs(t *testing.T) {
 	})
 }
 
+// D9: long lines wait up to a bound in bytes.
+func TestQueue_OfLongLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		q := New(service{text(new(bytes.Buffer), nil), func(string) { <-free }})
+		log, long := q.Logger(), strings.Repeat("x", 64<<10)
+		log.Info("hang")
+		synctest.Wait()
+		const fit = waitingBytes/(64<<10) - 1
+		for range fit + 7 {
+			log.Info("x", "long", long)
+		}
+		if n := q.Lost.Read(); n != 7 {
+			t.Errorf("%d lines were lost", n)
+		}
+		close(free)
+		synctest.Wait()
+		for range fit {
+			log.Info("x", "long", long)
+		}
+		if n := q.Lost.Read(); n != 7 {
+			t.Errorf("%d lines were lost, once there was room again", n)
+		}
+		synctest.Wait()
+	})
+}
+
 // A panic or a Goexit of the handler, wherever it happens, costs the line.
 func TestQueue_OfAHandlerThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
