@@ -68,8 +68,9 @@ type Config struct {
 	// Needs Join.
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
-	// joins under the name of one that has gone, it takes that one's place at once. The first name
-	// that a directory has stays its name. Empty means Advertise. Needs Join.
+	// joins under the name of one that has gone, it takes that one's place at once. The name counts
+	// when the member joins. A founder may be given one later, which no other member has. Empty means
+	// none: then nobody takes the member's place by name. Needs Join.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest. Needs Join.

@@ -310,7 +310,7 @@ func (e *Engine) nameTaken(q *question) error {
 		same := q.Name != "" && m.Name == q.Name && m.Wish < session.Out && m.Directory != q.Directory
 		former := MemberID(m.ID) == q.Former.Member && m.Directory == q.Former.Directory
 		if same && !former && e.answers(MemberID(m.ID)) {
-			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own (default: its Advertise)", m.ID, q.Name)
+			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own, or none", m.ID, q.Name)
 		}
 	}
 	return nil

@@ -166,6 +166,7 @@ func TestJoin_AdmitRefuses(t *testing.T) {
 	var open atomic.Bool
 	var seen atomic.Pointer[embed.Candidate]
 	embedkit.Growing(t, 1, func(c *embed.Config) {
+		embedkit.Named(c)
 		c.Zone = "mars"
 		c.Admit = func(_ context.Context, who embed.Candidate) error {
 			if seen.Store(&who); !open.Load() {
@@ -178,7 +179,7 @@ func TestJoin_AdmitRefuses(t *testing.T) {
 		two := e.Join()
 		joining(e, two, "Config.Admit of member 1 refuses it: there is no rack on mars")
 		unchanged(t, e, 1, 1)
-		if got, want := *seen.Load(), (embed.Candidate{Name: "member-2.test:1", Zone: "mars", Address: "member-2.test:1"}); got != want {
+		if got, want := *seen.Load(), (embed.Candidate{Name: "member-2", Zone: "mars", Address: "member-2.test:1"}); got != want {
 			t.Errorf("Admit was asked about %+v, want %+v", got, want)
 		}
 		open.Store(true)
