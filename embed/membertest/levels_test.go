@@ -307,3 +307,22 @@ func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 		must(t, err)
 	})
 }
+
+// M103: a founder that holds the level down is gone for good, and another member has its address by
+// now. The level rises without it.
+func TestLevel_AnotherOneIsWhereItWas(t *testing.T) {
+	t.Parallel()
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		if c.ID == 3 {
+			c.HoldLevel = embedkit.Newest - 1
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		four := away(e)
+		e.Start(four)
+		e.Ready(four)
+		must(t, e.Node(1).RaiseLevel(bounded(t), 3))
+		if got := e.Node(1).Status().Level; got != embedkit.Newest {
+			t.Errorf("the level is %d", got)
+		}
+	})
+}
