@@ -285,6 +285,35 @@ func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
 	})
 }
 
+// M104: a name that stands for the seeds also has the address of another ensemble's member. Who has its
+// own ensemble's name finds that one, to join it or to found it.
+func TestJoin_AnAddressOfAnotherEnsembleAmongTheSeeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 4, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
+			if c.ID == 1 {
+				c.Ensemble, c.Members, c.Join = "bills", map[embed.MemberID]string{1: c.Advertise}, []string{c.Advertise}
+				return
+			}
+			c.Ensemble = "orders"
+			delete(c.Members, 1)
+		}})
+		for _, place := range e.Members() {
+			e.Start(place)
+		}
+		for _, place := range e.Members() {
+			e.Ready(place)
+		}
+		e.Until("the table of members", func() bool { return e.Node(2).Members()[0].Name != "" && e.Node(1).Members()[0].Name != "" })
+		five := e.Join()
+		e.Ready(five)
+		unchanged(t, e, 1, 1)
+		if got := len(e.Node(2).Members()); got != 4 {
+			t.Errorf("there are %d members", got)
+		}
+	})
+}
+
 // M17: an address that a member is said to have may be that of another ensemble's member, with the
 // same id. Nobody is admitted there by mistake, and nobody is removed.
 func TestJoin_AnAddressOfAnotherEnsemble(t *testing.T) {
