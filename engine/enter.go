@@ -232,13 +232,13 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 	present := map[MemberID]bool{e.cfg.Member: true}
 	for _, a := range answers {
 		switch {
-		case a.Ensemble != e.cfg.Ensemble: // another ensemble has nothing to do with it
+		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
 		case a.Member != 0:
 			present[a.Member] = true
-		case a.Founder != 0 && slices.Equal(a.Founders, founders) && a.Shards == e.cfg.Shards:
+		case a.Founder != 0 && slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards:
 			present[a.Founder] = true
 		}
 	}

@@ -50,11 +50,17 @@ func (e *Engine) raiseLevels() (more bool) {
 			continue
 		}
 		more = true
-		if e.Leader(r.Shard).Member == e.self() && len(r.HeldDown(next)) == 0 {
+		if e.Leader(r.Shard).Member == e.self() && !e.isHeldBelow(next) {
 			_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, nil)) // if it is lost, the loop proposes it again
 		}
 	}
 	return more
+}
+
+// isHeldBelow reports whether some shard has a member without which it cannot rise to a level. A new
+// member holds its level on every shard: it may not be on all of them yet.
+func (e *Engine) isHeldBelow(level uint32) bool {
+	return slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return len(r.HeldDown(level)) > 0 })
 }
 
 // Level returns the feature level of the ensemble, that of its lowest shard.

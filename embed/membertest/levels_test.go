@@ -326,3 +326,33 @@ func TestLevel_AnotherOneIsWhereItWas(t *testing.T) {
 		}
 	})
 }
+
+// M107: a newcomer holds the level down on the first shard, and the leader of another shard has not
+// reached it yet. No shard rises past it.
+func TestLevel_OfANewcomerOnSomeShards(t *testing.T) {
+	t.Parallel()
+	held := true
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		c.Shards = 2
+		if c.ID == 0 || c.ID == 3 && held {
+			c.HoldLevel = embedkit.Newest - 1
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		<-time.After(time.Minute) // the leaderships are even
+		four := e.AddPlace()
+		shards := e.Node(1).Status().Shards
+		e.Cut(shards[1].Leader, four)
+		e.Start(four)
+		e.Until("the newcomer on the first shard", func() bool { return slices.Contains(e.Node(1).Status().HeldDown, 4) })
+		held = false
+		e.Stop(3)
+		e.Restart(3)
+		<-time.After(time.Minute)
+		e.HealAll()
+		e.Ready(four)
+		if err := e.Node(four).Err(); err != nil || e.Node(1).Status().Level != embedkit.Newest-1 {
+			t.Errorf("the ensemble is at level %d, and the newcomer says %v", e.Node(1).Status().Level, err)
+		}
+	})
+}
