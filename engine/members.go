@@ -214,12 +214,23 @@ func (e *Engine) removedFrom(id ShardID) {
 		e.endUse(ErrFailed, e.removed(how))
 	}
 	switch {
-	case left < len(e.shards):
+	case left+e.unseen() < len(e.shards):
 	case leaves:
-		close(e.departed)
+		e.departure.done.Do(func() { close(e.departed) })
 	default:
 		e.failAsRemoved(how)
 	}
+}
+
+// unseen returns on how many shards this member has never applied anything. It does not vote there, and
+// is shut out before it ever does, so it never applies its removal from them.
+func (e *Engine) unseen() (n int) {
+	for _, r := range e.shards {
+		if r.Index() == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed
