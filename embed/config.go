@@ -68,8 +68,9 @@ type Config struct {
 	// Needs Join.
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
-	// joins under the name of one that has gone, it takes that one's place at once. The first name
-	// that a directory has stays its name. Empty means Advertise. Needs Join.
+	// joins under the name of one that has gone, it takes that one's place at once. The name counts
+	// when the member joins. A founder may be given one later, which no other member has. Empty means
+	// none: then nobody takes the member's place by name. Needs Join.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest. Needs Join.
@@ -312,6 +313,9 @@ func (c Config) complete() (engine.Config, error) {
 	return e, errors.Join(p.list...)
 }
 
+// idMax bounds the ids in a Config. Those who join get the ids above, and a recovery leaves some out.
+const idMax MemberID = 1 << 62
+
 func (c Config) completeMembers(e *engine.Config, p *problems) {
 	if len(c.Members) == 0 && len(c.Join) > 0 {
 		c.completeListen(e, c.Advertise, p)
@@ -321,6 +325,9 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 		e.Alone = true
 		e.Member = or(c.ID, 1)
 		e.Members = map[MemberID]string{e.Member: ""}
+		if c.ID > idMax {
+			p.add("ID is %d: the highest is %d, because who joins later is counted on from there", c.ID, idMax)
+		}
 		if c.Listen != "" {
 			p.add("Listen is %q but Members is empty: a node alone opens no port", c.Listen)
 		}
@@ -339,6 +346,9 @@ func (c Config) completeMembers(e *engine.Config, p *problems) {
 		if id == 0 {
 			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, " +
 				"in ID too")
+		}
+		if id > idMax {
+			p.add("Members has the id %d: the highest is %d, because who joins later is counted on from there", id, idMax)
 		}
 		if err := checkAddr(addr, false); err != nil {
 			p.add("Members[%d] is %q: %v", id, addr, err)

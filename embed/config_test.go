@@ -106,6 +106,7 @@ func TestValidate_Join(t *testing.T) {
 // With a default, every process that leaves ID out would be member 1, and the first to start would
 // pass for it.
 func TestValidate_MembersNeedAnID(t *testing.T) {
+	const huge embed.MemberID = 1<<62 + 1
 	from0 := map[embed.MemberID]string{0: "s-0.s:7400", 1: "s-1.s:7400", 2: "s-2.s:7400"}
 	from1 := map[embed.MemberID]string{3: "s-2.s:7400", 1: "s-0.s:7400", 2: "s-1.s:7400"}
 	for _, c := range []struct {
@@ -118,6 +119,8 @@ func TestValidate_MembersNeedAnID(t *testing.T) {
 		{0, map[embed.MemberID]string{7: "s-0.s:7400"}, "ID is 0 or left out: say which of the Members 7 this is"},
 		{0, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
 		{2, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
+		{huge, map[embed.MemberID]string{huge: "s-0.s:7400"}, fmt.Sprintf("Members has the id %d: the highest is %d, because who joins later is counted on from there", huge, 1<<62)},
+		{huge, nil, fmt.Sprintf("ID is %d: the highest is %d, because who joins later is counted on from there", huge, 1<<62)},
 	} {
 		if err := (embed.Config{Dir: "x", ID: c.id, Members: c.members}).Validate(); err == nil || err.Error() != c.want {
 			t.Errorf("%d of %v: got %v, want %s", c.id, c.members, err, c.want)

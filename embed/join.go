@@ -11,7 +11,7 @@ const votersMax = 9
 func (c Config) completeJoin(e *engine.Config, p *problems) {
 	e.Alone, e.Join = false, c.Join
 	e.Advertise = or(c.Advertise, e.Advertise)
-	e.Name, e.Zone = or(c.Name, e.Advertise), c.Zone
+	e.Name, e.Zone = c.Name, c.Zone
 	e.Observer, e.Ephemeral, e.Voters, e.Found, e.Admit = c.Observer, c.Ephemeral, or(c.Voters, DefaultVoters), c.Found, c.Admit
 	if len(c.Members) == 0 && c.ID != 0 {
 		p.add("ID is %d but Members is empty: the ensemble gives a member that joins its id", c.ID)

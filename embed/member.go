@@ -23,7 +23,7 @@ const (
 // Member is what a node knows of a member of its ensemble.
 type Member struct {
 	ID      MemberID
-	Name    string // Config.Name; empty for founders that did not say it
+	Name    string // Config.Name, or else the address; empty for founders that have said neither
 	Zone    string // Config.Zone
 	Address string // where the others reach it, as it said last
 	Client  string // where clients reach its gateway, if one announces that: gateway.Config.Advertise

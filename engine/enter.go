@@ -232,6 +232,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 	present := map[MemberID]bool{e.cfg.Member: true}
 	for _, a := range answers {
 		switch {
+		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
@@ -258,9 +259,7 @@ func because(silent []string) string {
 
 // join asks to be let in, at the members that have answered. The leader decides.
 func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer, silent []string) (replication.Identity, error) {
-	answers = slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { // recoveries have gone on without these
-		return slices.ContainsFunc(answers, func(next answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
-	})
+	answers = e.meant(answers)
 	var first *answer
 	for i := range answers {
 		a := &answers[i]
@@ -299,6 +298,19 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 	}
 	return me, fmt.Errorf("%w: %w", ErrJoining, errors.Join(errs...))
 }
+
+// meant leaves out the answers of members without which forced recoveries have gone on, and of members
+// of ensembles with another name. If there are no others, the leader says what is wrong.
+func (e *Engine) meant(answers []answer) []answer {
+	named := slices.ContainsFunc(answers, e.isNamesake)
+	return slices.DeleteFunc(slices.Clone(answers), func(a answer) bool {
+		ended := slices.ContainsFunc(answers, func(next answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
+		return ended || named && !e.isNamesake(a)
+	})
+}
+
+// isNamesake reports whether a member answers whose ensemble has the name of this node's.
+func (e *Engine) isNamesake(a answer) bool { return a.Member != 0 && a.Ensemble == e.cfg.Ensemble }
 
 // joinAt asks the leader that a member names to let this node in.
 func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {

@@ -14,6 +14,7 @@ import (
 // M26: nobody founds because nobody answers, but a founder that is the only one, and whom
 // Config.Found does not answer instead. M27: a founder that is late, or died before it had stored
 // that it has founded, is one of them. One whose directory the others do not know has lost its own.
+// M104: a member of an ensemble with another name is nobody, but where one founds alone.
 func TestMayFound(t *testing.T) {
 	const shards = 2
 	own, lost := [16]byte{1}, [16]byte{9}
@@ -22,10 +23,11 @@ func TestMayFound(t *testing.T) {
 		return answer{Founder: m, Founders: three, Ensemble: "e", Shards: shards, Directory: [16]byte{byte(m)}}
 	}
 	started := func(m MemberID, met [16]byte) answer {
-		return answer{Member: m, Founders: three, Met: met, Directory: [16]byte{byte(m)}}
+		return answer{Member: m, Founders: three, Met: met, Ensemble: "e", Directory: [16]byte{byte(m)}}
 	}
 	old := func(a answer) answer { a.Lineage = session.Lineage{7}; return a }
 	other := func(a answer) answer { a.Founders = []MemberID{1, 3}; return a }
+	foreign := func(a answer) answer { a.Ensemble, a.Lineage = "another", session.Lineage{8}; return a }
 	says := func(yes bool, err error) func(context.Context) (bool, error) {
 		return func(context.Context) (bool, error) { return yes, err }
 	}
@@ -46,6 +48,9 @@ func TestMayFound(t *testing.T) {
 		"M27: it has lost its directory":        {founders: three, answers: []answer{started(2, lost), started(3, [16]byte{})}},
 		"M27: the ensemble has a lineage":       {founders: three, answers: []answer{fresh(2), old(started(3, own))}},
 		"the ensemble has other founders":       {founders: three, answers: []answer{fresh(2), other(started(3, own))}},
+		"M104: another ensemble's is there":     {founders: three, answers: []answer{fresh(2), fresh(3), foreign(started(4, own))}, want: three},
+		"M104: a founder has another Ensemble":  {founders: three, answers: []answer{fresh(2), foreign(started(3, own))}, waits: true},
+		"M104: another one's, and the only one": {founders: one, answers: []answer{foreign(started(4, own))}},
 		"it was in the ensemble":                {founders: three, former: true, answers: []answer{fresh(2), fresh(3)}},
 		"it is none of them":                    {answers: []answer{fresh(2), fresh(3)}},
 		"M26: the only one, and nobody answers": {founders: one, want: one},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 // A departure counts the calls that take this member out, and the shards that it is out of. One
 // word has both: whoever gives up knows whether somebody has counted on it. Zero is a member that
 // stays.
-type departure struct{ word atomic.Int64 }
+type departure struct {
+	word atomic.Int64
+	done sync.Once // closes Engine.departed
+}
 
 const (
 	aLeaver = 1       // a call whose wish is, or may be, recorded

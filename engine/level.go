@@ -50,11 +50,17 @@ func (e *Engine) raiseLevels() (more bool) {
 			continue
 		}
 		more = true
-		if e.Leader(r.Shard).Member == e.self() && len(r.HeldDown(next)) == 0 {
+		if e.Leader(r.Shard).Member == e.self() && !e.isHeldBelow(next) {
 			_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, nil)) // if it is lost, the loop proposes it again
 		}
 	}
 	return more
+}
+
+// isHeldBelow reports whether some shard has a member without which it cannot rise to a level. A new
+// member holds its level on every shard: it may not be on all of them yet.
+func (e *Engine) isHeldBelow(level uint32) bool {
+	return slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return len(r.HeldDown(level)) > 0 })
 }
 
 // Level returns the feature level of the ensemble, that of its lowest shard.
@@ -153,8 +159,9 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 	return nil
 }
 
-// isUp reports whether another member accepts connections. Members that lead nothing have none
-// between them, so it makes one. Where nobody answers at all, it leaves its caller half of the time.
+// isUp reports whether another member may run: somebody accepts connections where it was, and does not
+// say that he is another one. Members that lead nothing have no connection between them, so it makes
+// one. Where nobody answers at all, it leaves its caller half of the time.
 func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
 	half := askTime
 	if deadline, ok := ctx.Deadline(); ok {
@@ -162,10 +169,13 @@ func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, half)
 	defer cancel()
-	conn, err := e.network.Dial(ctx, transport.Target{Member: uint64(m), Address: e.book.newest(m)})
+	address := e.book.newest(m)
+	conn, err := e.network.Dial(ctx, transport.Target{Member: uint64(m), Address: address})
 	if err != nil {
 		return false
 	}
 	_ = conn.Close() // nothing was sent
-	return true
+	a, err := ask(ctx, e.transport, transport.Target{Address: address}, question{})
+	other := a.Member != m || a.Lineage != e.lineage() && a.Lineage != (session.Lineage{})
+	return err != nil || !other
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ func (e *Engine) Members() (list []Member) {
 
 func (e *Engine) describe(m session.Member) Member {
 	d := Member{Member: m}
+	d.Name = cmp.Or(m.Name, m.Address) // for people
 	if d.Address == "" && e.book != nil {
 		d.Address = e.book.newest(MemberID(m.ID))
 	}
@@ -111,22 +113,34 @@ func (e *Engine) WithdrawClient() { e.client.Store(nil) }
 // announce enters in the table where this member is, unless it says so already.
 func (e *Engine) announce() {
 	home := e.home()
-	rec, known := e.table().Find(session.MemberID(e.self()))
-	client := ""
+	table := e.table()
+	rec, known := table.Find(session.MemberID(e.self()))
+	says := command.Announce{Name: e.nameToSay(table, rec), Address: e.cfg.Advertise, Zone: e.cfg.Zone}
 	if announced := e.client.Load(); announced != nil {
-		client = *announced
+		says.Client = *announced
 	}
-	if !known || !e.cfg.open() || rec.Wish == session.Out || rec.Name != "" && rec.Address == e.cfg.Advertise && rec.Client == client && rec.Zone == e.cfg.Zone {
+	news := says != command.Announce{Name: rec.Name, Address: rec.Address, Client: rec.Client, Zone: rec.Zone}
+	if !known || !e.cfg.open() || rec.Wish == session.Out || !news {
 		return
 	}
-	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce,
-		Announce: command.Announce{Name: e.cfg.Name, Address: e.cfg.Advertise, Client: client, Zone: e.cfg.Zone}})
+	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce, Announce: says})
 	if _, err := home.Outbox.Submit(call); err != nil {
 		return
 	}
 	ctx, cancel := e.lifetime(memberInterval)
 	defer cancel()
 	_ = home.Outbox.Wait(ctx, call, memberInterval) // the loop looks again
+}
+
+// nameToSay returns the name under which a member is in the table, or is to be. Only a founder enters
+// it after it has joined, and none that another one has: whoever was admitted under the name of an
+// older member passes for its replacement.
+func (e *Engine) nameToSay(table *session.MembersView, rec session.Member) string {
+	taken := slices.ContainsFunc(table.List, func(m session.Member) bool { return m.ID != rec.ID && m.Name == e.cfg.Name && m.Wish < session.Out })
+	if rec.Name != "" || rec.Since != 0 || taken {
+		return rec.Name
+	}
+	return e.cfg.Name
 }
 
 // sayObserver logs that Config.Observer is not what the ensemble knows, and reports whether it did.
@@ -200,12 +214,23 @@ func (e *Engine) removedFrom(id ShardID) {
 		e.endUse(ErrFailed, e.removed(how))
 	}
 	switch {
-	case left < len(e.shards):
+	case left+e.unseen() < len(e.shards):
 	case leaves:
-		close(e.departed)
+		e.departure.done.Do(func() { close(e.departed) })
 	default:
 		e.failAsRemoved(how)
 	}
+}
+
+// unseen returns on how many shards this member has never applied anything. It does not vote there, and
+// is shut out before it ever does, so it never applies its removal from them.
+func (e *Engine) unseen() (n int) {
+	for _, r := range e.shards {
+		if r.Index() == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed

@@ -19,8 +19,10 @@ import (
 // A question is what a node asks another one that it may not know. It travels as JSON, so that a
 // later build can add to it.
 type question struct {
-	Join      bool     // the node wants to be a member
-	List      bool     // somebody wants to see the members
+	Join      bool // the node wants to be a member
+	List      bool // somebody wants to see the members
+	InParts   bool // only those with ids above After, as many as an answer holds; earlier builds want all
+	After     session.MemberID
 	Remove    MemberID // not zero: a member wants this one to be removed
 	Leave     MemberID // not zero: this member asks whether it may leave
 	Reconfig  *Reconfig
@@ -67,6 +69,7 @@ type answer struct {
 	Leader  MemberID            // of the home shard; zero: it knows of none
 
 	List   []Member    // of a question for the members
+	More   bool        // there are others behind those in List
 	Backup *backupPart // of a question for a part of a backup
 
 	// Of a question to join.
@@ -76,6 +79,29 @@ type answer struct {
 	Later    bool     // of the same: it has proposed nothing, and may be asked again; see errLater
 	// Why a removal, a leave or a Reconfig was refused; see refusals.
 	Unsafe, Changed, UnderWay, NoMember, Observes, Unavailable bool
+}
+
+// listPart bounds the bytes of a list of members in one answer.
+const listPart = 256 << 10
+
+// tell answers with the members that a question is for, of all of them by their ids.
+func (a *answer) tell(q *question, all []Member) {
+	if !q.InParts {
+		a.List = all
+		return
+	}
+	size := 0
+	for _, m := range all {
+		if m.ID <= q.After {
+			continue
+		}
+		text, _ := json.Marshal(m) // there is nothing in it that JSON cannot say
+		if size += len(text); size > listPart {
+			a.More = true
+			return
+		}
+		a.List = append(a.List, m)
+	}
 }
 
 // isNot returns why this answer is of no use to who means the ensemble of another lineage.
@@ -169,7 +195,7 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		}
 	}
 	if q.List {
-		a.List = e.Members()
+		a.tell(q, e.Members())
 	}
 	if q.Backup != nil {
 		part, err := e.give(ctx, q.Backup)
@@ -310,7 +336,7 @@ func (e *Engine) nameTaken(q *question) error {
 		same := q.Name != "" && m.Name == q.Name && m.Wish < session.Out && m.Directory != q.Directory
 		former := MemberID(m.ID) == q.Former.Member && m.Directory == q.Former.Directory
 		if same && !former && e.answers(MemberID(m.ID)) {
-			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own (default: its Advertise)", m.ID, q.Name)
+			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own, or none", m.ID, q.Name)
 		}
 	}
 	return nil

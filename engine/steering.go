@@ -64,9 +64,12 @@ const (
 	// reachedFor is how long a probe counts.
 	reachedFor = 5 * time.Second
 
-	// stableTicks is how long a member must be well before it may vote, and how long one that goes
-	// waits for who takes its place: ten seconds with the default tick.
+	// stableTicks is how long a member must be well before it may vote: ten seconds with the default
+	// tick.
 	stableTicks = 200
+	// heirElections are how many longest elections more one that goes waits for who takes its place.
+	// If it led, the new leader begins to count both times at once.
+	heirElections = 2
 	// forgetAfter is the least silence after which a member that does not vote is forgotten.
 	forgetAfter = time.Hour
 )
@@ -75,7 +78,7 @@ const (
 func (e *Engine) newSteering() {
 	longest := LongestElection(e.cfg.Tick)
 	rules := steer.Rules{Voters: e.cfg.Voters, Period: longest / 2, Election: longest, StableFor: stableTicks * e.cfg.Tick,
-		DeadAfter: e.cfg.DeadAfter, ForgetAfter: e.cfg.forgetAfter(), LeaveWait: stableTicks * e.cfg.Tick}
+		DeadAfter: e.cfg.DeadAfter, ForgetAfter: e.cfg.forgetAfter(), LeaveWait: stableTicks*e.cfg.Tick + heirElections*longest}
 	for _, r := range e.shards {
 		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax), judge: make(chan judgement)})
 	}

@@ -36,7 +36,7 @@ func newVisitor(cfg Config) *visitor {
 func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 	v := newVisitor(cfg)
 	defer v.transport.Close()
-	a, err := v.ask(ctx, question{List: true})
+	a, err := v.ask(ctx, question{List: true, InParts: true})
 	return a.List, err
 }
 
@@ -46,7 +46,7 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 	defer v.transport.Close()
 	asked, what := false, removalOf(m)
 	for {
-		a, err := v.ask(ctx, question{List: true})
+		a, err := v.ask(ctx, question{List: true, InParts: true})
 		at := slices.IndexFunc(a.List, func(rec Member) bool { return MemberID(rec.ID) == m })
 		switch {
 		case err != nil && !asked:
@@ -115,9 +115,7 @@ func (v *visitor) ask(ctx context.Context, q question) (last answer, err error) 
 // answer is the last one that it has.
 func (v *visitor) askLeader(ctx context.Context, to transport.Target, q question) (last answer, err error) {
 	for range hopsMax {
-		bound, cancel := context.WithTimeout(ctx, askTime)
-		a, err := ask(bound, v.transport, to, q)
-		cancel()
+		a, err := v.askWhole(ctx, to, q)
 		switch {
 		case err != nil:
 			return last, err
@@ -131,4 +129,24 @@ func (v *visitor) askLeader(ctx context.Context, to transport.Target, q question
 		last, to = a, transport.Target{Address: a.Members[a.Leader]}
 	}
 	return last, errors.New("the leadership changes too often")
+}
+
+// askWhole asks at one place, until all parts of the list are there.
+func (v *visitor) askWhole(ctx context.Context, to transport.Target, q question) (whole answer, err error) {
+	for {
+		bound, cancel := context.WithTimeout(ctx, askTime)
+		a, err := ask(bound, v.transport, to, q)
+		cancel()
+		switch {
+		case err != nil:
+			return answer{}, err
+		case q.After != 0 && (a.Directory != whole.Directory || a.Lineage != whole.Lineage):
+			return answer{}, fmt.Errorf("member %d was there, and now member %d is", whole.Member, a.Member)
+		}
+		a.List = append(whole.List, a.List...)
+		if whole = a; !a.More || len(a.List) == 0 {
+			return whole, nil
+		}
+		q.After = a.List[len(a.List)-1].ID
+	}
 }

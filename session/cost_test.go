@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,5 +193,39 @@ func BenchmarkDue(b *testing.B) {
 		if len(table.Due()) != 100_000 {
 			b.Fatal("not all due")
 		}
+	}
+}
+
+// M102: members that have gone cost memory, and no look at the silence of the others visits them.
+func TestDepartedMembersAreNotVisited(t *testing.T) {
+	table := crowd(t, 10, false, false)
+	for m := range MemberID(10_000) {
+		table.LoadOrigin(Origin{Member: m + 2, Start: 1, Retired: true})
+	}
+	if _, err := table.Register(Origin{Member: 20_000, Start: 1}); err != nil {
+		t.Fatal(err)
+	}
+	looks := func() (steps []MemberID) {
+		for s := range table.NextSteps() {
+			steps = append(steps, s.Member)
+		}
+		return steps
+	}
+	if got := looks(); !slices.Equal(got, []MemberID{1}) || len(table.present) != 2 {
+		t.Errorf("the next steps are those of %v, and %d origins are visited", got, len(table.present))
+	}
+	table.Retire(1) // its sessions still wait for its silence
+	if got := looks(); !slices.Equal(got, []MemberID{1}) {
+		t.Errorf("the next steps beside a retired origin with sessions are those of %v", got)
+	}
+	for range 4 {
+		s, d, _ := table.NextStep(1)
+		table.Silence(s, d)
+	}
+	for _, id := range table.Due() {
+		table.Close(id, 0, true)
+	}
+	if got := looks(); got != nil || len(table.present) != 1 || len(table.Present()) != 1 || len(table.Origins()) != 10_002 {
+		t.Errorf("the next steps are those of %v; %v are present", got, table.Present())
 	}
 }

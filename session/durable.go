@@ -59,6 +59,7 @@ func (t *Table) LoadOrigin(n Origin) {
 	o := t.ensure(n.Member)
 	o.Origin = n
 	o.markDue()
+	t.departed(o) // a map never shrinks, so the many that have gone must not fill it
 }
 
 // LoadRecord restores a session that Drain passed on. It returns ErrCorrupt for a record that no

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -131,6 +132,7 @@ func (t *Table) Retire(m MemberID) {
 	}
 	o := t.ensure(m)
 	o.Retired = true
+	t.departed(o)
 	t.dirtyOrigins[m] = struct{}{}
 	for id := range o.purged {
 		t.acknowledge(id, m)
@@ -186,10 +188,8 @@ func (t *Table) Doom(m MemberID) {
 
 // checkRegister returns why a Register is refused, or nil.
 func (t *Table) checkRegister(n Origin) error {
-	for _, o := range t.origins { // all registered origins have the same digest, so any one decides
-		if o.Start > 0 && o.Digest != n.Digest {
-			return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherFounding, n.Digest, o.Digest)
-		}
+	if o := t.anyRegistered(); o != nil && o.Digest != n.Digest {
+		return fmt.Errorf("member %d: %w: %x, not %x", n.Member, ErrOtherFounding, n.Digest, o.Digest)
 	}
 	var recorded Origin
 	if o, ok := t.origins[n.Member]; ok {
@@ -208,11 +208,21 @@ func (t *Table) checkRegister(n Origin) error {
 	return nil
 }
 
+// anyRegistered returns a registered origin, or nil. All of them have the same digest.
+func (t *Table) anyRegistered() *origin {
+	for _, o := range t.origins {
+		if o.Start > 0 {
+			return o
+		}
+	}
+	return nil
+}
+
 func (t *Table) ensure(m MemberID) *origin {
 	o, ok := t.origins[m]
 	if !ok {
 		o = &origin{Origin: Origin{Member: m}, classes: make(map[time.Duration]*class), purged: make(map[tree.SessionID]tree.Zxid)}
-		t.origins[m] = o
+		t.origins[m], t.present[m] = o, o
 	}
 	return o
 }
@@ -274,6 +284,17 @@ func (t *Table) Silence(s Step, d time.Duration) bool {
 	o.markDue()
 	t.dirtyOrigins[s.Member] = struct{}{}
 	return true
+}
+
+// NextSteps yields NextStep of all origins that have one, by member.
+func (t *Table) NextSteps() iter.Seq2[Step, time.Duration] {
+	return func(yield func(Step, time.Duration) bool) {
+		for _, o := range t.Present() {
+			if s, d, ok := t.NextStep(o.Member); ok && !yield(s, d) {
+				return
+			}
+		}
+	}
 }
 
 // NextStep tells a shard leader which step of an origin's silence to measure next, and for how

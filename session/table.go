@@ -76,7 +76,10 @@ func (r *Record) Uses(shard uint32) bool {
 //     sessions that Purge has marked; no member occurs twice, and in the first kind none is the
 //     origin.
 type Table struct {
-	origins  map[MemberID]*origin
+	origins map[MemberID]*origin
+	// present has the origins that may be heard or have sessions. It may still have some that were
+	// retired. The others cost memory and no time.
+	present  map[MemberID]*origin
 	sessions map[tree.SessionID]*entry
 	closing  map[tree.SessionID]*entry
 	ended    map[tree.SessionID]end
@@ -150,6 +153,7 @@ func (e *entry) isMember() bool {
 func NewTable() *Table {
 	return &Table{
 		origins:       make(map[MemberID]*origin),
+		present:       make(map[MemberID]*origin),
 		sessions:      make(map[tree.SessionID]*entry),
 		closing:       make(map[tree.SessionID]*entry),
 		ended:         make(map[tree.SessionID]end),
@@ -195,6 +199,7 @@ func (t *Table) insert(o *origin, r Record) {
 		return
 	}
 	o.add(e, r.Timeout)
+	t.present[o.Member] = o
 }
 
 // Close ends a session and reports whether there was one. On the home shard, ended is the
@@ -251,7 +256,7 @@ func (t *Table) Due() []tree.SessionID {
 	for id := range t.closing {
 		ids = append(ids, id)
 	}
-	for _, o := range t.origins {
+	for o := range t.here() {
 		for _, c := range o.due {
 			for _, e := range c.members {
 				ids = append(ids, e.id)
@@ -265,7 +270,7 @@ func (t *Table) Due() []tree.SessionID {
 // DueLen returns how many sessions Due would return.
 func (t *Table) DueLen() int {
 	n := len(t.closing)
-	for _, o := range t.origins {
+	for o := range t.here() {
 		for _, c := range o.due {
 			n += len(c.members)
 		}
@@ -334,15 +339,43 @@ func (t *Table) Len() int { return len(t.sessions) }
 // have something.
 func (t *Table) IsEmpty() bool { return len(t.sessions) == 0 && len(t.ended) == 0 }
 
-// Origins returns all registered origins, by member.
-func (t *Table) Origins() []Origin {
-	list := make([]Origin, 0, len(t.origins))
-	for _, m := range slices.Sorted(maps.Keys(t.origins)) {
-		if o := t.origins[m]; o.Start > 0 {
+// Origins returns all registered origins, by member. Its cost grows with every member that has ever
+// been; Present has what matters now.
+func (t *Table) Origins() []Origin { return listed(maps.Values(t.origins)) }
+
+// Present returns the registered origins, by member, without those that are retired and have no
+// session that waits for their silence.
+func (t *Table) Present() []Origin { return listed(t.here()) }
+
+func listed(origins iter.Seq[*origin]) (list []Origin) {
+	for o := range origins {
+		if o.Start > 0 {
 			list = append(list, o.Origin)
 		}
 	}
+	slices.SortFunc(list, func(a, b Origin) int { return cmp.Compare(a.Member, b.Member) })
 	return list
+}
+
+// here yields the origins that are present, in no order.
+func (t *Table) here() iter.Seq[*origin] {
+	return func(yield func(*origin) bool) {
+		for _, o := range t.present {
+			if !t.departed(o) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// departed reports whether an origin is retired and has no session that waits for its silence. Then
+// it is present no more.
+func (t *Table) departed(o *origin) bool {
+	if !o.Retired || len(o.classes) > 0 {
+		return false
+	}
+	delete(t.present, o.Member)
+	return true
 }
 
 // Origin returns what the table knows about a member's stream; false if the member has not

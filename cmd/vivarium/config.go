@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"regexp"
@@ -24,18 +25,13 @@ type config struct {
 	Admin        *adminConfig     `yaml:"admin"`  // nil: nothing is answered over HTTP
 }
 
-// readConfig reads a config and validates it. An id other than zero and an address replace the
-// file's. The error has a line for each problem.
-func readConfig(name string, id embed.MemberID, advertise string) (c config, err error) {
+// readConfig reads a config and validates it. The ID, Advertise and Name of own replace the file's,
+// where they are set. The error has a line for each problem.
+func readConfig(name string, own embed.Config) (c config, err error) {
 	if c, err = parseConfig(name); err != nil {
 		return c, err
 	}
-	if id != 0 {
-		c.ID = id
-	}
-	if advertise != "" {
-		c.Advertise = advertise
-	}
+	c.ID, c.Advertise, c.Name = cmp.Or(own.ID, c.ID), cmp.Or(own.Advertise, c.Advertise), cmp.Or(own.Name, c.Name)
 	var journal, backups, admins error
 	if c.Journal != nil {
 		journal = c.Journal.Validate()

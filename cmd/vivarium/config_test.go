@@ -66,7 +66,7 @@ func TestBadConfigs(t *testing.T) {
 func TestConfig_NameIsNoFormat(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "100%d.yaml")
 	must(t, os.WriteFile(name, []byte("port: 1\n"), 0o644))
-	if _, err := readConfig(name, 0, ""); err == nil || err.Error() != name+`: line 1: there is no key "port"` {
+	if _, err := readConfig(name, embed.Config{}); err == nil || err.Error() != name+`: line 1: there is no key "port"` {
 		t.Error(err)
 	}
 }
@@ -129,7 +129,7 @@ admin: {listen: "127.0.0.1:8080", tls: {certFile: c, keyFile: k}, tokensFile: to
 func TestConfig_ReadsEveryKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(everyKey), 0o644))
-	got, err := readConfig(file, 0, "")
+	got, err := readConfig(file, embed.Config{})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 { // the files of tls, gateway.tls, saslUsers, admin.tls and admin.tokensFile do not exist
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestConfig_IsThatOfEmbed(t *testing.T) {
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "node.yaml")
 	must(t, os.WriteFile(file, []byte(text), 0o644))
-	if got, _ := readConfig(file, 0, ""); !reflect.DeepEqual(got.Config, want) {
+	if got, _ := readConfig(file, embed.Config{}); !reflect.DeepEqual(got.Config, want) {
 		t.Errorf("got %+v, want %+v", got.Config, want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -32,7 +33,7 @@ func deployed(t *testing.T, name string) string {
 // deployedConfig returns what examples/deploy/node.yaml says, as the member with that address.
 func deployedConfig(t *testing.T, advertise string) config {
 	t.Helper()
-	c, err := readConfig(filepath.Join("..", "..", "examples", "deploy", "node.yaml"), 0, advertise)
+	c, err := readConfig(filepath.Join("..", "..", "examples", "deploy", "node.yaml"), embed.Config{Advertise: advertise})
 	must(t, err)
 	return c
 }

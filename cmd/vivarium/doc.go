@@ -53,7 +53,7 @@
 //	                           # id and members say only who founds the ensemble; others leave
 //	                           # them out
 //	advertise: ""              # where the others reach this member. Default: its address in members
-//	name: ""                   # of this replica, for people. Default: advertise
+//	name: ""                   # of this replica, which it keeps when its disk is lost. Default: none
 //	zone: ""                   # what fails together; voters are spread over the zones
 //	observer: false            # never votes
 //	ephemeral: false           # the directory ends with the process, so a stop leaves the ensemble
@@ -126,8 +126,8 @@
 //	  zooKeeper: false         # answer the commands of ZooKeeper's AdminServer, at /commands
 //
 // One file can serve all members: leave the id out and give each process its own, as in vivarium
-// serve -config node.yaml -id 2. With join, leave advertise out: vivarium serve -config
-// node.yaml -advertise pod-2.pods:7400. The repository has manifests for Kubernetes in
+// serve -config node.yaml -id 2. With join, leave advertise and name out: vivarium serve -config
+// node.yaml -advertise pod-2.pods:7400 -name pod-2. The repository has manifests for Kubernetes in
 // docs/kubernetes.md. Its folder examples/deploy has a unit for systemd, a Dockerfile and a file
 // for Docker Compose.
 //

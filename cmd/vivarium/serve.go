@@ -20,18 +20,19 @@ import (
 )
 
 func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("serve", "-config node.yaml [-id N] [-advertise host:port] [-seed FILE] [-check] [-log text|json] [-v]", stderr)
+	flags := newFlags("serve", "-config node.yaml [-id N] [-advertise host:port] [-name NAME] [-seed FILE] [-check] [-log text|json] [-v]", stderr)
 	file := flags.String("config", "", "YAML `file` with dir, gateway and more; see the documentation of the command. A relative dir starts at\nthe directory that the command is started in")
-	var id embed.MemberID
+	var own embed.Config
 	flags.Func("id", "this member, instead of the file's id, so that one file serves all members; `N` begins at 1", func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err == nil && n == 0 {
 			err = errors.New("ids begin at 1")
 		}
-		id = embed.MemberID(n)
+		own.ID = embed.MemberID(n)
 		return err
 	})
-	advertise := flags.String("advertise", "", "where the others reach this member, instead of the file's advertise, so that one file serves all members")
+	flags.StringVar(&own.Advertise, "advertise", "", "where the others reach this member, instead of the file's advertise, so that one file serves all members")
+	flags.StringVar(&own.Name, "name", "", "`NAME` of this replica, instead of the file's name: who comes back under it with an empty directory\ntakes the place of who had it")
 	seed := flags.String("seed", "", "backup `file` that a new ensemble begins with; all members need the same one")
 	form := flags.String("log", "text", "`form` of the lines on standard error, text or json")
 	verbose := flags.Bool("v", false, "also log lines for debugging")
@@ -43,7 +44,7 @@ func serve(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		flags.Usage()
 		return exitUsage
 	}
-	c, err := readConfig(*file, id, *advertise)
+	c, err := readConfig(*file, own)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
@@ -178,7 +179,7 @@ gateway: {listen: 127.0.0.1:0}
 		}
 	}
 	must(t, os.WriteFile("node.yaml", []byte("id: 1\nmembers: {1: \"a:1\", 2: \"b:1\"}\n"), 0o644))
-	if c, _ := readConfig("node.yaml", 2, ""); c.ID != 2 {
+	if c, _ := readConfig("node.yaml", embed.Config{ID: 2}); c.ID != 2 {
 		t.Errorf("the id is %d, want that of the flag, 2", c.ID)
 	}
 }

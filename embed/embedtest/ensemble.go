@@ -82,18 +82,19 @@ type Ensemble struct {
 	found  []embed.MemberID // the places of the founders
 	churn  *churn           // nil: nobody comes and goes by itself
 
-	mu      sync.Mutex
-	ids     []embed.MemberID // all places
-	faults  map[embed.MemberID]*Faults
-	ports   map[embed.MemberID]int            // of the addresses at which members are reached now
-	disks   map[embed.MemberID]*memory.System // nil if the members use real directories
-	chance  *rand.Rand                        // decides what a power cut leaves
-	tick    time.Duration                     // the longest tick of a member
-	running map[embed.MemberID]*embed.Node
-	taken   map[embed.MemberID]bool // it runs, or is being started or stopped
-	paused  map[embed.MemberID]bool
-	doors   map[*embed.Node]embed.Opener // with this module's flag -sessions
-	shut    []func()                     // what the openers hold
+	mu       sync.Mutex
+	ids      []embed.MemberID // all places
+	faults   map[embed.MemberID]*Faults
+	ports    map[embed.MemberID]int            // of the addresses at which members are reached now
+	recycled map[embed.MemberID]string         // the address of another one that a member has taken
+	disks    map[embed.MemberID]*memory.System // nil if the members use real directories
+	chance   *rand.Rand                        // decides what a power cut leaves
+	tick     time.Duration                     // the longest tick of a member
+	running  map[embed.MemberID]*embed.Node
+	taken    map[embed.MemberID]bool // it runs, or is being started or stopped
+	paused   map[embed.MemberID]bool
+	doors    map[*embed.Node]embed.Opener // with this module's flag -sessions
+	shut     []func()                     // what the openers hold
 }
 
 // New starts an ensemble of members 1 to n and waits until all are ready, unless Options.Stopped is
@@ -102,7 +103,7 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, bubble: inBubble(), o: o, dir: o.Dir, mesh: transporttest.NewMesh(), faults: make(map[embed.MemberID]*Faults),
 		running: make(map[embed.MemberID]*embed.Node), taken: make(map[embed.MemberID]bool), paused: make(map[embed.MemberID]bool),
-		ports:  make(map[embed.MemberID]int),
+		ports: make(map[embed.MemberID]int), recycled: make(map[embed.MemberID]string),
 		doors:  make(map[*embed.Node]embed.Opener),
 		chance: rand.New(rand.NewPCG(o.Seed, 0))}
 	switch {

@@ -1,6 +1,7 @@
 package embedtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -23,7 +24,7 @@ func (e *Ensemble) place(c *embed.Config, id embed.MemberID) {
 		c.Join, c.Advertise = []string{seeds}, e.address(id)
 	}
 	if e.churn != nil {
-		c.Voters = len(e.found) + newcomers
+		c.Name, c.Voters = fmt.Sprint("place-", id), len(e.found)+newcomers
 	}
 	if int(id) > len(e.found) {
 		return
@@ -38,7 +39,7 @@ func (e *Ensemble) place(c *embed.Config, id embed.MemberID) {
 func (e *Ensemble) address(id embed.MemberID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return fmt.Sprintf("member-%d.test:%d", id, e.ports[id])
+	return cmp.Or(e.recycled[id], fmt.Sprintf("member-%d.test:%d", id, e.ports[id]))
 }
 
 // Join starts a new member in a place of its own and returns the place. It does not wait until the
@@ -118,6 +119,18 @@ func (e *Ensemble) Readdress(id embed.MemberID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ports[id]++
+	delete(e.recycled, id)
+}
+
+// TakeAddress gives a member that does not run an address at which another one was.
+func (e *Ensemble) TakeAddress(id embed.MemberID, address string) {
+	e.t.Helper()
+	if slices.Contains(e.addresses(), address) {
+		e.t.Fatalf("somebody is at %s", address)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.recycled[id] = address
 }
 
 // placed is the mesh in which each member is reached at its present address only.
@@ -128,9 +141,11 @@ type placed struct {
 
 // Dial connects to the member whose present address it is.
 func (n placed) Dial(ctx context.Context, to transport.Target) (net.Conn, error) {
-	if !slices.Contains(n.e.addresses(), to.Address) {
+	at := slices.Index(n.e.addresses(), to.Address)
+	if at < 0 {
 		return nil, &net.OpError{Op: "dial", Net: "mesh", Err: transporttest.ErrNoListener}
 	}
+	to.Address = fmt.Sprintf("member-%d.test:1", n.e.Places()[at]) // where the mesh has it
 	return n.Network.Dial(ctx, to)
 }
 

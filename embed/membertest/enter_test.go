@@ -166,6 +166,7 @@ func TestJoin_AdmitRefuses(t *testing.T) {
 	var open atomic.Bool
 	var seen atomic.Pointer[embed.Candidate]
 	embedkit.Growing(t, 1, func(c *embed.Config) {
+		embedkit.Named(c)
 		c.Zone = "mars"
 		c.Admit = func(_ context.Context, who embed.Candidate) error {
 			if seen.Store(&who); !open.Load() {
@@ -178,7 +179,7 @@ func TestJoin_AdmitRefuses(t *testing.T) {
 		two := e.Join()
 		joining(e, two, "Config.Admit of member 1 refuses it: there is no rack on mars")
 		unchanged(t, e, 1, 1)
-		if got, want := *seen.Load(), (embed.Candidate{Name: "member-2.test:1", Zone: "mars", Address: "member-2.test:1"}); got != want {
+		if got, want := *seen.Load(), (embed.Candidate{Name: "member-2", Zone: "mars", Address: "member-2.test:1"}); got != want {
 			t.Errorf("Admit was asked about %+v, want %+v", got, want)
 		}
 		open.Store(true)
@@ -280,6 +281,35 @@ func TestJoin_SeedsOfTwoEnsembles(t *testing.T) {
 		unchanged(t, e, 2, 1)
 		if _, found, err := e.Session(2, embed.SessionOptions{}).Exists(bounded(t), "/first"); found || err != nil {
 			t.Errorf("what one ensemble has is in the other: %v, %v", found, err)
+		}
+	})
+}
+
+// M104: a name that stands for the seeds also has the address of another ensemble's member. Who has its
+// own ensemble's name finds that one, to join it or to found it.
+func TestJoin_AnAddressOfAnotherEnsembleAmongTheSeeds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 4, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) {
+			if c.ID == 1 {
+				c.Ensemble, c.Members, c.Join = "bills", map[embed.MemberID]string{1: c.Advertise}, []string{c.Advertise}
+				return
+			}
+			c.Ensemble = "orders"
+			delete(c.Members, 1)
+		}})
+		for _, place := range e.Members() {
+			e.Start(place)
+		}
+		for _, place := range e.Members() {
+			e.Ready(place)
+		}
+		e.Until("the table of members", func() bool { return e.Node(2).Members()[0].Name != "" && e.Node(1).Members()[0].Name != "" })
+		five := e.Join()
+		e.Ready(five)
+		unchanged(t, e, 1, 1)
+		if got := len(e.Node(2).Members()); got != 4 {
+			t.Errorf("there are %d members", got)
 		}
 	})
 }

@@ -156,7 +156,7 @@ func testCrashesWhileLeaving(t *testing.T, crashes []embed.MemberID) {
 // A learner that lost its directory comes back under its name. Its old record goes at once.
 func TestJoin_AWipedLearnerIsReplaced(t *testing.T) {
 	t.Parallel()
-	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+	embedkit.Growing(t, 3, embedkit.Named, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		place := embedkit.Joined(e, 1)[0]
 		e.Kill(place)
@@ -488,7 +488,10 @@ func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
 // comes back with its old directory is told that it is out, and its next start is a new member.
 func TestJoin_DeadAndWipedMembersAreReplaced(t *testing.T) {
 	t.Parallel()
-	slow := func(c *embed.Config) { c.Tick = 5 * embedtest.DefaultTick } // a quarter of an hour passes
+	slow := func(c *embed.Config) {
+		embedkit.Named(c)
+		c.Tick = 5 * embedtest.DefaultTick // a quarter of an hour passes
+	}
 	embedkit.Growing(t, 3, slow, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		e.Kill(3)
@@ -569,14 +572,17 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		"ensemble": {func(c *embed.Config) { c.Ensemble = "others" }, `Ensemble is "others"`},
 		"shards":   {func(c *embed.Config) { c.Shards = 7 }, "Shards is 7"},
 		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
-		"name":     {func(c *embed.Config) { c.Name = "member-1.test:1" }, "give each replica a Name of its own"},
+		"name":     {func(c *embed.Config) { c.Name = "pod" }, "give each replica a Name of its own"},
 		"schemes":  {func(c *embed.Config) { c.Schemes = nil }, `Schemes lack "token", which the ensemble's ACLs use: set Config.Schemes`},
 		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, fmt.Sprint("the ensemble is at level ", embedkit.Newest)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var join bool
 			embedkit.Growing(t, 1, func(cfg *embed.Config) {
-				cfg.Schemes = map[string]embed.Scheme{"token": embedkit.Tokens{}}
+				cfg.Name, cfg.Schemes = "", map[string]embed.Scheme{"token": embedkit.Tokens{}}
+				if cfg.ID != 0 {
+					cfg.Name = "pod"
+				}
 				if join {
 					c.change(cfg)
 				}

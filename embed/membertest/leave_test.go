@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -339,4 +340,54 @@ func TestLeave_AndTheProcessEndsAtDone(t *testing.T) {
 			goesOnAlone(t, e)
 		})
 	}
+}
+
+// M105: a member leaves that the leaders of some shards have not reached yet, so it never was there.
+// It does not wait to hear of its removal from these.
+func TestLeave_BeforeItIsInAllShards(t *testing.T) {
+	t.Parallel()
+	embedkit.Growing(t, 3, func(c *embed.Config) { c.Shards = 4 }, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		<-time.After(time.Minute) // the leaderships are even
+		four := e.AddPlace()
+		shards := e.Node(1).Status().Shards
+		for _, s := range shards {
+			if s.Leader != shards[0].Leader {
+				e.Cut(s.Leader, four)
+			}
+		}
+		e.Start(four)
+		e.Until("the newcomer on the first shard", func() bool {
+			return e.ID(four) != 0 && len(e.Node(four).Members()) == 4 && e.Node(four).Status().Shards[0].Applied > 0
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must(t, e.Node(four).Leave(ctx))
+		e.HealAll()
+		e.Until("member 4 to be forgotten", func() bool { return len(e.Node(1).Members()) == 3 })
+	})
+}
+
+// M106: the leader leaves beside a learner that has long been well. That one votes before the leader
+// is out, although the new leader has to see for itself that it is well.
+func TestLeave_OfTheLeaderBesideAnHeir(t *testing.T) {
+	t.Parallel()
+	embedkit.Growing(t, 3, nil, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		embedkit.Joined(e, 1)
+		<-time.After(time.Minute)
+		e.TransferLeadership(1)
+		<-time.After(time.Minute)
+		left := make(chan error, 1)
+		go func() { left <- e.Node(1).Leave(bounded(t)) }()
+		e.Until("member 4 to vote", func() bool {
+			voters, err := embedtest.Voters(t.Context(), e.Node(2))
+			if err == nil && len(voters[0]) < 3 {
+				t.Fatalf("the voters are %v", voters[0])
+			}
+			return err == nil && slices.Contains(voters[0], 4)
+		})
+		must(t, <-left)
+		embedkit.Voting(e, 2, 2, 3, 4)
+	})
 }

@@ -307,3 +307,52 @@ func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 		must(t, err)
 	})
 }
+
+// M103: a founder that holds the level down is gone for good, and another member has its address by
+// now. The level rises without it.
+func TestLevel_AnotherOneIsWhereItWas(t *testing.T) {
+	t.Parallel()
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		if c.ID == 3 {
+			c.HoldLevel = embedkit.Newest - 1
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		four := away(e)
+		e.Start(four)
+		e.Ready(four)
+		must(t, e.Node(1).RaiseLevel(bounded(t), 3))
+		if got := e.Node(1).Status().Level; got != embedkit.Newest {
+			t.Errorf("the level is %d", got)
+		}
+	})
+}
+
+// M107: a newcomer holds the level down on the first shard, and the leader of another shard has not
+// reached it yet. No shard rises past it.
+func TestLevel_OfANewcomerOnSomeShards(t *testing.T) {
+	t.Parallel()
+	held := true
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		c.Shards = 2
+		if c.ID == 0 || c.ID == 3 && held {
+			c.HoldLevel = embedkit.Newest - 1
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		<-time.After(time.Minute) // the leaderships are even
+		four := e.AddPlace()
+		shards := e.Node(1).Status().Shards
+		e.Cut(shards[1].Leader, four)
+		e.Start(four)
+		e.Until("the newcomer on the first shard", func() bool { return slices.Contains(e.Node(1).Status().HeldDown, 4) })
+		held = false
+		e.Stop(3)
+		e.Restart(3)
+		<-time.After(time.Minute)
+		e.HealAll()
+		e.Ready(four)
+		if err := e.Node(four).Err(); err != nil || e.Node(1).Status().Level != embedkit.Newest-1 {
+			t.Errorf("the ensemble is at level %d, and the newcomer says %v", e.Node(1).Status().Level, err)
+		}
+	})
+}

@@ -103,7 +103,7 @@ func TestGuarantee_SafeChange(t *testing.T) {
 func TestGuarantee_OneEnsemble(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true})
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true, Config: embedkit.Named})
 		e.Start(1)
 		e.Start(2)
 		<-time.After(20 * time.Second)

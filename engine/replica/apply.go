@@ -132,7 +132,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 		return
 	}
 	r.mu.members.Registered(c.Origin.Member, c.Origin.Directory)
-	r.noteOrigins()
+	r.noteOrigin(c.Origin.Member)
 	r.useRules(r.rulesAfter(c))
 	r.mu.stepStart[c.Origin.Member] = time.Now()
 	r.expireDue(c.Wall) // the sessions of the member's former start are due now

@@ -108,12 +108,8 @@ func (r *Replica) nextSteps(now time.Time) []nextStep {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []nextStep
-	for _, o := range r.mu.table.Origins() {
-		step, d, ok := r.mu.table.NextStep(o.Member)
-		if !ok {
-			continue
-		}
-		out = append(out, nextStep{step: step, duration: d, wait: r.mu.stepStart[o.Member].Add(d).Sub(now)})
+	for step, d := range r.mu.table.NextSteps() {
+		out = append(out, nextStep{step: step, duration: d, wait: r.mu.stepStart[step.Member].Add(d).Sub(now)})
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -17,14 +16,17 @@ func (r *Replica) Level() uint32 { return r.level.Load() }
 // since nobody else could register before. Beyond it they may also have joined and registered here.
 // Who was left behind at a level before does not count, nor who is out. It takes no lock.
 func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
-	origins, now := *r.origins.Load(), r.Level()
+	now := r.Level()
 	members := slices.Clone(r.founders)
 	if level > command.LevelMembers {
-		members = slices.AppendSeq(members, maps.Keys(origins))
+		r.origins.Load().Range(func(m, _ any) bool {
+			members = append(members, m.(session.MemberID))
+			return true
+		})
 	}
 	slices.Sort(members)
 	for _, m := range slices.Compact(members) {
-		o := origins[m]
+		o, _ := r.Origin(m)
 		behind := now > command.LevelMin && o.Level < now
 		if o.Level < level && !behind && !o.Retired {
 			by = append(by, m)
@@ -104,7 +106,7 @@ func (r *Replica) rulesAfter(c *command.Command) command.Rules {
 		return c.Rules
 	}
 	all := slices.Clone(c.Rules.Schemes)
-	for _, o := range r.mu.table.Origins() {
+	for _, o := range r.mu.table.Present() {
 		if o.Level >= r.mu.Level && !o.Retired { // others were left behind
 			all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(o.Schemes, name) })
 		}

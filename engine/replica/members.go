@@ -71,7 +71,7 @@ func (r *Replica) applyRetire(c *command.Command) {
 	}
 	r.mu.table.Retire(c.Member)
 	r.mu.members.Forget(r.mu.table)
-	r.noteOrigins()
+	r.noteOrigin(c.Member)
 }
 
 // applyRecover begins the shard's life after a forced recovery. On the home shard it does nothing

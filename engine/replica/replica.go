@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,7 +93,7 @@ type Replica struct {
 	// origins holds the registered members. The handshake with a peer that reconnects reads them,
 	// without mu. If one shard's apply stands still, the handshake must not wait for it, or no
 	// shard could reach the peer.
-	origins atomic.Pointer[map[session.MemberID]session.Origin]
+	origins atomic.Pointer[sync.Map] // of session.MemberID and session.Origin
 
 	// mu is held while one entry is applied, and briefly by a leader's loops and by Inspect.
 	mu struct {
@@ -210,17 +211,27 @@ func (r *Replica) ShardsOf(id tree.SessionID) []uint32 {
 // Origin returns what a member has registered with, and false if the member has not registered. It
 // takes no lock.
 func (r *Replica) Origin(id session.MemberID) (session.Origin, bool) {
-	o, ok := (*r.origins.Load())[id]
-	return o, ok
+	o, ok := r.origins.Load().Load(id)
+	if !ok {
+		return session.Origin{}, false
+	}
+	return o.(session.Origin), true
 }
 
-// noteOrigins updates origins from the table. mu is held.
+// noteOrigins makes origins anew from the table. mu is held.
 func (r *Replica) noteOrigins() {
-	origins := make(map[session.MemberID]session.Origin)
+	var origins sync.Map
 	for _, o := range r.mu.table.Origins() {
-		origins[o.Member] = o
+		origins.Store(o.Member, o)
 	}
 	r.origins.Store(&origins)
+}
+
+// noteOrigin updates one of origins from the table. mu is held.
+func (r *Replica) noteOrigin(m session.MemberID) {
+	if o, registered := r.mu.table.Origin(m); registered {
+		r.origins.Load().Store(m, o)
+	}
 }
 
 // restartClocks restarts the stopwatch of every origin's silence, and the ages of all znodes in the
@@ -229,7 +240,7 @@ func (r *Replica) restartClocks() {
 	now := time.Now()
 	r.mu.loadedAt = now
 	r.mu.stepStart = make(map[session.MemberID]time.Time)
-	for _, o := range r.mu.table.Origins() {
+	for _, o := range r.mu.table.Present() {
 		r.mu.stepStart[o.Member] = now
 	}
 }

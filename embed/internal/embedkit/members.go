@@ -25,6 +25,9 @@ func Growing(t *testing.T, founders int, change func(*embed.Config), fn func(t *
 	})
 }
 
+// Named gives each member the name of its place, as a platform names its pods.
+func Named(c *embed.Config) { c.Name, _, _ = strings.Cut(c.Advertise, ".") }
+
 // Roles returns the members that a node knows, by role.
 func Roles(n *embed.Node) map[embed.Role][]embed.MemberID {
 	by := make(map[embed.Role][]embed.MemberID)
