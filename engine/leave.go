@@ -81,12 +81,7 @@ func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
 	if e.self() == 0 {
 		return true, nil
 	}
-	err = session.ErrLastVoter
-	for errors.Is(err, session.ErrLastVoter) { // the others may have begun to leave meanwhile
-		if err = e.mayLeave(ctx); err == nil {
-			err = e.sayLeave(ctx)
-		}
-	}
+	err = e.askOut(ctx)
 	if err == nil || e.isOut() {
 		return true, nil
 	}
@@ -156,48 +151,36 @@ func (e *Engine) outrun(why error) error {
 	return err
 }
 
-// mayLeave waits for the leader to say whether this member may leave. No answer is no consent.
-func (e *Engine) mayLeave(ctx context.Context) error {
-	for {
-		answered, err := e.atLeader(ctx, question{Leave: e.self()})
-		if answered {
-			return err
+// askOut has the leader of the home shard record that this member is to be out.
+func (e *Engine) askOut(ctx context.Context) error {
+	const what = "the departure of this member"
+	var sent bool
+	var asked time.Time
+	for !e.isOut() {
+		if !sent || time.Since(asked) > replica.RetryAfter {
+			asked = time.Now()
+			if recorded, err := e.askLeader(ctx, question{Leave: e.self()}, what, &sent); recorded || err != nil {
+				return err
+			}
 		}
 		select {
 		case <-time.After(replica.PollInterval):
 		case <-e.done:
-			return e.over()
+			return e.gaveUp(ctx, sent, what)
 		case <-ctx.Done():
-			return e.notReady(unavailable(ctx, ctx.Err()))
+			return e.gaveUp(ctx, sent, what)
 		}
 	}
+	return nil
 }
 
-// sayLeave records in the log that this member is to be out.
-func (e *Engine) sayLeave(ctx context.Context) error {
-	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestLeave})
-	home := e.home().Outbox
-	if _, err := home.Submit(call); err != nil {
-		return err
-	}
-	return home.Wait(ctx, call, e.cfg.RequestTimeout)
-}
-
-// consent says whether a member may leave, where the home shard is led. If it is the only voter,
-// and somebody comes who can vote in its place, that takes until then.
-func (e *Engine) consent(ctx context.Context, m MemberID) (answered bool, err error) {
+// letLeave records that a member leaves, where the home shard is led. If nobody else stays that
+// votes, and somebody comes who can vote in its place, that takes until then.
+func (e *Engine) letLeave(ctx context.Context, m MemberID) (answered bool, err error) {
 	for {
-		stored := e.proveAtHome(ctx)
-		if stored == nil {
-			return false, errLater
-		}
-		why := e.unsafeWithout(m, true, stored)
-		if why == "" {
-			return true, nil
-		}
-		err := fmt.Errorf("%w: %s", ErrUnsafe, why)
-		if !e.isAlone(m) || !e.wishHeir(ctx, m) {
-			return true, err
+		answered, err := e.recordDeparture(ctx, m, session.Left)
+		if !errors.Is(err, ErrUnsafe) || !e.isAlone(m) || !e.wishHeir(ctx, m) {
+			return answered, err
 		}
 		select {
 		case <-time.After(LongestElection(e.cfg.Tick) / 2):
@@ -209,9 +192,9 @@ func (e *Engine) consent(ctx context.Context, m MemberID) (answered bool, err er
 	}
 }
 
-// isAlone reports whether a member is the only voter of the home shard.
+// isAlone reports whether a member is the only voter of the home shard that stays.
 func (e *Engine) isAlone(m MemberID) bool {
-	return slices.Equal(e.voters(command.HomeShard), []MemberID{m})
+	return !slices.ContainsFunc(e.voters(command.HomeShard), func(v MemberID) bool { return v != m && !e.goes(v) })
 }
 
 // hasHeir reports whether somebody other than a member is to vote, and stores what it is sent.

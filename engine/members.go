@@ -195,17 +195,10 @@ func (e *Engine) seek() {
 // removedFrom is called when this member has applied its own removal from a shard. Nothing behind
 // the removal is applied before it returns.
 //
-// A member that leaves or is removed serves nobody from then on. Its vote goes on: until it is out of
-// all shards, the others may need it there. So it is if Leave did not learn that its wish was
-// recorded, or if its process has been started again since. Any other removal is of a member that
-// the others have done without.
+// The member serves nobody from then on. Its vote goes on: until it is out of all shards, the others
+// may need it there, whatever the reason. One that was silent may be back.
 func (e *Engine) removedFrom(id ShardID) {
 	how := fmt.Sprintf("it has applied its removal from shard %d", id)
-	rec, _ := e.table().Find(session.MemberID(e.self()))
-	if votes := rec.Reason == session.Left || rec.Reason == session.Removed; !e.departure.expected() && rec.Wish == session.Out && !votes {
-		e.failAsRemoved(how)
-		return
-	}
 	left, leaves := e.departure.outOfOne() // first: Leave looks at it once calls end
 	switch serves := isDone(e.home().Outbox.Ready); {
 	case leaves:
@@ -370,8 +363,7 @@ func (e *Engine) askLeader(ctx context.Context, q question, what string, sent *b
 // errLater says that a leader cannot judge a question yet, and has proposed nothing.
 var errLater = errors.New("the leader cannot say yet: ask again")
 
-// atLeader has the leader of the home shard do what a question asks: record a change, or say whether
-// a member may leave. It returns false if that is worth another try: with errLater nothing was
+// atLeader has the leader of the home shard record the change that a question asks for. It returns false if that is worth another try: with errLater nothing was
 // proposed, without an error nobody knows.
 func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
@@ -432,17 +424,19 @@ func (e *Engine) changeOrRefuse(ctx context.Context, q *question) (answered bool
 	case !e.settled(ctx):
 		return false, errLater
 	case q.Remove != 0:
-		return e.recordRemoval(ctx, q.Remove)
+		return e.recordDeparture(ctx, q.Remove, session.Removed)
 	case q.Reconfig != nil:
 		return e.recordReconfig(ctx, q.Reconfig)
 	}
-	return e.consent(ctx, q.Leave)
+	return e.letLeave(ctx, q.Leave)
 }
 
-// recordRemoval records that a member is to be out, where the home shard is led, and returns once the
-// table has it. With several shards it answers only when nobody else is on the way out: who is out of
-// one shard is over on all, and several at once could take the quorum of another shard.
-func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, err error) {
+// recordDeparture records that a member is to be out, where the home shard is led, and returns once the
+// table has it. Until then no other change is judged: each counts on those who stay.
+//
+// A member that is removed is over once it is out of one of several shards, and several at once could
+// take the quorum of another shard. So that is answered only when nobody else is on the way out.
+func (e *Engine) recordDeparture(ctx context.Context, m MemberID, reason session.Reason) (answered bool, err error) {
 	select {
 	case e.reconfiguring <- struct{}{}:
 		defer func() { <-e.reconfiguring }()
@@ -456,18 +450,20 @@ func (e *Engine) recordRemoval(ctx context.Context, m MemberID) (answered bool, 
 		return true, fmt.Errorf("%w: %d", session.ErrNotMember, m)
 	case rec.Wish == session.Out:
 		return true, nil
-	case len(e.shards) > 1 && e.anyGoes(table):
+	case reason == session.Removed && len(e.shards) > 1 && e.anyGoes(table):
 		return false, errLater
 	}
 	stored := e.proveAtHome(ctx)
 	if stored == nil {
 		return false, errLater
 	}
-	if why := e.unsafeWithout(m, false, stored); why != "" {
+	if why := e.unsafeWithout(m, reason == session.Left, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
 	}
-	e.log.Info("a member is to be removed on request", "peer", m)
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, session.Removed, time.Now().UnixMilli())) // if it is lost, the caller asks again
+	if reason == session.Removed {
+		e.log.Info("a member is to be removed on request", "peer", m)
+	}
+	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, reason, time.Now().UnixMilli())) // if it is lost, the caller asks again
 	ctx, cancel := context.WithTimeout(ctx, admitTime)
 	defer cancel()
 	for {
@@ -503,13 +499,19 @@ func (e *Engine) unsafeWithout(m MemberID, leaves bool, stored map[MemberID]bool
 	return ""
 }
 
+// goes reports whether a member is to be out.
+func (e *Engine) goes(m MemberID) bool {
+	rec, _ := e.table().Find(session.MemberID(m))
+	return rec.Wish == session.Out
+}
+
 // unsafeOn is unsafeWithout for one shard. helps says that m is there until it is out of the shard.
 func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool, stored map[MemberID]bool) string {
 	voters := e.voters(id)
 	if !slices.Contains(voters, m) {
 		return ""
 	}
-	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m })
+	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m || e.goes(v) })
 	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !stored[v] })
 	switch {
 	case len(rest) == 0 && helps && e.hasHeir(m, stored):

@@ -24,7 +24,7 @@ type question struct {
 	InParts   bool // only those with ids above After, as many as an answer holds; earlier builds want all
 	After     session.MemberID
 	Remove    MemberID // not zero: a member wants this one to be removed
-	Leave     MemberID // not zero: this member asks whether it may leave
+	Leave     MemberID // not zero: this member wants to be out
 	Reconfig  *Reconfig
 	Backup    *backupAsk
 	Directory [16]byte // of the node

@@ -325,22 +325,18 @@ func (t *Members) Govern(number uint64, m MemberID) bool {
 
 // Want enters what a member is to be, at the Unix time wall in ms. The reason says why it is to be
 // out. number is that of the leader which wishes it. Under zero, a person may wish a member to
-// vote, or to be out with the reason Removed. What is so already changes nothing.
+// vote, or to be out with the reason Removed or Left. What is so already changes nothing.
 //
 // It returns ErrNotFounded, ErrNotMember, ErrOutdated, ErrBackward, ErrObserver or ErrLastVoter,
 // and then changes nothing.
 func (t *Members) Want(number uint64, id MemberID, wish Part, reason Reason, wall int64) error {
 	byLeader := number != 0 && number == t.ensemble.Govern
-	byPerson := number == 0 && (wish == Voter || reason == Removed)
+	byPerson := number == 0 && (wish == Voter || reason == Removed || reason == Left)
 	if _, known := t.members[id]; known && !byLeader && !byPerson {
 		return fmt.Errorf("%w: its number is %d, and %d counts", ErrOutdated, number, t.ensemble.Govern)
 	}
 	return t.want(id, wish, reason, wall)
 }
-
-// Leave enters that a member wants to be out, at the Unix time wall in ms. It returns
-// ErrNotFounded, ErrNotMember or ErrLastVoter, and then changes nothing.
-func (t *Members) Leave(id MemberID, wall int64) error { return t.want(id, Out, Left, wall) }
 
 // want is Want, whoever wishes it.
 func (t *Members) want(id MemberID, wish Part, reason Reason, wall int64) error {

@@ -260,13 +260,13 @@ func TestMembers_Want(t *testing.T) {
 		{1, 3, Out, Lost + 1, ErrBackward}, {1, 3, Out + 1, 0, ErrBackward}, {1, 3, 0, 0, ErrBackward}, {1, 4, Voter, 0, ErrObserver},
 		{0, 4, Voter, 0, ErrObserver}, {0, 3, Voter, 0, nil}, {1, 3, Voter, 0, nil}, {1, 3, Learner, 0, ErrBackward}, {1, 4, Out, NeverCame, nil},
 		{1, 1, Out, Silent, nil}, {1, 1, Out, Lost, nil}, {1, 1, Voter, 0, ErrBackward},
-		{0, 2, Out, Left, ErrOutdated}, {0, 2, Out, Removed, nil}, {0, 2, Out, Removed, nil}, {0, 3, Out, Removed, ErrLastVoter}, {1, 3, Out, Silent, ErrLastVoter},
+		{0, 2, Out, Silent, ErrOutdated}, {0, 2, Out, Removed, nil}, {0, 2, Out, Removed, nil}, {0, 3, Out, Removed, ErrLastVoter}, {1, 3, Out, Silent, ErrLastVoter},
 	} {
 		if err := m.Want(c.number, c.id, c.wish, c.reason, 9); !errors.Is(err, c.want) {
 			t.Errorf("member %d is to be %v (%v) under %d: %v, want %v", c.id, c.wish, c.reason, c.number, err, c.want)
 		}
 	}
-	if err := m.Leave(3, 9); !errors.Is(err, ErrLastVoter) {
+	if err := m.Want(0, 3, Out, Left, 9); !errors.Is(err, ErrLastVoter) {
 		t.Errorf("the last voter leaves: %v", err)
 	}
 	want := []Member{
@@ -285,14 +285,14 @@ func TestMembers_Want(t *testing.T) {
 func TestMembers_SomebodyStays(t *testing.T) {
 	m := tableOf(t, 1, registered(t, 1, 2))
 	_, _, err := m.Admit(Candidate{Directory: [16]byte{5}, Former: Former{2, [16]byte{2}}}, 5)
-	if errs := errors.Join(err, m.Leave(1, 5)); !errors.Is(errs, ErrLastVoter) {
+	if errs := errors.Join(err, m.Want(0, 1, Out, Left, 5)); !errors.Is(errs, ErrLastVoter) {
 		t.Fatal(errs)
 	}
 	if _, _, err := m.Admit(Candidate{Directory: [16]byte{6}, Former: Former{1, [16]byte{1}}}, 5); err != nil {
 		t.Fatal(err)
 	}
 	for id := MemberID(3); id <= 6; id++ {
-		if err := m.Leave(id, 5); !errors.Is(err, ErrLastVoter) {
+		if err := m.Want(0, id, Out, Left, 5); !errors.Is(err, ErrLastVoter) {
 			t.Errorf("member %d leaves: %v", id, err)
 		}
 	}
@@ -319,7 +319,7 @@ func TestMembers_Forget(t *testing.T) {
 			t.Fatalf("member %d is forgotten %s", id, when)
 		}
 	}
-	if err := m.Leave(3, 5); err != nil {
+	if err := m.Want(0, 3, Out, Left, 5); err != nil {
 		t.Fatal(err)
 	}
 	m.Report(3, 1, Place{Out, 5})
@@ -469,11 +469,11 @@ func TestMembers_AnyOrder(t *testing.T) {
 				number, reason := rng.Uint64N(3), Reason(rng.IntN(8))
 				id, wish := MemberID(rng.IntN(9)), Part(rng.IntN(5))
 				err := m.Want(number, id, wish, reason, int64(seed))
-				if counts := number == 0 && (wish == Voter || reason == Removed) || number != 0 && number == before.Ensemble.Govern; (err != nil || !counts) && !reflect.DeepEqual(m.View(), before) {
+				if counts := number == 0 && (wish == Voter || reason == Removed || reason == Left) || number != 0 && number == before.Ensemble.Govern; (err != nil || !counts) && !reflect.DeepEqual(m.View(), before) {
 					t.Fatalf("seed %d: a wish under %d has changed the table: %v", seed, number, err)
 				}
 			case 6:
-				_ = m.Leave(MemberID(rng.IntN(9)), int64(seed))
+				_ = m.Want(0, MemberID(rng.IntN(9)), Out, Left, int64(seed))
 			case 7: // the shards carry out what is wished
 				for _, one := range before.List {
 					if one.Wish == Out && rng.IntN(2) == 0 {
@@ -597,7 +597,7 @@ func TestMembers_Recover(t *testing.T) {
 func TestMembers_RecoverOfOneThatWasToGo(t *testing.T) {
 	m := NewMembers()
 	m.Found(Lineage{7}, []MemberID{1, 2}, 1, registered(t, 1, 2))
-	if err := m.Leave(1, 5); err != nil {
+	if err := m.Want(0, 1, Out, Left, 5); err != nil {
 		t.Fatal(err)
 	}
 	if !m.Recover(Recovery{Lineage{8}, Lineage{7}, 1}, 9) {

@@ -1,7 +1,9 @@
 package membertest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -109,6 +111,59 @@ func TestLeave_OfTheOnlyVoterInALimitedTime(t *testing.T) {
 			if ready := e.Node(heir).Ready(bounded(t)); ready != nil {
 				t.Errorf("Leave within %d ms: %v; the rest: %v", 12*i+1, err, ready)
 			}
+		})
+	}
+}
+
+// M91: one of four voters is dead. Two leave at the same moment. Of three who would stay two answer,
+// of two only one.
+func TestLeave_TwoAtOnceBesideADeadOne(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond, 2 * time.Second} {
+		embedkit.Growing(t, 4, nil, func(t *testing.T, e *embedtest.Ensemble) {
+			ofAge(e)
+			embedkit.Write(t, e.Node(1), embedkit.OnShard[0])
+			e.TransferLeadership(1)
+			<-time.After(10 * time.Second)
+			embedkit.Distant(e, time.Millisecond)
+			e.Kill(4)
+			<-time.After(5 * time.Second)
+			left := make(chan error, 2)
+			for i, m := range []embed.MemberID{2, 3} {
+				go func() {
+					<-time.After(time.Duration(i) * gap)
+					left <- e.Node(m).Leave(bounded(t))
+				}()
+			}
+			if one, other := <-left, <-left; (one == nil) == (other == nil) || !errors.Is(cmp.Or(one, other), embed.ErrUnsafe) {
+				t.Errorf("%v apart: %v, and %v", gap, one, other)
+			}
+			<-time.After(time.Minute)
+			goesOnAlone(t, e)
+		})
+	}
+}
+
+// M92: a voter of four is dismissed for its silence. It comes back when another one dies: three of
+// four answer. It is out of one shard, and the others need its vote to take it out of theirs.
+func TestRemovals_OfOneThatIsBack(t *testing.T) {
+	t.Parallel()
+	for i := range 5 {
+		short := func(c *embed.Config) {
+			c.Shards, c.MaxSessionTimeout, c.DeadAfter = 4, 10*time.Second, 20*time.Second
+		}
+		embedkit.Growing(t, 4, short, func(t *testing.T, e *embedtest.Ensemble) {
+			ofAge(e)
+			embedkit.Write(t, e.Node(1), embedkit.OnShard...)
+			<-time.After(15 * time.Second)
+			embedkit.Distant(e, 3*time.Millisecond)
+			e.Isolate(4)
+			e.Until("the wish that member 4 is out", func() bool { return isToBeOut(e.Node(1), 4) || isToBeOut(e.Node(2), 4) })
+			<-time.After(time.Duration(4*i) * time.Millisecond)
+			e.Kill(2)
+			e.HealAll()
+			<-time.After(time.Minute)
+			goesOnAlone(t, e)
 		})
 	}
 }

@@ -58,7 +58,6 @@ const (
 	RequestReattach
 	RequestSetIdentities
 	RequestAnnounce
-	RequestLeave
 )
 
 // A Request is one call as it travels in a batch. The comments say which kinds use a field.
@@ -251,9 +250,6 @@ func EncodeRequest(r *Request) []byte {
 		e.string(r.Announce.Address)
 		e.string(r.Announce.Client)
 		e.string(r.Announce.Zone)
-	case RequestLeave:
-		e.array(1)
-		e.uint(uint64(r.Kind))
 	}
 	return e.done()
 }
@@ -778,8 +774,6 @@ func (r *Reader) decodeRequest(d *decoder, q *Request) {
 	case RequestAnnounce:
 		want = 5
 		q.Announce = Announce{Name: d.string(), Address: d.string(), Client: d.string(), Zone: d.string()}
-	case RequestLeave:
-		want = 1
 	}
 	if n != want {
 		d.fail(ErrMalformed)

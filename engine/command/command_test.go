@@ -179,7 +179,6 @@ func goldenCommands() []golden {
 		{"load", Command{Kind: KindLoad, Load: &Load{Part: 200, Source: filled[[32]byte](0x40), Znodes: []tree.Named{
 			{Path: "/", Znode: tree.Znode{Created: 1, Data: []byte{}}}, {Path: "/a", Znode: tree.Znode{Czxid: 1, Mzxid: 200, Pzxid: 70000, TTL: 5, Data: []byte("data")}}}}}},
 		{"load-of-the-largest-numbers", Command{Kind: KindLoad, Wall: math.MinInt64, Load: &Load{Part: math.MaxUint64, Zxid: math.MaxUint64, Last: true, Znodes: []tree.Named{}}}},
-		{"leave", batch(1, Request{Kind: RequestLeave})},
 		{"announce", batch(1, Request{Kind: RequestAnnounce, Announce: Announce{Name: "pod-4", Address: "pod-4.pods:7400", Client: "pod-4.pods:2181", Zone: "b"}})},
 		{"reap-nothing", Command{Kind: KindReap, Reap: []Mortal{}}},
 	}
@@ -497,8 +496,8 @@ func TestDocShowsEveryField(t *testing.T) {
 		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
 		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0, 0),
 		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "load": EncodeLoad(Load{}, 0), "seed": encoded(func(e *encoder) { e.seed(Seed{Next: 1}) }),
-		"recover": EncodeRecover(session.Recovery{}, nil, 0, 0), "leave": request(RequestLeave),
-		"join": EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}, 0), "announce": request(RequestAnnounce),
+		"recover": EncodeRecover(session.Recovery{}, nil, 0, 0),
+		"join":    EncodeJoin(session.Candidate{}, 0), "report": EncodeReport(0, 0, session.Place{}, 0), "announce": request(RequestAnnounce),
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),

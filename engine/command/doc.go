@@ -80,7 +80,6 @@
 //	reattach      [7, session, password, timeout ns, [identity, ...]]
 //	setIdentities [8, session, attached, [identity, ...]]
 //	announce      [9, name, address, client, zone]
-//	leave         [10]
 //
 //	op            [kind, path, data, mode, version, ttl ms, acl, czxid], or of level 4
 //	checkMzxid    [10, path, mzxid]
@@ -101,7 +100,6 @@
 //	setIdentities  Replaces the identities that the session has authenticated as.
 //	announce       Says what the member that sent the batch is called, and where members and clients
 //	               reach it.
-//	leave          The member that sent the batch is to be out. It may be refused.
 //
 // remote is set for the session of a client outside the process. attached is the zxid that attached
 // such a session to its member. This is the zxid of open or of the newest reattach. For an

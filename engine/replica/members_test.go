@@ -125,31 +125,6 @@ func (r *rig) ask(m session.MemberID, start, seq uint64, q command.Request) {
 	r.apply(command.EncodeBatch(m, start, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
 }
 
-// M53: "I leave" arrives when the member has been started again. The request is of the closed
-// stream, so it changes nothing.
-func TestLeave(t *testing.T) {
-	r := foundedRig(t, 1)
-	leave := command.Request{Kind: command.RequestLeave}
-	r.ask(2, 1, 2, leave) // out of its place
-	r.apply(registers(2, 2, 3))
-	r.ask(2, 1, 1, leave)
-	if m, _ := r.Members().Find(2); m.Wish != session.Voter {
-		t.Fatalf("a late request is carried out: %+v", m)
-	}
-	r.ask(2, 2, 1, leave)
-	if m, _ := r.Members().Find(2); m.Wish != session.Out || m.Reason != session.Left || m.Since != 1 {
-		t.Fatalf("the member has not left: %+v", m)
-	}
-	r.ask(3, 1, 1, leave)
-	if _, _, err := r.request(enginetest.Member, 5, &leave, nil); !errors.Is(err, session.ErrLastVoter) {
-		t.Errorf("the last voter leaves: %v", err)
-	}
-	other := newRig(t) // it has no members
-	if _, _, err := other.request(enginetest.Member, 5, &leave, nil); !errors.Is(err, session.ErrNotFounded) {
-		t.Errorf("without members: %v", err)
-	}
-}
-
 // M51: a deposed leader's wish is refused by number. What readers see changes with each wish.
 func TestWant(t *testing.T) {
 	r := foundedRig(t, 1)
@@ -207,7 +182,7 @@ func TestRetire_FailsTheNode(t *testing.T) {
 	if err := r.disk.Err(); err != nil {
 		t.Fatal(err)
 	}
-	r.ask(enginetest.Member, enginetest.Origin().Start, 1, command.Request{Kind: command.RequestLeave})
+	r.ask(enginetest.Member, enginetest.Origin().Start, 1, command.Request{Kind: command.RequestAnnounce})
 	if err := r.disk.Err(); !errors.Is(err, session.ErrRetired) {
 		t.Errorf("the node fails with %v", err)
 	}
@@ -226,7 +201,7 @@ func TestRetire_BelowTheLevelOfMembersChangesNothing(t *testing.T) {
 func TestMemberIsForgotten(t *testing.T) {
 	r := foundedRig(t, 1)
 	r.ask(2, 1, 1, command.Request{Kind: command.RequestOpen, Timeout: 4 * time.Second})
-	r.ask(2, 1, 2, command.Request{Kind: command.RequestLeave})
+	r.apply(command.EncodeWant(0, 2, session.Out, session.Left, 1))
 	out := command.EncodeReport(2, 1, session.Place{Part: session.Out, Change: 9}, 7)
 	r.apply(command.EncodeRetire(2), out)
 	if err := r.save(); err != nil {

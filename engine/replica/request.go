@@ -41,8 +41,6 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 	case command.RequestAnnounce:
 		r.mu.members.Announce(from, q.Announce.Name, q.Announce.Address, q.Announce.Client, q.Announce.Zone)
 		return nil, 0, nil
-	case command.RequestLeave:
-		return nil, 0, r.mu.members.Leave(from, wall)
 	case command.RequestOpen:
 		z, err := r.openSession(from, wall, q)
 		return nil, z, err

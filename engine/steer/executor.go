@@ -266,10 +266,11 @@ func (s *Shard) mayReturn(m *session.Member) bool {
 }
 
 // closes reports whether a member that leaves is still closing its sessions. If it were removed
-// now, the end of its stream would outrun them, and their locks would wait for their timeouts.
+// now, the end of its stream would outrun them, and their locks would wait for their timeouts. It has
+// to be done some time: if its Leave has given up, nobody closes them.
 func (s *Shard) closes(id session.MemberID) bool {
 	m, _ := s.Table.Find(id)
-	return m.Reason == session.Left && !s.isSilent(id) && s.Sessions(id)
+	return m.Reason == session.Left && !s.isSilent(id) && s.leaving(id) < s.Rules.LeaveWait && s.Sessions(id)
 }
 
 func (s *Shard) leaving(id session.MemberID) time.Duration { return s.Health(id).Leaving }

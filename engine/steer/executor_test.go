@@ -64,6 +64,7 @@ func TestExecute(t *testing.T) {
 		{name: "E3: the silent one first", voters: ids{1, 2, 3, 4, 5}, members: []session.Member{voter(1), voter(2), left, going(voter(4), session.Silent), voter(5)}, health: of{4: dead}, want: step(Remove, 4)},
 		{name: "E3: its sessions are still open", voters: ids{1, 2, 3}, members: []session.Member{voter(1), voter(2), left}, sessions: ids{3}},
 		{name: "E3: its sessions are open and it is silent", voters: ids{1, 2, 3}, members: []session.Member{voter(1), voter(2), left}, sessions: ids{3}, health: of{3: quiet}, want: step(Remove, 3)},
+		{name: "E3, M93: its sessions are still open, and nobody closes them", voters: ids{1, 2, 3}, members: []session.Member{voter(1), voter(2), left}, sessions: ids{3}, health: of{3: leaving(well, 10*time.Second)}, want: step(Remove, 3)},
 		{name: "E3: it was removed by a person, with sessions", voters: ids{1, 2, 3}, members: []session.Member{voter(1), voter(2), going(voter(3), session.Removed)}, sessions: ids{3}, want: step(Remove, 3)},
 		{name: "E3, M8: never itself, the best one leads", voters: ids{1, 2, 3}, members: []session.Member{going(voter(1), session.Left), voter(2), voter(3)}, health: of{2: fresh}, want: step(HandOver, 3)},
 		{name: "E3: none can lead", voters: ids{1, 2, 3}, members: []session.Member{going(voter(1), session.Left), voter(2), voter(3)}, health: of{2: slow, 3: slow}},

@@ -194,7 +194,7 @@ func (w *world) admit(former session.Former) {
 
 func (w *world) leave() {
 	if p := w.someone(); p != nil && w.up(p.id) && w.led(w.shards[0]) && w.reach(p.id, w.shards[0].leader) {
-		if w.table.Leave(p.id, 1) == nil {
+		if w.table.Want(0, p.id, session.Out, session.Left, 1) == nil {
 			w.note("member %d leaves", p.id)
 			w.uneven = true
 		}
