@@ -44,9 +44,9 @@ type WatchOptions struct {
 	// Buffer is how many events may wait for a slow consumer, up to BufferMax. Zero means 64.
 	// A WatchOnce always has room for its event. The room is taken at once: 48 bytes for each event.
 	Buffer int
-	// Values says that Event.Data and Event.Stat show the znode as each change left it. So no
-	// change of data is missed, even if the next one follows at once. An event that waits keeps its
-	// data in memory.
+	// Values says that Event.Data and Event.Stat show the znode as each transaction left it, if the
+	// session may read it then. So no change of data is missed, even if the next one follows at
+	// once. An event that waits keeps its data in memory.
 	Values bool
 }
 
