@@ -44,6 +44,7 @@ type session struct {
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
 	await  chan struct{} // holds a token while one Await is on its way
+	walk   chan struct{} // holds a token while one Walk is gathered
 
 	mu struct {
 		rank.Mutex[rank.ClientSession]
@@ -86,7 +87,7 @@ type session struct {
 
 func newSession(k *Client, o embed.SessionOptions) *session {
 	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}),
-		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1), walk: make(chan struct{}, 1)}
 	s.alive, s.halt = context.WithCancel(context.Background())
 	s.mu.ctx, s.mu.cancel = context.WithCancelCause(context.Background())
 	s.mu.claims = make(map[string]*claim)
