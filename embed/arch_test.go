@@ -85,8 +85,8 @@ var imports = map[string][]string{
 	"embed/job":               {"embed", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
-	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/lock"},
-	"embed/view":              {"embed", "embed/value", "internal/rank"},
+	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/view":              {"embed", "embed/internal/sessions", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/metrics":      {},

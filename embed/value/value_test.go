@@ -538,3 +538,32 @@ func TestChanges_OfAZnodeThatIsHidden(t *testing.T) {
 		}
 	})
 }
+
+// D12: the watch overflows between the two events of a transaction that creates the znode again. The
+// newest value is told all the same.
+func TestChanges_OverflowAmidATransaction(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		_, s := one(t)
+		_, err := s.Put(ctx, path, []byte("first"))
+		must(t, err)
+		fill := func() {
+			for range 255 { // leaves room for one event
+				_, err := s.Set(ctx, path, []byte("more"), embed.AnyVersion)
+				must(t, err)
+			}
+			_, err := s.Multi(ctx, embed.OpDelete(path, embed.AnyVersion), embed.OpCreate(path, []byte("last"), embed.Persistent))
+			must(t, err)
+		}
+		for now, err := range value.New(s, path, value.Codec[string]{}).Changes(ctx) {
+			must(t, err)
+			if now.Value == "first" {
+				fill()
+			}
+			if now.Value == "last" {
+				break
+			}
+		}
+	})
+}
