@@ -213,3 +213,35 @@ func TestWatches_ShowNothingHidden(t *testing.T) {
 		}
 	})
 }
+
+// G5: a child of the root comes while the connection is broken, on a shard whose zxids are behind
+// those of another one. A watch of the root misses neither it nor one that has gone again.
+func TestWatches_OfTheRootAcrossABreak(t *testing.T) {
+	onOutages(t, 4, func(w *world, o *outage, s, writer *embed.Session) {
+		t := w.t
+		ctx, busy := t.Context(), onShard(2, 0)
+		must(t, w.put(writer, busy, ""))
+		for range 50 {
+			must(t, w.put(writer, busy, ""))
+		}
+		must(t, w.put(writer, onShard(2, 100), "")) // the root's newest child by its zxid
+		for i, change := range []func(child string){
+			func(child string) { must(t, w.put(writer, child, "")) },
+			func(child string) {
+				must(t, w.put(writer, child, ""))
+				must(t, writer.Delete(ctx, child, embed.AnyVersion))
+			},
+		} {
+			_, err := s.Sync(ctx, "/")
+			must(t, err)
+			watch, err := s.Watch(ctx, "/", embed.WatchOnce)
+			must(t, err)
+			o.begin()
+			change(onShard(3, 100*i))
+			o.end()
+			if e := w.next(watch); e.Type != embed.NodeChildrenChanged || e.Path != "/" {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
