@@ -9,11 +9,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
 	"github.com/vivarium-go/vivarium/engine"
@@ -48,6 +50,17 @@ func (w *world) bound(p *atomic.Pointer[string], want string) {
 	w.ens.Until(want+" in the binding", func() bool { return *p.Load() == want })
 }
 
+// fill fills the queue of a session that has no connection.
+func fill(ctx context.Context, s *embed.Session) {
+	for {
+		select {
+		case <-s.Submit(ctx, embed.OpSet("/other", nil, embed.AnyVersion)).Done():
+			return
+		default:
+		}
+	}
+}
+
 // D8: when the connection is back, the session's queue is full. A view and a binding go on once it
 // is not.
 func TestViews_BesideAFullQueue(t *testing.T) {
@@ -63,20 +76,40 @@ func TestViews_BesideAFullQueue(t *testing.T) {
 		stop, err := value.Bind(ctx, s, "/v", value.Codec[string]{}, &p, value.BindOptions[string]{})
 		must(t, err)
 		o.begin()
-		full := false
-		for !full {
-			select {
-			case <-s.Submit(ctx, embed.OpSet("/other", nil, embed.AnyVersion)).Done():
-				full = true
-			default:
-			}
-		}
+		fill(ctx, s)
 		o.end()
 		must(t, w.put(writer, "/v", "2"))
 		w.shows(v, "2")
 		w.bound(&p, "2")
 		must(t, v.Close())
 		must(t, stop())
+	})
+}
+
+// D8: a holder whose session has a full queue when the connection is back is asked later to give up.
+func TestRevoked_BesideAFullQueue(t *testing.T) {
+	onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
+		t := w.t
+		ctx := t.Context()
+		hold, err := lock.NewMutex(s, "/locks/a").Lock(ctx)
+		must(t, err)
+		revoked := hold.Revoked()
+		synctest.Wait() // it watches
+		o.begin()
+		note, err := lock.Holders(ctx, writer, "/locks/a")
+		must(t, err)
+		_, err = writer.Set(ctx, note[0].Path, []byte("a note"), embed.AnyVersion) // so that it looks again
+		must(t, err)
+		fill(ctx, s)
+		o.end()
+		<-time.After(time.Second)
+		must(t, lock.Revoke(ctx, writer, "/locks/a"))
+		select {
+		case <-revoked:
+		case <-time.After(time.Minute):
+			t.Error("it was not asked")
+		}
+		must(t, hold.Release())
 	})
 }
 
