@@ -109,8 +109,8 @@ func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at t
 	return at, nil
 }
 
-// gather reads a walk, again and again if it breaks. A server keeps one walk of a session at a time,
-// so other callers wait.
+// gather reads a walk, again and again if it breaks. A server keeps one walk of a session at a
+// time, so other callers wait.
 func (s *session) gather(ctx context.Context, path string, depth int) (at tree.Zxid, znodes []wire.NativeZnode, err error) {
 	select {
 	case s.walk <- struct{}{}:
@@ -121,15 +121,17 @@ func (s *session) gather(ctx context.Context, path string, depth int) (at tree.Z
 	}
 	defer func() { <-s.walk }()
 	for breaks := 0; ; breaks++ {
-		at, znodes, err = s.portions(ctx, wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))})
-		if begun := len(znodes) > 0; !begun || !errors.Is(err, engine.ErrUnavailable) || breaks == breaksMax || ctx.Err() != nil {
+		at, znodes, err = s.portions(ctx, path, depth)
+		broke := len(znodes) > 0 && errors.Is(err, engine.ErrUnavailable)
+		if !broke || breaks == breaksMax || ctx.Err() != nil {
 			return at, znodes, err
 		}
 	}
 }
 
 // portions reads a walk once. With an error it returns what came before.
-func (s *session) portions(ctx context.Context, next wire.Native) (at tree.Zxid, znodes []wire.NativeZnode, err error) {
+func (s *session) portions(ctx context.Context, path string, depth int) (at tree.Zxid, znodes []wire.NativeZnode, err error) {
+	next := wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}
 	for size := 0; size < walkMax; {
 		c := nativeCall(next)
 		r, err := s.look(ctx, c)

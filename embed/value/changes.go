@@ -64,9 +64,9 @@ type follower struct {
 	stopped bool
 }
 
-// follow tells of states until it is stopped, until ctx or the session ends, or until the session may
-// not read the znode. Once it has told of a state, no other error ends it: a client's session may have
-// too many requests on their way, or be unable to read for now.
+// follow tells of states until it is stopped, until ctx or the session ends, or until the session
+// may not read the znode. Once it has told of a state, no other error ends it: a client's session
+// may have too many requests on their way, or be unable to read for now.
 func (f *follower) follow(ctx context.Context) error {
 	for {
 		err := f.watch(ctx)
@@ -74,7 +74,8 @@ func (f *follower) follow(ctx context.Context) error {
 		case f.stopped:
 			return nil
 		case errors.Is(err, embed.ErrWatchGap), errors.Is(err, embed.ErrWatchOverflow):
-		case !f.told, ctx.Err() != nil, sessions.Final(err, embed.ErrSessionClosed, embed.ErrSessionExpired) != nil:
+		case !f.told, ctx.Err() != nil,
+			sessions.Final(err, embed.ErrSessionClosed, embed.ErrSessionExpired) != nil:
 			return err
 		default:
 			sessions.Pause(ctx)

@@ -233,8 +233,8 @@ func (v *View[T]) wakeLocked() {
 	}
 }
 
-// repair arms the watch again, reads everything, and records how it differs. It does not give up: no
-// error but the end of the session lasts.
+// repair arms the watch again, reads everything, and records how it differs. It does not give up:
+// no error but the end of the session lasts.
 func (v *View[T]) repair() error {
 	was := v.state.Load()
 	now, err := v.look(v.ctx)
@@ -257,8 +257,8 @@ func (v *View[T]) repair() error {
 	return nil
 }
 
-// pause waits before something is tried again. A client's session may have too many requests on their
-// way, or be unable to read for now. The error says that the view is over.
+// pause waits before something is tried again. A client's session may have too many requests on
+// their way, or be unable to read for now. The error says that the view is over.
 func (v *View[T]) pause() error {
 	sessions.Pause(v.ctx)
 	return v.ctx.Err()
