@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
-	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "internal/rank"},
+	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
 	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
@@ -85,8 +85,8 @@ var imports = map[string][]string{
 	"embed/job":               {"embed", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
-	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/lock"},
-	"embed/view":              {"embed", "embed/value", "internal/rank"},
+	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/view":              {"embed", "embed/internal/sessions", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/metrics":      {},

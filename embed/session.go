@@ -340,7 +340,7 @@ type WalkOptions struct {
 //
 // After an error the sequence ends. Errors are those of Get, ErrNoAuth for the first znode, and
 // ErrCrossShard for a znode whose descendants are on several shards: the root, and
-// /zookeeper/quota. With ErrNoNode the Znode's Zxid tells at which zxid there was none.
+// /zookeeper/quota. With ErrNoNode and ErrNoAuth the Znode's Zxid tells of which zxid that is true.
 func (s *Session) Walk(ctx context.Context, path string) iter.Seq2[Znode, error] {
 	return s.WalkWith(ctx, path, WalkOptions{})
 }

@@ -45,9 +45,9 @@ type WatchOptions struct {
 	// A WatchOnce always has room for its event. The room is taken at once: 48 bytes for each event.
 	// However large it is, the events that wait take at most 32 MiB with their paths and data.
 	Buffer int
-	// Values says that Event.Data and Event.Stat show the znode as each change left it. So no
-	// change of data is missed, even if the next one follows at once. An event that waits keeps its
-	// data in memory, see Buffer.
+	// Values says that Event.Data and Event.Stat show the znode as each transaction left it, if the
+	// session may read it then. So no change of data is missed, even if the next one follows at
+	// once. An event that waits keeps its data in memory, see Buffer.
 	Values bool
 }
 

@@ -77,6 +77,9 @@ func (f Found) Data() []byte { return bytes.Clone(f.version.bytes()) }
 // Stat returns the Stat.
 func (f Found) Stat() Stat { return f.version.stat() }
 
+// ACL returns the ACL as the tree keeps it; nil is the open one. It must not be changed.
+func (f Found) ACL() []ACL { return f.version.acl() }
+
 // Children returns the names of the children in byte order.
 func (f Found) Children() []string { return f.version.names() }
 

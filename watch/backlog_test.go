@@ -22,7 +22,7 @@ type queued interface {
 	Err() error
 }
 
-// D9: events with data wait up to a bound in bytes, however many the buffer has room for. Those
+// D14: events with data wait up to a bound in bytes, however many the buffer has room for. Those
 // that were received no longer count.
 func TestOverflow_Bytes(t *testing.T) {
 	const size = 4 << 20
@@ -59,7 +59,7 @@ func TestOverflow_Bytes(t *testing.T) {
 	}
 }
 
-// D9: a first event always has room, and one without data takes that of its path.
+// D14: a first event always has room, and one without data takes that of its path.
 func TestBacklog(t *testing.T) {
 	var b Backlog
 	huge := Event{Path: "/a"}.With(tree.Detached(make([]byte, WaitingMax+1), tree.Stat{}))

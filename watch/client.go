@@ -119,6 +119,9 @@ func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 	if limit <= 0 {
 		limit = queueDefault
 	}
+	if mayRead == nil {
+		mayRead = func([]tree.ACL) bool { return true }
+	}
 	c := &Client{of: on.Of, mayRead: mayRead, limit: limit, wake: func() {}, held: func(int) {}, parts: make([]part, len(on.Registries))}
 	for i, r := range on.Registries {
 		c.parts[i].client, c.parts[i].registry = c, r

@@ -107,9 +107,9 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 		return
 	}
 	p.told = t.pass
-	switch may := p.client.mayRead == nil || p.client.mayRead(acl); {
+	switch may := p.client.mayRead(acl); {
 	case may && p.client.values:
-		e = p.registry.valuedLocked(e)
+		e = p.registry.valuedLocked(e, p.client.mayRead)
 	case may:
 	case !p.client.values || in == belowTable:
 		return

@@ -227,17 +227,22 @@ func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 	}
 }
 
-// valuedLocked returns the event with the znode as the transaction leaves it.
-func (r *Registry) valuedLocked(e Event) Event {
-	if (e.Type == NodeCreated || e.Type == NodeDataChanged) && r.publisher != nil {
-		e.found, _ = r.publisher.Newest(e.Path)
+// valuedLocked returns the event with the znode as the transaction leaves it, if the watcher may
+// read that. A later operation of the same transaction may have hidden the znode, or created a
+// hidden one in its place.
+func (r *Registry) valuedLocked(e Event, mayRead func([]tree.ACL) bool) Event {
+	if e.Type != NodeCreated && e.Type != NodeDataChanged || r.publisher == nil {
+		return e
+	}
+	if f, ok := r.publisher.Newest(e.Path); ok && mayRead(f.ACL()) {
+		e.found = f
 	}
 	return e
 }
 
 func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
 	if s.state.Load()&values != 0 {
-		e = r.valuedLocked(e)
+		e = r.valuedLocked(e, s.who.mayRead)
 	}
 	switch {
 	case !may && s.mode == Once:

@@ -115,7 +115,7 @@ func TestLog_SaysWhatIsLost(t *testing.T) {
 	})
 }
 
-// D9: long lines wait up to a bound in bytes.
+// D14: long lines wait up to a bound in bytes.
 func TestLog_LongLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, most = 64 << 10, linesBytes / (64 << 10)

@@ -163,7 +163,7 @@ func (s hungSystem) OpenFile(name string, flag int, perm os.FileMode) (files.Fil
 	return hungFile{f, s.free}, err
 }
 
-// D9: beside a disk that hangs, large records wait up to a bound in bytes. None is lost.
+// D14: beside a disk that hangs, large records wait up to a bound in bytes. None is lost.
 func TestFile_LargeRecordsBesideAHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, n = 512 << 10, 2 * waitBytes / (512 << 10)

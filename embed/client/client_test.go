@@ -39,8 +39,13 @@ type world struct {
 // virtually runs a test in virtual time.
 func virtually(t *testing.T, test func(w *world)) {
 	t.Helper()
+	virtuallyOn(t, embedtest.Options{}, test)
+}
+
+func virtuallyOn(t *testing.T, o embedtest.Options, test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, ens: embedtest.New(t, 3, embedtest.Options{})}
+		w := &world{t: t, ens: embedtest.New(t, 3, o)}
 		for id := range embed.MemberID(3) {
 			w.open(id + 1)
 		}

@@ -21,7 +21,8 @@
 //     WatchOnce goes on, or tells what has changed; one on a missing znode always tells
 //     NodeCreated.
 //   - A tenure guards transactions of its own session only.
-//   - Walk, Children, Page and Ephemerals show at most 16 MiB. More is embed.ErrTooLarge.
+//   - Children, Page and Ephemerals show at most 16 MiB, and a Walk 1 GiB, which it gathers before
+//     it shows the first znode. More is embed.ErrTooLarge.
 //   - The ensemble's metrics do not count what a client holds.
 //
 // What stays: a lock, a leadership or any other claim ends in this process before anyone else can

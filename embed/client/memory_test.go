@@ -7,7 +7,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 )
 
-// D9: the events that wait for a slow consumer are bounded in bytes, too.
+// D14: the events that wait for a slow consumer are bounded in bytes, too.
 func TestWatchOfLargeData(t *testing.T) {
 	virtually(t, func(w *world) {
 		t := w.t

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -80,17 +81,24 @@ func (s *session) Before(ctx context.Context, path string, match ...string) (str
 	return r.Native.Names[0], true, nil
 }
 
+const (
+	// walkMax bounds the bytes that a Walk gathers. Beyond it the Walk is refused.
+	walkMax = 1 << 30
+	// znodeBytes is what a znode takes besides its path and data.
+	znodeBytes = 128
+)
+
+var errWalk = fmt.Errorf("%w: a client walks at most %d MiB: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, walkMax>>20)
+
+// Walk gathers everything before it calls fn. If the connection breaks meanwhile, what came until
+// then cannot be completed, because the next connection shows another zxid.
 func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
-	r, err := s.look(ctx, nativeCall(wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}))
+	at, znodes, err := s.gather(ctx, path, depth)
 	if err != nil {
-		return 0, err
+		return at, err
 	}
-	at := tree.Zxid(r.Native.Zxid)
-	if len(r.Native.Znodes) == 0 {
-		return at, tree.ErrNoNode
-	}
-	for i := range r.Native.Znodes {
-		z := &r.Native.Znodes[i]
+	for i := range znodes {
+		z := &znodes[i]
 		if err := ctx.Err(); err != nil {
 			return at, err
 		}
@@ -99,6 +107,51 @@ func (s *session) Walk(ctx context.Context, path string, depth int, fn func(at t
 		}
 	}
 	return at, nil
+}
+
+// gather reads a walk, again and again if it breaks. A server keeps one walk of a session at a
+// time, so other callers wait.
+func (s *session) gather(ctx context.Context, path string, depth int) (at tree.Zxid, znodes []wire.NativeZnode, err error) {
+	select {
+	case s.walk <- struct{}{}:
+	case <-s.alive.Done():
+		return 0, nil, s.Err()
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+	defer func() { <-s.walk }()
+	for breaks := 0; ; breaks++ {
+		at, znodes, err = s.portions(ctx, path, depth)
+		broke := len(znodes) > 0 && errors.Is(err, engine.ErrUnavailable)
+		if !broke || breaks == breaksMax || ctx.Err() != nil {
+			return at, znodes, err
+		}
+	}
+}
+
+// portions reads a walk once. With an error it returns what came before.
+func (s *session) portions(ctx context.Context, path string, depth int) (at tree.Zxid, znodes []wire.NativeZnode, err error) {
+	next := wire.Native{Kind: wire.NativeWalk, Path: path, Count: int32(min(depth, 1<<30))}
+	for size := 0; size < walkMax; {
+		c := nativeCall(next)
+		r, err := s.look(ctx, c)
+		switch {
+		case errors.Is(err, tree.ErrNoNode), errors.Is(err, tree.ErrNoAuth):
+			return tree.Zxid(c.reply.Native.Zxid), znodes, err
+		case err != nil:
+			return 0, znodes, err
+		}
+		for i := range r.Native.Znodes {
+			z := &r.Native.Znodes[i]
+			size += znodeBytes + len(z.Path) + len(z.Data)
+			next.After = z.Path
+		}
+		znodes = append(znodes, r.Native.Znodes...)
+		if next.Zxid = r.Native.Zxid; !r.Native.Flag {
+			return tree.Zxid(next.Zxid), znodes, nil
+		}
+	}
+	return 0, nil, errWalk
 }
 
 func (s *session) Member(ctx context.Context, id tree.SessionID) (engine.MemberID, error) {

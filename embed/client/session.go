@@ -45,6 +45,7 @@ type session struct {
 	wake   chan struct{} // of keepTime
 	write  chan struct{} // of the writer
 	await  chan struct{} // holds a token while the server waits for a caller of Await
+	walk   chan struct{} // holds a token while one Walk is gathered
 
 	awaiting atomic.Int64 // callers of Await
 
@@ -89,7 +90,7 @@ type session struct {
 
 func newSession(k *Client, o embed.SessionOptions) *session {
 	s := &session{client: k, asked: o.Timeout, auth: o.Auth, ready: make(chan struct{}),
-		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), write: make(chan struct{}, 1), await: make(chan struct{}, 1), walk: make(chan struct{}, 1)}
 	s.alive, s.halt = context.WithCancel(context.Background())
 	s.mu.ctx, s.mu.cancel = context.WithCancelCause(context.Background())
 	s.mu.claims = make(map[string]*claim)

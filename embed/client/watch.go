@@ -327,7 +327,9 @@ func (w *stream) compare(c *call) {
 		e.Type = watch.NodeDeleted
 	case now.Mzxid != w.stat.Mzxid || now.Czxid != w.stat.Czxid:
 		e.Type = watch.NodeDataChanged
-	case now.Pzxid != w.stat.Pzxid:
+	// The Pzxid of a znode on several shards is the largest. It does not tell of a child on a shard
+	// that is behind, and the sum in Cversion does.
+	case now.Pzxid != w.stat.Pzxid || now.Cversion != w.stat.Cversion:
 		e.Type = watch.NodeChildrenChanged
 	default:
 		return

@@ -180,3 +180,68 @@ func TestRollingRestart(t *testing.T) {
 		must(t, s.Close())
 	})
 }
+
+// D6: one transaction deletes a znode and creates it again, hidden. No event shows what the session
+// may not read, neither here nor at a member.
+func TestWatches_ShowNothingHidden(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		ctx, writer := t.Context(), w.ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("boss:secret")}}})
+		must(t, w.put(writer, "/p/x", "open"))
+		var watches []*embed.Watch
+		for _, s := range []*embed.Session{w.session(embed.SessionOptions{}), w.ens.Session(1, embed.SessionOptions{})} {
+			_, err := s.Sync(ctx, "/p")
+			must(t, err)
+			for path, mode := range map[string]embed.WatchMode{"/p": embed.WatchRecursive, "/p/x": embed.WatchPersistent} {
+				watch, err := s.WatchWith(ctx, path, mode, embed.WatchOptions{Values: true})
+				must(t, err)
+				watches = append(watches, watch)
+			}
+		}
+		_, err := writer.Multi(ctx,
+			embed.OpSet("/p/x", []byte("moved"), embed.AnyVersion),
+			embed.OpDelete("/p/x", embed.AnyVersion),
+			embed.OpCreateWith("/p/x", []byte("SECRET"), embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}}))
+		must(t, err)
+		for _, watch := range watches {
+			for _, want := range []embed.EventType{embed.NodeDataChanged, embed.NodeDeleted} {
+				e := w.next(watch)
+				if _, shown := e.Stat(); e.Type != want || shown || e.Data() != nil {
+					t.Errorf("%v of %s shows %q, want %v without data", e.Type, e.Path, e.Data(), want)
+				}
+			}
+		}
+	})
+}
+
+// G5: a child of the root comes while the connection is broken, on a shard whose zxids are behind
+// those of another one. A watch of the root misses neither it nor one that has gone again.
+func TestWatches_OfTheRootAcrossABreak(t *testing.T) {
+	onOutages(t, 4, func(w *world, o *outage, s, writer *embed.Session) {
+		t := w.t
+		ctx, busy := t.Context(), onShard(2, 0)
+		must(t, w.put(writer, busy, ""))
+		for range 50 {
+			must(t, w.put(writer, busy, ""))
+		}
+		must(t, w.put(writer, onShard(2, 100), "")) // the root's newest child by its zxid
+		for i, change := range []func(child string){
+			func(child string) { must(t, w.put(writer, child, "")) },
+			func(child string) {
+				must(t, w.put(writer, child, ""))
+				must(t, writer.Delete(ctx, child, embed.AnyVersion))
+			},
+		} {
+			_, err := s.Sync(ctx, "/")
+			must(t, err)
+			watch, err := s.Watch(ctx, "/", embed.WatchOnce)
+			must(t, err)
+			o.begin()
+			change(onShard(3, 100*i))
+			o.end()
+			if e := w.next(watch); e.Type != embed.NodeChildrenChanged || e.Path != "/" {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}

@@ -42,6 +42,7 @@ type conn struct {
 	in         input
 	identities []tree.Identity
 	exchange   Exchange // of SASL; nil until the client begins one
+	walk       *walk    // that goes on with the client's next request; nil if there is none
 	proved     bool     // the exchange has proved who the client is
 
 	figures figures
@@ -139,6 +140,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 func (c *conn) serve() {
 	err := c.contain(c.converse)
 	c.drop()
+	c.endWalk()
 	c.in.freeBuffers()
 	c.gate.readOnly.forget(c)
 	if c.session != nil {
@@ -212,6 +214,7 @@ func (c *conn) converse() error {
 	c.in.before = c.sendHere
 	c.in.limitSilence(c.session.Timeout())
 	for err == nil {
+		c.endOldWalk()
 		err = c.request()
 	}
 	if err != errLast {

@@ -110,7 +110,8 @@
 //   - A connection has at most 18 identities. One more gets AuthFailed.
 //   - A path has at most 64 KiB, as in package embed. A longer path gets BadArguments.
 //   - A multiRead whose results take more than 16 MiB ends its connection. Clients accept no frames
-//     of that length. A walk of Vivarium's own client is refused.
+//     of that length. A walk of Vivarium's own client is shown in portions of 1 MiB. It keeps what
+//     is replaced meanwhile in memory, for a minute at most; then the client begins again.
 //   - The gateway ends a connection for which 65,536 events wait.
 //   - The gateway ends a connection whose watches take more than Config.WatchBytes. A client that
 //     connects again and sets as many watches is cut off again. It needs fewer watches or a larger

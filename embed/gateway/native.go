@@ -183,30 +183,6 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 	return err
 }
 
-func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
-	if n.Count < 0 {
-		return fmt.Errorf("%w: a depth of %d", embed.ErrInvalidArgument, n.Count)
-	}
-	size := 0
-	z, err := c.writes.Walk(c.gate.ctx, n.Path, int(n.Count), func(_ tree.Zxid, path string, f tree.Found) bool {
-		stat := f.Stat()
-		if size += answerBytes + len(path) + int(stat.DataLength); size > readBytesMax {
-			return false
-		}
-		r.Znodes = append(r.Znodes, wire.NativeZnode{Path: path, Data: f.Data(), Stat: native.ToStat(&stat)})
-		return true
-	})
-	if err == nil && size > readBytesMax {
-		r.Znodes = nil
-		err = fmt.Errorf("%w: what is below %s is more than %d MiB, which a client cannot be shown at once: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, n.Path, readBytesMax>>20)
-	}
-	r.Zxid = int64(z)
-	if errors.Is(err, tree.ErrNoNode) {
-		return nil // an answer without znodes says so, and as of when
-	}
-	return err
-}
-
 // answerNative queues an answer with its error. It returns an error that ends the connection.
 func (c *conn) answerNative(a *answer, err error) error {
 	if err := a.failNative(err); err != nil {

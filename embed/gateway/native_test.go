@@ -191,7 +191,7 @@ func TestNative_Refusals(t *testing.T) {
 	}
 	c.refusedNative("nobody's session", wire.Native{Kind: wire.NativeMember, Zxid: 7}, engine.ErrNoSession, -1)
 	c.refusedNative("a page of a missing znode", wire.Native{Kind: wire.NativePage, Path: "/none", Count: 1}, tree.ErrNoNode, -1)
-	if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/none"}); len(r.Znodes) > 0 || r.Zxid == 0 {
+	if r := c.native(wire.Native{Kind: wire.NativeWalk, Path: "/none"}); r.Failure != native.Number(tree.ErrNoNode) || r.Zxid == 0 {
 		t.Errorf("a walk of a missing znode: %+v", r)
 	}
 	if r := c.must(op(wire.OpGetChildren, "/a")); len(r.Names) > 0 {
@@ -424,19 +424,81 @@ func TestNative_EventsCountWithTheirData(t *testing.T) {
 	}
 }
 
-// A subtree that is too large for one answer is refused, and a part of it is not.
-func TestNative_WalkIsBounded(t *testing.T) {
+// D7: a large subtree is shown in portions, all as of one zxid, whatever is written meanwhile.
+func TestNative_WalkInPortions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c, other := connectNative(t, g), connectNative(t, g)
+		other.mustNative(submit(creates("/a", "", tree.Persistent), creates("/a/b", "", tree.Persistent)))
+		const n = 3*walkBytes/400_000 + 1
+		for i := range n {
+			other.mustNative(submit(creates(fmt.Sprint("/a/b/", i), strings.Repeat("x", 400_000), tree.Persistent)))
+		}
+		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
+		first := wire.Native{Kind: wire.NativeWalk, Path: "/a"}
+		r := c.mustNative(first)
+		zxid, znodes, portions := r.Zxid, len(r.Znodes), 1
+		for next := first; r.Flag; portions++ {
+			other.mustNative(submit(creates(fmt.Sprint("/a/b/later", portions), "", tree.Persistent)))
+			next.After, next.Zxid = r.Znodes[len(r.Znodes)-1].Path, r.Zxid
+			r = c.mustNative(next)
+			if znodes += len(r.Znodes); r.Zxid != zxid {
+				t.Errorf("a portion of %d, the first was of %d", r.Zxid, zxid)
+			}
+		}
+		if znodes != n+2 || portions < 3 {
+			t.Errorf("%d znodes in %d portions", znodes, portions)
+		}
+		if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a", Count: 1}); len(r.Znodes) != 2 || r.Flag {
+			t.Errorf("one level: %d znodes", len(r.Znodes))
+		}
+	})
+}
+
+// D7: a walk that takes too long is over, and keeps nothing in memory. So is one of another
+// connection, of another znode, or after another walk.
+func TestNative_AWalkThatIsOver(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		g := start(t, Config{})
 		c := connectNative(t, g)
-		c.mustNative(submit(creates("/a", "", tree.Persistent), creates("/a/b", "", tree.Persistent)))
-		for i := range readBytesMax/900_000 + 1 {
-			c.mustNative(submit(creates(fmt.Sprint("/a/b/", i), strings.Repeat("x", 900_000), tree.Persistent)))
+		half := strings.Repeat("x", walkBytes/2)
+		c.mustNative(submit(creates("/a", half, tree.Persistent)))
+		c.mustNative(submit(creates("/a/b", half, tree.Persistent), creates("/a/c", "", tree.Persistent)))
+		first := wire.Native{Kind: wire.NativeWalk, Path: "/a"}
+		begin := func() wire.Native {
+			t.Helper()
+			r := c.mustNative(first)
+			if !r.Flag || len(r.Znodes) != 2 {
+				t.Fatalf("%d znodes, and more: %v", len(r.Znodes), r.Flag)
+			}
+			return wire.Native{Kind: wire.NativeWalk, Path: "/a", After: "/a/b", Zxid: r.Zxid}
 		}
-		c.refusedNative("all", wire.Native{Kind: wire.NativeWalk, Path: "/a"}, engine.ErrTooLarge, -1)
-		if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a", Count: 1}); len(r.Znodes) != 2 {
-			t.Errorf("one level: %d znodes", len(r.Znodes))
+		next := begin()
+		if r := c.mustNative(next); len(r.Znodes) != 1 || r.Flag {
+			t.Errorf("the rest: %d znodes", len(r.Znodes))
 		}
+		c.refusedNative("at its end", next, engine.ErrUnavailable, -1)
+		next = begin()
+		c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/a/b"})
+		c.refusedNative("after another walk", next, engine.ErrUnavailable, -1)
+		for what, change := range map[string]func(n *wire.Native){
+			"of another znode": func(n *wire.Native) { n.Path = "/" }, "after another path": func(n *wire.Native) { n.After = "/a" },
+			"of another zxid": func(n *wire.Native) { n.Zxid++ }, "of another depth": func(n *wire.Native) { n.Count = 1 },
+		} {
+			n := begin()
+			change(&n)
+			c.refusedNative(what, n, engine.ErrUnavailable, -1)
+		}
+		next = begin()
+		connectNative(t, g).refusedNative("of another connection", next, engine.ErrUnavailable, -1)
+		for range 2 * walkTimeMax / time.Second {
+			<-time.After(time.Second)
+			c.must(op(wire.OpPing, ""))
+		}
+		if conn := g.connections()[0]; conn.walk != nil {
+			t.Error("an old walk is kept")
+		}
+		c.refusedNative("after its time", next, engine.ErrUnavailable, -1)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
 // A Contender holds a lock or waits for it. If the asking session may not read the contender's
@@ -203,28 +204,37 @@ func (h *Hold) wasAsked() bool {
 	return asked
 }
 
-// revokeLoop waits until somebody asks by the znode at path. It ends then, or with the Hold.
+// revokeLoop waits until somebody asks by the znode at path. It ends then, or with the Hold. A
+// client's session may be unable to read for now, so other errors end it only if they last.
 func (h *Hold) revokeLoop(path string) {
-	for {
-		w, err := h.contender.Session.Watch(context.Background(), path, embed.WatchOnce)
-		if err != nil {
-			return // the session has ended
-		}
-		data, _, err := h.contender.Session.Get(context.Background(), path)
-		asked := string(data) == revocation
-		if err == nil && !asked {
-			select {
-			case <-w.Events():
-			case <-h.tenure.Done():
-				err = embed.ErrReleased
-			}
-		}
-		_ = w.Close()
-		if asked {
+	for h.tenure.Err() == nil {
+		asked, err := h.awaitRevoke(path)
+		switch {
+		case asked:
 			h.revoke.once.Do(func() { close(h.revoke.asked) })
-		}
-		if asked || err != nil {
 			return
+		case sessions.Final(err, embed.ErrNoNode, embed.ErrSessionClosed, embed.ErrSessionExpired) != nil:
+			return
+		case err != nil:
+			sessions.Pause(h.tenure.Context())
 		}
 	}
+}
+
+// awaitRevoke reports whether the znode at path asks. If not, it first waits for a change.
+func (h *Hold) awaitRevoke(path string) (asked bool, err error) {
+	w, err := h.contender.Session.Watch(context.Background(), path, embed.WatchOnce)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	data, _, err := h.contender.Session.Get(context.Background(), path)
+	if string(data) == revocation || err != nil {
+		return err == nil, err
+	}
+	select {
+	case <-w.Events():
+	case <-h.tenure.Done():
+	}
+	return false, nil
 }

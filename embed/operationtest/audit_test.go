@@ -326,7 +326,7 @@ func TestAudit_SlowSink(t *testing.T) {
 	})
 }
 
-// D9: records with long paths wait up to a bound in bytes.
+// D14: records with long paths wait up to a bound in bytes.
 func TestAudit_SlowSinkOfLongPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, most = 60 << 10, 64 << 20

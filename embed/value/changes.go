@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
 // changesBuffer is how many changes may wait for the consumer of Changes. One that lags further
@@ -26,7 +27,8 @@ const changesBuffer = 256
 // that error and stops. Another range over the result begins anew.
 //
 // The loop may miss values, but never the newest, if it lags by more than 256 changes or 32 MiB,
-// and when the node was away for so long that it gets the state of another member.
+// when the node was away for so long that it gets the state of another member, and when a client's
+// connection breaks.
 func (v Value[T]) Changes(ctx context.Context) iter.Seq2[Versioned[T], error] {
 	return func(yield func(Versioned[T], error) bool) {
 		f := follower{session: v.session, path: v.path, tell: func(now state) bool {
@@ -62,15 +64,21 @@ type follower struct {
 	stopped bool
 }
 
-// follow tells of states until it is stopped, or until ctx or the session ends.
+// follow tells of states until it is stopped, until ctx or the session ends, or until the session
+// may not read the znode. Once it has told of a state, no other error ends it: a client's session
+// may have too many requests on their way, or be unable to read for now.
 func (f *follower) follow(ctx context.Context) error {
 	for {
 		err := f.watch(ctx)
-		if f.stopped {
+		switch {
+		case f.stopped:
 			return nil
-		}
-		if !errors.Is(err, embed.ErrWatchGap) && !errors.Is(err, embed.ErrWatchOverflow) {
+		case errors.Is(err, embed.ErrWatchGap), errors.Is(err, embed.ErrWatchOverflow):
+		case !f.told, ctx.Err() != nil,
+			sessions.Final(err, embed.ErrSessionClosed, embed.ErrSessionExpired) != nil:
 			return err
+		default:
+			sessions.Pause(ctx)
 		}
 	}
 }
@@ -93,12 +101,12 @@ func (f *follower) watch(ctx context.Context) error {
 		if !open {
 			return cmp.Or(ctx.Err(), w.Err())
 		}
-		stat, ok := e.Stat()
-		switch {
-		case ok:
+		if stat, ok := e.Stat(); ok {
 			f.show(state{zxid: e.Zxid, exists: true, data: e.Data(), stat: stat})
-		case e.Type == embed.NodeDeleted && !f.goesOn(ctx, w, e.Zxid):
-			f.show(state{zxid: e.Zxid})
+		} else if e.Type == embed.NodeDeleted {
+			if err := f.deleted(ctx, w, e.Zxid); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -120,32 +128,48 @@ func (f *follower) next(ctx context.Context, w *embed.Watch) (e embed.Event, ope
 	return e, open
 }
 
-// goesOn reports whether the next event is of the same transaction, which may have created a znode
-// again that it deleted.
-func (f *follower) goesOn(ctx context.Context, w *embed.Watch, z embed.Zxid) bool {
+// deleted tells that the znode is missing, unless the next event is of the same transaction, which
+// may have created it again. If the watch has ended, nobody knows that before the next read.
+func (f *follower) deleted(ctx context.Context, w *embed.Watch, z embed.Zxid) error {
 	// A read waits until the transaction is published. By then all its events are there.
-	_, _, _ = f.session.Exists(ctx, f.path)
+	if _, _, err := f.session.Exists(ctx, f.path); err != nil && !errors.Is(err, embed.ErrNoAuth) {
+		return err
+	}
 	select {
 	case e, open := <-w.Events():
-		if open {
-			f.ahead = &e
+		if !open {
+			return w.Err()
 		}
-		return open && e.Zxid == z
+		if f.ahead = &e; e.Zxid == z {
+			return nil
+		}
 	default:
-		return false
 	}
+	f.show(state{zxid: z})
+	return nil
 }
 
-// read returns the present state with the zxid that it is of, even if there is no znode. That zxid
-// tells which events of the watch are older.
-func (f *follower) read(ctx context.Context) (now state, err error) {
-	for z, err := range f.session.Walk(ctx, f.path) {
-		if errors.Is(err, embed.ErrNoNode) {
-			return state{zxid: z.Zxid}, nil
+// read returns the present state. Its zxid tells which events of the watch are older: that of the
+// last write, or the one as of which there is no znode.
+func (f *follower) read(ctx context.Context) (state, error) {
+	for {
+		data, stat, err := f.session.Get(ctx, f.path)
+		if err == nil {
+			return state{zxid: stat.Mzxid, exists: true, data: data, stat: stat}, nil
 		}
-		return state{zxid: z.Zxid, exists: true, data: z.Data, stat: z.Stat}, err
+		if !errors.Is(err, embed.ErrNoNode) {
+			return state{}, err
+		}
+		for z, err := range f.session.WalkWith(ctx, f.path, embed.WalkOptions{Depth: 1}) {
+			if errors.Is(err, embed.ErrNoNode) {
+				return state{zxid: z.Zxid}, nil
+			}
+			if err != nil {
+				return state{}, err
+			}
+			break // it has just been created
+		}
 	}
-	return state{}, nil // unreachable: a Walk yields a znode or an error
 }
 
 // show tells of a state, if it is a newer one than the last.

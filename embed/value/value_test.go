@@ -505,3 +505,65 @@ func TestChanges_WhatDoesNotDecode(t *testing.T) {
 		}
 	})
 }
+
+// D6: a value that is deleted and created again hidden, by one transaction, is told as missing.
+func TestChanges_OfAZnodeThatIsHidden(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		ens, s := one(t)
+		boss := ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("boss:secret")}}})
+		_, err := boss.Put(ctx, path, []byte("open"))
+		must(t, err)
+		_, err = s.Sync(ctx, path)
+		must(t, err)
+		hide := func() {
+			_, err := boss.Multi(ctx,
+				embed.OpSet(path, []byte("moved"), embed.AnyVersion),
+				embed.OpCreate(path+"/child", nil, embed.Persistent),
+				embed.OpDelete(path+"/child", embed.AnyVersion),
+				embed.OpDelete(path, embed.AnyVersion),
+				embed.OpCreateWith(path, []byte("SECRET"), embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}}))
+			must(t, err)
+		}
+		var got []string
+		for now, err := range value.New(s, path, value.Codec[string]{}).Changes(ctx) {
+			if got = append(got, fmt.Sprint(now.Value, errors.Is(err, embed.ErrNoNode))); len(got) == 2 {
+				break
+			}
+			hide()
+		}
+		if want := []string{"openfalse", "true"}; !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+}
+
+// D12: the watch overflows between the two events of a transaction that creates the znode again. The
+// newest value is told all the same.
+func TestChanges_OverflowAmidATransaction(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		_, s := one(t)
+		_, err := s.Put(ctx, path, []byte("first"))
+		must(t, err)
+		fill := func() {
+			for range 255 { // leaves room for one event
+				_, err := s.Set(ctx, path, []byte("more"), embed.AnyVersion)
+				must(t, err)
+			}
+			_, err := s.Multi(ctx, embed.OpDelete(path, embed.AnyVersion), embed.OpCreate(path, []byte("last"), embed.Persistent))
+			must(t, err)
+		}
+		for now, err := range value.New(s, path, value.Codec[string]{}).Changes(ctx) {
+			must(t, err)
+			if now.Value == "first" {
+				fill()
+			}
+			if now.Value == "last" {
+				break
+			}
+		}
+	})
+}

@@ -26,7 +26,7 @@
 //
 // It shows only what the session may read. If an ACL takes the permission to read a znode away, the
 // view shows the znode as it was before: a watch sees no change of an ACL. After a gap, see below,
-// it shows the znode as deleted.
+// it shows the znode as deleted. If that is the view's own znode, everything below it goes with it.
 //
 // For a fresh read, call embed.Session.Sync and pass its zxid to View.Await. A zxid that another
 // process tells needs no Sync: Await alone makes the view as new as that.
@@ -34,9 +34,11 @@
 // # Gaps
 //
 // This node does not know all changes if it was away for so long that it got the state of another
-// member. And a watch has a bound: a view takes in some 32,000 changes, or 32 MiB of data, that
-// come faster than it decodes. Beyond that, it reads everything again and compares. What differs are
-// changes with Change.Repaired, in which values in between are missing. The view itself goes on.
+// member. A client does not know those during a break of its connection. And a watch has a bound: a
+// view takes in some 32,000 changes, or 32 MiB of data, that come faster than it decodes. After any
+// of these it reads everything again and compares. It tries that as long as the session lasts. What
+// differs are changes with Change.Repaired, in which values in between are missing. The view itself
+// goes on.
 //
 // A slow loop over Changes has bounds too: Options.History, and 32 MiB. Beyond them, the loop gets
 // a *embed.GapError and reads All again. ExampleView_Changes is the whole loop.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
 // batchLen is how many events are applied before readers see them. Under load this saves copies of
@@ -103,10 +104,7 @@ func (v *View[T]) advance() error {
 	z := v.pending[len(v.pending)-1].Zxid
 	// A transaction's events are all in the channel before reads show it.
 	if err := v.s.Await(v.ctx, v.path, z); err != nil {
-		if errors.Is(err, embed.ErrUnavailable) && v.ctx.Err() == nil {
-			return nil // it is about to be shown; look again
-		}
-		return err
+		return v.pause() // it is about to be shown; look again
 	}
 	over := false
 	for !over && v.pending[len(v.pending)-1].Zxid == z {
@@ -115,14 +113,13 @@ func (v *View[T]) advance() error {
 			break
 		}
 	}
-	// A watch that overflows may have taken in a part of its last transaction. The repair has it
-	// whole.
-	whole := func(e embed.Event) bool { return e.Zxid <= z }
-	if over && errors.Is(v.watch.Err(), embed.ErrWatchOverflow) {
-		whole = func(e embed.Event) bool { return e.Zxid < z }
+	if over {
+		// A watch that overflowed, or whose connection broke, may have taken in a part of its last
+		// transaction. The repair has it whole.
+		z--
 	}
 	n := len(v.pending)
-	for n > 0 && !whole(v.pending[n-1]) {
+	for n > 0 && v.pending[n-1].Zxid > z {
 		n--
 	}
 	v.apply(v.pending[:n])
@@ -246,12 +243,16 @@ func (v *View[T]) wakeLocked() {
 	}
 }
 
-// repair arms the watch again, reads everything, and records how it differs.
+// repair arms the watch again, reads everything, and records how it differs. It does not give up:
+// no error but the end of the session lasts.
 func (v *View[T]) repair() error {
 	was := v.state.Load()
 	now, err := v.look(v.ctx)
 	if err != nil {
-		return err
+		return v.pause() // the watch has ended, so it is repaired again
+	}
+	if now.zxid <= was.zxid {
+		return nil // nothing was missed, and the new watch has every change after that
 	}
 	var records []record[T]
 	merge(was.table, now.table, func(path string, old, new *Entry[T]) {
@@ -264,6 +265,13 @@ func (v *View[T]) repair() error {
 	}
 	v.publish(now, records)
 	return nil
+}
+
+// pause waits before something is tried again. A client's session may have too many requests on
+// their way, or be unable to read for now. The error says that the view is over.
+func (v *View[T]) pause() error {
+	sessions.Pause(v.ctx)
+	return v.ctx.Err()
 }
 
 // merge calls fn with every path of two tables, in order, and its entry in each or nil.

@@ -12,7 +12,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/view"
 	"github.com/vivarium-go/vivarium/internal/testkit"
-	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 )
 
 // A member that was away for so long that it gets the state of another goes on with its views. They
@@ -214,7 +213,6 @@ func TestOpen_WhileZnodesComeAndGo(t *testing.T) {
 
 // A view of more than 65,535 znodes opens. For Curator's cache they were too many (CURATOR-690).
 func TestOpen_MoreZnodesThan65535(t *testing.T) {
-	sessionsflag.Member(t, "a client is shown at most 16 MiB at once")
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx := bounded(t)

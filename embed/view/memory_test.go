@@ -41,7 +41,7 @@ func gapAt(ctx context.Context, t *testing.T, v *view.View[string], since embed.
 	return gap
 }
 
-// D9: a view keeps the values of changes up to a bound in bytes, however few the changes are.
+// D14: a view keeps the values of changes up to a bound in bytes, however few the changes are.
 func TestChanges_OfLargeData(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestChanges_OfLargeData(t *testing.T) {
 	})
 }
 
-// D9: a transaction that alone has more than a view keeps is a gap, and the view shows it.
+// D14: a transaction that alone has more than a view keeps is a gap, and the view shows it.
 func TestChanges_OfALargeTransaction(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestChanges_OfALargeTransaction(t *testing.T) {
 	})
 }
 
-// D9: while a Decode hangs, changes wait up to a bound in bytes. Then the view reads again.
+// D14: while a Decode hangs, changes wait up to a bound in bytes. Then the view reads again.
 func TestDecode_ThatHangsBesideLargeData(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestDecode_ThatHangsBesideLargeData(t *testing.T) {
 	})
 }
 
-// D9: a Decode that hangs while the view reads its subtree keeps nothing in memory that others
+// D14: a Decode that hangs while the view reads its subtree keeps nothing in memory that others
 // write meanwhile. In a bubble the log would be in memory, too.
 func TestOpen_BesideADecodeThatHangs(t *testing.T) {
 	if testing.Short() {

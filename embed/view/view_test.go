@@ -670,3 +670,35 @@ func TestView_OfWhatMayBeRead(t *testing.T) {
 		}
 	})
 }
+
+// D6: a znode that is deleted and created again hidden, by one transaction, is shown as deleted.
+func TestView_OfAZnodeThatIsHidden(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), one(t, 1)
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		boss := ens.Session(1, embed.SessionOptions{Timeout: time.Minute, Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("boss:secret")}}})
+		_, err := boss.Put(ctx, "/p/x", []byte("open"))
+		must(t, err)
+		must(t, syncOf(ctx, s))
+		v, err := view.Open(ctx, s, "/p", view.Options[string]{})
+		must(t, err)
+		since := v.Zxid()
+		_, err = boss.Multi(ctx,
+			embed.OpSet("/p/x", []byte("moved"), embed.AnyVersion),
+			embed.OpDelete("/p/x", embed.AnyVersion),
+			embed.OpCreateWith("/p/x", []byte("SECRET"), embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}}))
+		must(t, err)
+		for c, err := range v.Changes(ctx, since) {
+			must(t, err)
+			if c.Type != embed.NodeDeleted || c.Path != "/p/x" || c.Old.Value != "open" {
+				t.Errorf("%+v", c)
+			}
+			break
+		}
+		if e, ok := v.Get("/p/x"); ok {
+			t.Errorf("it shows %q", e.Value)
+		}
+		must(t, v.Close())
+	})
+}

@@ -102,7 +102,7 @@ func TestQueue_OfAHandlerThatHangs(t *testing.T) {
 	})
 }
 
-// D9: long lines wait up to a bound in bytes.
+// D14: long lines wait up to a bound in bytes.
 func TestQueue_OfLongLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})

@@ -25,10 +25,13 @@ const (
 	NativeArm                // watch Path in Mode; the answer has Zxid, Flag (it exists) and Stat, as of that moment
 	NativePage               // up to Count names of the children of Path after After
 	NativeBefore             // the sibling of Path with the next lower number whose name contains one of Names
-	NativeWalk               // Path and what is below it, down to depth Count, 0 for all; nothing if Path is missing
-	NativeAwait              // wait until Zxid is shown for Path; Flag of the answer says that it is
-	NativeSync               // a barrier for Path; the answer has Zxid
-	NativeMember             // the member that speaks for session Zxid; the answer has it in Zxid
+	// NativeWalk shows Path and what is below it as of one Zxid, down to depth Count, 0 for all. The
+	// answer has a portion; Flag says that more may follow. The next request then has the Zxid, and
+	// in After the last path. A failure has a Zxid too: of when the znode was missing, or hidden.
+	NativeWalk
+	NativeAwait  // wait until Zxid is shown for Path; Flag of the answer says that it is
+	NativeSync   // a barrier for Path; the answer has Zxid
+	NativeMember // the member that speaks for session Zxid; the answer has it in Zxid
 )
 
 // Native is the request of an OpNative. Only the fields that belong to its Kind count.
@@ -98,7 +101,7 @@ func (o *NativeOp) record(c *coder) {
 // here.
 type NativeReply struct {
 	Kind NativeKind // of the request
-	// Failure is zero if the request succeeded. Otherwise only Text and Index count.
+	// Failure is zero if the request succeeded. Otherwise only Text, Index and Zxid count.
 	Failure int32
 	Text    string // what went wrong, for people
 	Index   int32  // of the refused operation; -1 if it is about none
@@ -118,6 +121,7 @@ func (r *NativeReply) record(c *coder) {
 	if r.Failure != 0 {
 		c.text(&r.Text)
 		i32(c, &r.Index)
+		c.i64(&r.Zxid)
 		return
 	}
 	switch r.Kind {
@@ -137,6 +141,7 @@ func (r *NativeReply) record(c *coder) {
 		c.texts(&r.Names)
 	case NativeWalk:
 		c.i64(&r.Zxid)
+		c.flag(&r.Flag)
 		list(c, &r.Znodes, nativeZnodeLeast)
 		for i := range r.Znodes {
 			r.Znodes[i].record(c)
