@@ -3,8 +3,13 @@ package engine
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -30,4 +35,25 @@ func TestAbove(t *testing.T) {
 			t.Errorf("%#x follows %#x without a clock", to, zxid)
 		}
 	}
+}
+
+// M29: the first start after a recovery has died, and is repeated much later. Another survivor may have
+// given tokens since, up to the clock.
+func TestRecoveryBase_FollowsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := disk.Open(memory.New(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Engine{disk: d, clock: clock.System(), cfg: Config{Dir: "/"}}
+		e.identity.now = replication.Identity{Member: 1, Shards: 1, Start: 1, Recovered: true}
+		for _, later := range []time.Duration{0, time.Second, time.Hour} {
+			<-time.After(later)
+			base, err := e.recoveryBase()
+			id, _, errRead := replication.ReadIdentity(d, "/")
+			if err != nil || errRead != nil || base <= zxidAt(time.Now()) || id.Base != uint64(base) {
+				t.Errorf("after %v: %#x, and the file has %#x: %v, %v", later, base, id.Base, err, errRead)
+			}
+		}
+	})
 }

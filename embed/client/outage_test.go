@@ -280,6 +280,13 @@ func TestOutage_WithALoggerThatHangs(t *testing.T) {
 		if _, err := s.Sync(ctx, "/"); err != nil {
 			t.Errorf("after the outage: %v", err)
 		}
-		must(t, k.Close())
+		closed := make(chan error, 1)
+		go func() { closed <- k.Close() }()
+		select {
+		case err := <-closed:
+			must(t, err)
+		case <-time.After(time.Minute):
+			t.Error("Close waits for the Logger")
+		}
 	})
 }

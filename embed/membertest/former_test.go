@@ -185,7 +185,8 @@ func TestFormer_APowerCutWhileItIsDeleted(t *testing.T) {
 					return
 				}
 				c.Inside = &inside.Seams{Fault: func(op disk.Op, name string) error {
-					if op == disk.OpRename && strings.HasSuffix(name, "former.old") {
+					switch { // however it is deleted
+					case op == disk.OpRename && strings.HasSuffix(name, "former.old"), op == disk.OpRemoveAll && strings.HasSuffix(name, "former"):
 						deleting.Store(true)
 						return nil
 					}

@@ -132,7 +132,7 @@ func isToBeOut(n *embed.Node, m session.MemberID) bool {
 }
 
 // M81: the node of a member that leaves is closed, or fails, once the wish is recorded. Leave does not
-// say that nothing was applied.
+// say that nothing was applied, nor that the member is out.
 func TestOutcome_OfALeave(t *testing.T) {
 	t.Parallel()
 	for how, ends := range map[string]func(n *embed.Node){
@@ -148,8 +148,12 @@ func TestOutcome_OfALeave(t *testing.T) {
 			go func() { left <- n.Leave(bounded(t)) }()
 			e.Until("the wish to be recorded", func() bool { return isToBeOut(n, 3) })
 			ends(n)
-			if err := <-left; errors.Is(err, embed.ErrClosed) || errors.Is(err, embed.ErrFailed) {
+			err := <-left
+			if errors.Is(err, embed.ErrClosed) || errors.Is(err, embed.ErrFailed) {
 				t.Errorf("%s: %v", how, err)
+			}
+			if failed := n.Err(); err == nil && failed != nil {
+				t.Errorf("Leave says that the member is out, and it has failed before: %v", failed)
 			}
 		})
 	}

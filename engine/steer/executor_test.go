@@ -191,3 +191,21 @@ func TestExecute_ARemovalLooksAtAllShards(t *testing.T) {
 		t.Errorf("nobody needs it: %v", s)
 	}
 }
+
+// M74: with several shards, one that the others have done without is over once it is out of one. So a
+// voter that leaves does not count on it, and goes after it.
+func TestExecute_WhoLeavesCountsOnNobodyWhoMayBeOver(t *testing.T) {
+	goes := func(id session.MemberID, why session.Reason) session.Member {
+		m := member(id, asVoter, asVoter, asVoter)
+		m.Wish, m.Reason = asOut, why
+		return m
+	}
+	s := Shard{ID: 1, Self: 1, Voters: []session.MemberID{1, 2, 3},
+		Table:     table(2, member(1, asVoter, asVoter, asVoter), goes(2, session.Left), goes(3, session.Silent)),
+		Health:    func(session.MemberID) Health { return well },
+		Connected: func(session.MemberID) bool { return true }, Sessions: func(session.MemberID) bool { return false },
+		Retired: func(session.MemberID) bool { return false }, Rules: rules}
+	if step := Execute(s); step != (Step{Kind: Remove, Member: 3}) {
+		t.Error(step)
+	}
+}
