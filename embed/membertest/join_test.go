@@ -108,7 +108,7 @@ func TestLeave_ALearnerTakesThePlace(t *testing.T) {
 	})
 }
 
-// M61: a member that is to go crashes before it is out, while its vote still counts, and so does
+// M53, M61: a member that is to go crashes before it is out, while its vote still counts, and so does
 // another one, before or after it. It comes back as a replica, and the ensemble has the quorum that
 // it needs to take it out.
 func TestLeave_ItsVoteCountsUntilItIsOut(t *testing.T) {

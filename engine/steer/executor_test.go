@@ -9,7 +9,8 @@ import (
 
 type ids = []session.MemberID
 
-// M3, M4: a learner that lags does not vote, and a lone voter takes two or none. M10: what a late
+// M3, M4: a learner that lags does not vote, and a lone voter takes two or none. M93: a Leave that has
+// given up does not wait for its sessions. M10: what a late
 // change has added is removed. M55: there is no step without a quorum. M56: nor is there one about
 // an id that the table does not have yet.
 func TestExecute(t *testing.T) {
