@@ -18,6 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/value"
 	"github.com/vivarium-go/vivarium/embed/view"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/engine"
 )
 
@@ -52,12 +53,7 @@ func (w *world) bound(p *atomic.Pointer[string], want string) {
 
 // fill fills the queue of a session that has no connection.
 func fill(ctx context.Context, s *embed.Session) {
-	for {
-		select {
-		case <-s.Submit(ctx, embed.OpSet("/other", nil, embed.AnyVersion)).Done():
-			return
-		default:
-		}
+	for !testkit.Closed(s.Submit(ctx, embed.OpSet("/other", nil, embed.AnyVersion)).Done()) {
 	}
 }
 
