@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
@@ -78,14 +79,19 @@ func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (
 	return h.Info(out.Size(), sum), err
 }
 
-// pastOf returns a shard as the directory knows it to be committed.
+// pastOf returns a shard as the directory knows it to be committed. What a forced recovery has added
+// counts once the recovery is done.
 func pastOf(d *disk.Disk, dir string, id replication.Identity, shard ShardID) (*replica.Past, error) {
 	past, err := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(dir, shard)}, shard)
 	if err != nil {
 		return nil, err
 	}
+	known := uint64(math.MaxUint64)
+	if !id.Recovered {
+		known = knew(id, shard)
+	}
 	_, err = replication.ReadRemains(offline(d.View(), dir, id), shard, func(e replication.Entry, committed bool) error {
-		if !committed {
+		if !committed || e.Index > known {
 			return nil
 		}
 		return past.Apply(e.Index, e.Cmd)

@@ -17,7 +17,7 @@ import (
 func TestAbove(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Unix(1_700_000_000, 0)
-	for _, zxid := range []tree.Zxid{0, 5, 1<<32 - 1, 1 << 40, zxidAt(now) - 1, zxidAt(now), zxidAt(now) + aheadMax, 1 << 52, 1 << 60, math.MaxInt64 / 2} {
+	for _, zxid := range []tree.Zxid{0, 5, 1<<32 - 1, 1 << 40, zxidAt(now) - 1, zxidAt(now), zxidAt(now) + 50*60*second, zxidAt(now) + 48*60*60*second, 1 << 52, 1 << 60, math.MaxInt64 / 2} {
 		last := zxid
 		for _, later := range []time.Duration{0, 1, 10 * time.Second, day, 100 * day} {
 			to := above(zxid, now, now.Add(later))
@@ -31,7 +31,7 @@ func TestAbove(t *testing.T) {
 				t.Errorf("%#x follows %#x with a clock at %v", to, zxid, wrong)
 			}
 		}
-		if to := above(zxid, time.Unix(0, 0), time.Unix(0, 0)); to < zxid+second || to > math.MaxInt64 {
+		if to := above(zxid, time.Unix(0, 0), time.Unix(0, 0)); to < zxid+second/2 || to > math.MaxInt64 {
 			t.Errorf("%#x follows %#x without a clock", to, zxid)
 		}
 	}
@@ -56,4 +56,37 @@ func TestRecoveryBase_FollowsTheClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// M96: zxids are ahead of the clock, as one was wrong. Whether a backup is restored again, or one of
+// what was restored from it, the later history has the larger zxids.
+func TestAbove_AfterAClockThatWasFast(t *testing.T) {
+	made := time.Unix(1_700_000_000, 0)
+	for _, fast := range []time.Duration{0, time.Second, 50 * time.Minute, 12 * time.Hour, 48 * time.Hour, 9000 * time.Hour} {
+		newest := zxidAt(made.Add(fast))
+		now, last := made, newest
+		from, at := newest, made
+		for i := range 10 {
+			now = now.Add(3 * time.Second)
+			base := above(from, at, now)
+			if base <= last {
+				t.Errorf("%v fast: in history %d %#x follows %#x", fast, i, base, last)
+			}
+			now = now.Add(time.Second)
+			last = base + 1000
+			if from, at = newest, made; i%2 == 0 {
+				from, at = last, now
+			}
+		}
+	}
+}
+
+// M96: a directory does not say when it had its newest zxid. Another survivor is recovered later.
+func TestAbove_RecoveredAgain(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	newest := zxidAt(now.Add(50 * time.Minute))
+	first := above(newest, now, now)
+	if again := above(newest, now.Add(time.Minute), now.Add(time.Minute)); again < first+60*second {
+		t.Errorf("a minute later %#x follows %#x", again, first)
+	}
 }

@@ -130,7 +130,7 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 // applies the log to the image, in memory.
 func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	s := ShardRemains{Shard: checked.Shard, Applied: checked.Applied, Certain: checked.Zxid, Newest: checked.Zxid}
-	known := r.knew(s.Shard)
+	known := knew(r.id, s.Shard)
 	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(r.Dir, s.Shard)}, s.Shard)
 	s.Remains, err = replication.ReadRemains(offline(d.View(), r.Dir, r.id), s.Shard, func(e replication.Entry, committed bool) error {
 		if broken == nil {
@@ -157,11 +157,11 @@ func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	return nil
 }
 
-// knew returns up to which entry a log may know what is committed. A recovery that was interrupted may
-// have written there that all entries are.
-func (r *Remains) knew(shard ShardID) uint64 {
-	if i := int(shard) - 1; i < len(r.id.Commits) {
-		return r.id.Commits[i]
+// knew returns up to which entry the log of a shard may know what is committed. A recovery that was
+// interrupted may have written there that all entries are.
+func knew(id replication.Identity, shard ShardID) uint64 {
+	if i := int(shard) - 1; i < len(id.Commits) {
+		return id.Commits[i]
 	}
 	return math.MaxUint64
 }

@@ -311,7 +311,7 @@ func (s *seeding) read(ctx context.Context) error {
 			return err
 		}
 		defer done()
-		if s.plan, err = planSeed(from, len(e.shards)); err != nil {
+		if s.plan, err = planSeed(from, len(e.shards), e.cfg.seedPart()); err != nil {
 			return err
 		}
 	}

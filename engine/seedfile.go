@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"math"
 	"slices"
@@ -37,19 +39,44 @@ type seedPlan struct {
 	made    time.Time // when the backup was made
 	zxid    tree.Zxid // the largest, of all shards of the backup
 	schemes []string  // that its ACLs may use
+	sums    []seedSum // of what each shard gets
 	// born has for each shard of the backup what it has of the znodes that every tree is born
 	// with, in byte order.
 	born [][]tree.Named
 }
 
-// planSeed reads a whole backup for an ensemble with a number of shards. It refuses whatever could
-// not be loaded.
-func planSeed(from io.Reader, shards int) (*seedPlan, error) {
+// A seedSum sums up what a shard gets of a backup, besides what it is born with, and says where its
+// parts end. A later reading is compared with it part by part: the sum of the whole backup is known
+// only after all parts but the last were loaded.
+type seedSum struct {
+	all  hash.Hash
+	part int              // bytes of the part so far
+	ends []command.Source // the sums up to the end of each part but the last
+}
+
+// add adds a znode, and reports whether a new part begins with it. What a shard is born with is in the
+// first part, so no part is empty.
+func (s *seedSum) add(path string, record []byte, most int) (begins bool) {
+	if s.all == nil {
+		s.all = sha256.New()
+	}
+	size := len(path) + len(record)
+	if begins = s.part+size > most && (s.part > 0 || len(s.ends) == 0); begins {
+		s.ends, s.part = append(s.ends, command.Source(s.all.Sum(nil))), 0
+	}
+	s.part += size
+	fmt.Fprintf(s.all, "%d %d %s%s", len(path), len(record), path, record)
+	return begins
+}
+
+// planSeed reads a whole backup for an ensemble with a number of shards, which gets it in parts of at
+// most so many bytes. It refuses whatever could not be loaded.
+func planSeed(from io.Reader, shards, most int) (*seedPlan, error) {
 	in, err := backupfile.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
-	p := &seedPlan{shards: shards, made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
+	p := &seedPlan{shards: shards, sums: make([]seedSum, shards), made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
 	for _, s := range in.Header.Shards {
 		p.zxid = max(p.zxid, s.Zxid)
 		p.schemes = append(p.schemes, s.Schemes...)
@@ -79,6 +106,8 @@ func planSeed(from io.Reader, shards int) (*seedPlan, error) {
 		if isBorn(n.Path) {
 			n.Data = slices.Clone(n.Data)
 			p.born[rec.Shard-1] = append(p.born[rec.Shard-1], n)
+		} else {
+			p.sums[shardOf(n.Path, shards)].add(n.Path, record, most)
 		}
 	}
 }
@@ -131,7 +160,7 @@ type seedCutter struct {
 	most int // bytes of a part
 
 	part   []tree.Named // the next part so far
-	size   int
+	sum    seedSum
 	record []byte // memory for encoding a znode
 }
 
@@ -143,8 +172,8 @@ func newSeedCutter(plan *seedPlan, from io.Reader, at ShardID, most int) (*seedC
 	return &seedCutter{plan: plan, in: in, at: at, most: most, part: plan.first(at)}, nil
 }
 
-// next returns the next part. The last one comes only after the whole backup was read and is what
-// was planned.
+// next returns the next part, if it is what was planned. The last one comes only after the whole
+// backup was read.
 func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
 	for {
 		rec, err := c.in.Next()
@@ -161,13 +190,17 @@ func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
 			continue
 		}
 		c.record = command.AppendZnode(c.record[:0], n.Znode)
-		size := len(n.Path) + len(c.record)
 		n.Data = slices.Clone(n.Data)
-		if len(c.part) > 0 && c.size+size > c.most {
-			part, c.part, c.size = c.part, []tree.Named{n}, size
-			return part, false, nil
+		if !c.sum.add(n.Path, c.record, c.most) {
+			c.part = append(c.part, n)
+			continue
 		}
-		c.part, c.size = append(c.part, n), c.size+size
+		planned, at := c.plan.sums[c.at-1].ends, len(c.sum.ends)
+		if at > len(planned) || c.sum.ends[at-1] != planned[at-1] {
+			return nil, false, errSeedChanged
+		}
+		part, c.part = c.part, []tree.Named{n}
+		return part, false, nil
 	}
 }
 

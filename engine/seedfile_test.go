@@ -88,7 +88,7 @@ func TestSeedParts(t *testing.T) {
 	file := sampleBackup(t)
 	var got strings.Builder
 	for _, shards := range []int{1, 2, 4} {
-		plan, err := planSeed(bytes.NewReader(file), shards)
+		plan, err := planSeed(bytes.NewReader(file), shards, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,11 +112,11 @@ func TestSeedParts(t *testing.T) {
 func TestSeedParts_HaveEverythingOnce(t *testing.T) {
 	file := sampleBackup(t)
 	for shards := 1; shards <= 5; shards++ {
-		plan, err := planSeed(bytes.NewReader(file), shards)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, most := range []int{1, 50, 300, 6000, 1 << 20} {
+			plan, err := planSeed(bytes.NewReader(file), shards, most)
+			if err != nil {
+				t.Fatal(err)
+			}
 			seen := make(map[string]int)
 			for at := range ShardID(shards) {
 				here := make(map[string]bool)
@@ -157,7 +157,7 @@ func TestPlanSeed_Refuses(t *testing.T) {
 		slices.SortFunc(list, func(a, b tree.Named) int { return strings.Compare(a.Path, b.Path) })
 		return backupOf(t, list)
 	}
-	if _, err := planSeed(bytes.NewReader(with(tree.Named{Path: "/a"})), 1); err != nil {
+	if _, err := planSeed(bytes.NewReader(with(tree.Named{Path: "/a"})), 1, 300); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]tree.Named{
@@ -167,18 +167,18 @@ func TestPlanSeed_Refuses(t *testing.T) {
 		"an empty ACL": {Path: "/a", Znode: tree.Znode{ACL: []tree.ACL{}}},
 		"too large":    {Path: "/a", Znode: tree.Znode{Data: make([]byte, seedRecordMax)}},
 	} {
-		if _, err := planSeed(bytes.NewReader(with(n)), 1); !errors.Is(err, backupfile.ErrCorrupt) {
+		if _, err := planSeed(bytes.NewReader(with(n)), 1, 300); !errors.Is(err, backupfile.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	file := with(tree.Named{Path: "/a"})
 	for at := range file { // every byte, and every cut
 		file[at] ^= 1
-		if _, err := planSeed(bytes.NewReader(file), 1); err == nil {
+		if _, err := planSeed(bytes.NewReader(file), 1, 300); err == nil {
 			t.Fatalf("byte %d may be another", at)
 		}
 		file[at] ^= 1
-		if _, err := planSeed(io.LimitReader(bytes.NewReader(file), int64(at)), 1); err == nil {
+		if _, err := planSeed(io.LimitReader(bytes.NewReader(file), int64(at)), 1, 300); err == nil {
 			t.Fatalf("it may end after %d bytes", at)
 		}
 	}

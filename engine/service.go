@@ -2,14 +2,17 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime"
 	"strings"
 )
 
 // consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer
-// waits. A panic of the function, or a runtime.Goexit, becomes an error that names the function.
+// waits. A panic of the function or of its error, or a runtime.Goexit, becomes an error that names the
+// function.
 func consult[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	said := make(chan heard[T], 1)
 	go func() {
@@ -20,7 +23,8 @@ func consult[T any](ctx context.Context, name string, fn func(context.Context) (
 				t.err = fmt.Errorf("%s panicked at %s: %v", name, panickedAt(), p)
 			}
 		}()
-		t.value, t.err = fn(ctx)
+		value, err := fn(ctx)
+		t = heard[T]{value, spoken(err)}
 	}()
 	select {
 	case t := <-said:
@@ -35,6 +39,35 @@ func consult[T any](ctx context.Context, name string, fn func(context.Context) (
 type heard[T any] struct {
 	value T
 	err   error
+}
+
+// A serviceError is an error of the service with its text. Whatever the error's methods do, those of a
+// serviceError do not panic.
+type serviceError struct {
+	text  string
+	cause error
+}
+
+// spoken asks an error of the service for its text, on the goroutine that may panic. It leaves io.EOF
+// as it is, as readers compare it.
+func spoken(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return &serviceError{err.Error(), err}
+}
+
+func (e *serviceError) Error() string { return e.text }
+
+// Is and As ask the service's error. There is no Unwrap: errors.Is would call the service's methods.
+func (e *serviceError) Is(target error) (is bool) {
+	defer func() { _ = recover() }()
+	return errors.Is(e.cause, target)
+}
+
+func (e *serviceError) As(target any) (is bool) {
+	defer func() { _ = recover() }()
+	return errors.As(e.cause, target)
 }
 
 // panickedAt returns the file and line of the panic that its caller has recovered from. It is no

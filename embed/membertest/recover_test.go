@@ -1,6 +1,7 @@
 package membertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
@@ -655,8 +657,8 @@ func TestRecover_LookAfterAnInterruption(t *testing.T) {
 	})
 }
 
-// M73: an interrupted recovery has written that all entries are committed. What the command calls
-// certain is what the log knew before.
+// M73, M95: an interrupted recovery has written that all entries are committed. What the command
+// calls certain is what the log knew before, and a backup has nothing else.
 func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -677,6 +679,9 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 		look := func() []engine.ShardRemains {
 			r, err := engine.Look(e.Dir(1))
 			must(t, err)
+			if !r.Recovered && inBackup(t, e.Dir(1), "/unknown") {
+				t.Fatalf("half recovered: %v, and the backup has what is not certain", r.Recovering)
+			}
 			return r.Shards
 		}
 		before := look()
@@ -698,4 +703,19 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 			}
 		}
 	})
+}
+
+// inBackup reports whether a backup of a stopped member's directory has a znode.
+func inBackup(t *testing.T, dir, path string) (found bool) {
+	t.Helper()
+	var file bytes.Buffer
+	_, err := engine.BackupDir(dir, &file)
+	must(t, err)
+	r, err := backup.NewReader(&file)
+	must(t, err)
+	for z, err := range r.Znodes() {
+		must(t, err)
+		found = found || z.Path == path
+	}
+	return found
 }

@@ -85,3 +85,33 @@ func ready(n *embed.Node) error {
 	defer cancel()
 	return n.Ready(ctx)
 }
+
+// A typedNil is an error whose methods panic if it is nil.
+type typedNil struct{ cause error }
+
+func (e *typedNil) Error() string { return e.cause.Error() }
+func (e *typedNil) Unwrap() error { return e.cause }
+
+// M94: Config.Seed or its reader returns a nil pointer as an error. Its methods panic, which Ready
+// says, and the node lasts.
+func TestSeed_AnErrorThatPanics(t *testing.T) {
+	var none *typedNil
+	for _, open := range []func(context.Context) (io.ReadCloser, error){
+		func(context.Context) (io.ReadCloser, error) { return nil, none },
+		func(context.Context) (io.ReadCloser, error) { return io.NopCloser(failingReader{none}), nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := embedtest.New(t, 1, embedtest.Options{Stopped: true, Config: func(c *embed.Config) { c.Seed = open }})
+			n := e.Start(1)
+			if err := ready(n); err == nil || !strings.Contains(err.Error(), "panicked at service_test.go:") {
+				t.Errorf("Ready says %v", err)
+			}
+			must(t, n.Close())
+		})
+	}
+}
+
+// A failingReader always fails.
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
