@@ -18,6 +18,7 @@ import (
 const (
 	second   = 1_000_000
 	clockMax = 1 << 58
+	leadMax  = 1 << 62 // no sum with it overflows
 	baseMask = 1<<12 - 1 // in hex, people see where a history begins
 )
 
@@ -33,7 +34,7 @@ func above(newest tree.Zxid, made, wall time.Time) tree.Zxid {
 // are all as far ahead, unless one lasts less than the half second that is left above the newest.
 func lead(newest, at tree.Zxid) tree.Zxid {
 	lead := tree.Zxid(second)
-	for at+lead < newest+second/2 {
+	for lead < leadMax && at+lead < newest+second/2 {
 		lead *= 2
 	}
 	return lead

@@ -58,6 +58,16 @@ func TestRecoveryBase_FollowsTheClock(t *testing.T) {
 	})
 }
 
+// What is no zxid ends in some history, too.
+func TestAbove_TheLargestNumber(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, newest := range []tree.Zxid{math.MaxInt64, math.MaxUint64} {
+		if to := above(newest, now, now); to < zxidAt(now) || to > math.MaxInt64 {
+			t.Errorf("%#x follows %#x", to, newest)
+		}
+	}
+}
+
 // M96: zxids are ahead of the clock, as one was wrong. Whether a backup is restored again, or one of
 // what was restored from it, the later history has the larger zxids.
 func TestAbove_AfterAClockThatWasFast(t *testing.T) {
