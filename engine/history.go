@@ -18,7 +18,7 @@ import (
 const (
 	second   = 1_000_000
 	clockMax = 1 << 58
-	leadMax  = 1 << 62 // no sum with it overflows
+	leadMax  = 1 << 62   // no sum with it overflows
 	baseMask = 1<<12 - 1 // in hex, people see where a history begins
 )
 
