@@ -325,7 +325,7 @@ func (e *Engine) gaveUp(ctx context.Context, sent bool, what string) error {
 	case !sent:
 		return e.notReady(unavailable(ctx, ctx.Err()))
 	case over != nil:
-		return unsure(what, over)
+		return unsure(what, errors.New(over.Error())) // it matches none of those that say that nothing was applied
 	}
 	return unsure(what, e.notReady(ctx.Err()))
 }

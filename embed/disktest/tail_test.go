@@ -27,12 +27,28 @@ func newestLog(t *testing.T, dir string, write []byte) (name string, text []byte
 	for _, name := range slices.Backward(names) {
 		text, err := os.ReadFile(name)
 		must(t, err)
-		if at := bytes.Index(text, write); at >= 0 {
+		if at := bytes.Index(unmasked(text), write); at >= 0 {
 			return name, text, at
 		}
 	}
 	t.Fatalf("no log has it: %v", names)
 	return "", nil, 0
+}
+
+// unmasked returns a log in which batches are as they were before they were masked, in their places.
+func unmasked(text []byte) []byte {
+	out := bytes.Clone(text)
+	const key = 8
+	for i := 2; i+key+2 < len(text); i++ {
+		mask, cmd := text[i:i+key], text[i+key:]
+		if text[i-2] != 0 || text[i-1] != 0xc1 || cmd[0]^mask[0] != 0x97 || cmd[1]^mask[1] != 2 {
+			continue
+		}
+		for k := range cmd { // a later batch overwrites the rest
+			out[i+key+k] = cmd[k] ^ mask[k%key]
+		}
+	}
+	return out
 }
 
 // C8.4: the end of a member's log is damaged while all members are down. The others lag, or come
