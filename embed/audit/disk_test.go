@@ -76,7 +76,8 @@ func TestFile_HungDisk(t *testing.T) {
 				}
 			}
 		}
-		if n := sys.writes.Load(); versions != writes || f.Dropped() != 0 || n > writes/10 {
+		// What waited was written by one call. Of the rest, each may have had its own.
+		if n := sys.writes.Load(); versions != writes || f.Dropped() != 0 || n > writes-waitMax+8 {
 			t.Errorf("%d of %d records, %d dropped, with %d calls", versions, writes, f.Dropped(), n)
 		}
 	})
