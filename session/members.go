@@ -332,16 +332,10 @@ func (t *Members) Govern(number uint64, m MemberID) bool {
 func (t *Members) Want(number uint64, id MemberID, wish Part, reason Reason, wall int64) error {
 	byLeader := number != 0 && number == t.ensemble.Govern
 	byPerson := number == 0 && (wish == Voter || reason == Removed || reason == Left)
-	if _, known := t.members[id]; known && !byLeader && !byPerson {
-		return fmt.Errorf("%w: its number is %d, and %d counts", ErrOutdated, number, t.ensemble.Govern)
-	}
-	return t.want(id, wish, reason, wall)
-}
-
-// want is Want, whoever wishes it.
-func (t *Members) want(id MemberID, wish Part, reason Reason, wall int64) error {
 	m, known := t.members[id]
 	switch {
+	case known && !byLeader && !byPerson:
+		return fmt.Errorf("%w: its number is %d, and %d counts", ErrOutdated, number, t.ensemble.Govern)
 	case t.ensemble.Lineage == (Lineage{}):
 		return ErrNotFounded
 	case !known:
