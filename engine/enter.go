@@ -273,7 +273,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 		}
 	}
 	if first == nil {
-		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage; it has one a second after all founders run a build of level 3%s", ErrJoining, e.cfg.Join, because(silent))
+		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage, which it gets when a majority of the founders is there%s", ErrJoining, e.cfg.Join, because(silent))
 	}
 	var errs []error
 	for _, a := range answers {

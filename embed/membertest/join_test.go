@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/engine"
 )
@@ -574,12 +575,13 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
 		"name":     {func(c *embed.Config) { c.Name = "pod" }, "give each replica a Name of its own"},
 		"schemes":  {func(c *embed.Config) { c.Schemes = nil }, `Schemes lack "token", which the ensemble's ACLs use: set Config.Schemes`},
-		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, fmt.Sprint("the ensemble is at level ", embedkit.Newest)},
+		"level":    {func(c *embed.Config) { c.HoldLevel = 1 }, fmt.Sprint("the ensemble is at level ", embedkit.Next)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var join bool
 			embedkit.Growing(t, 1, func(cfg *embed.Config) {
 				cfg.Name, cfg.Schemes = "", map[string]embed.Scheme{"token": embedkit.Tokens{}}
+				cfg.Inside = &inside.Seams{Next: true}
 				if cfg.ID != 0 {
 					cfg.Name = "pod"
 				}

@@ -3,6 +3,8 @@ package enginetest
 import (
 	"errors"
 	"flag"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // A Log stands for one Raft group, or for several with one leader. It keeps what is proposed, and
@@ -173,6 +176,11 @@ const Member, Other = 1, 2
 // Origin returns what Member registers with.
 func Origin() session.Origin {
 	return session.Origin{Member: Member, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.LevelMax}
+}
+
+// Rules returns what a member with the schemes of every build registers with.
+func Rules() command.Rules {
+	return command.Rules{Schemes: slices.Sorted(maps.Keys(tree.BuiltinSchemes()))}
 }
 
 // Decode decodes a command, which must be well-formed.
