@@ -61,8 +61,8 @@ type Config struct {
 	// it, together with all others there. If ID is zero and Advertise is set, this node is the
 	// founder at that address, or none of them. So one Config can serve all. Later the ensemble
 	// knows its members by itself. Then a process whose directory was emptied, founders too, joins
-	// as a new member, with a new id. Members that were fixed before need ID and Members until they
-	// have run with Join at level 3; see docs/upgrades.md.
+	// as a new member, with a new id. Members that were fixed before need ID and Members until all of
+	// them have run with Join; see docs/upgrades.md.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
 	// Needs Join.

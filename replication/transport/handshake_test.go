@@ -379,7 +379,7 @@ func TestHandshakeLayout(t *testing.T) {
 		version: protocolMax, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
-	want := "56764869" + "0004" + "02" + "02" +
+	want := "56764869" + "0001" + "02" + "02" +
 		"d0" + strings.Repeat("00", 30) + "d1" +
 		"0000000000000001" + "0000000000000002" +
 		"e0" + strings.Repeat("00", 14) + "e1" +
@@ -396,7 +396,7 @@ func TestHandshakeLayout(t *testing.T) {
 	if got[:524] != want || len(got) != 532 {
 		t.Fatalf("hello is %s", got)
 	}
-	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 4, 4)
+	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), protocolMin, protocolMax)
 	if err != nil || !reflect.DeepEqual(back, h) {
 		t.Fatalf("%+v came back as %+v, %v", h, back, err)
 	}

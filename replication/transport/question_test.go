@@ -401,7 +401,7 @@ func TestAsk_BadAnswers(t *testing.T) {
 			}
 			defer conn.Close()
 			r := bufio.NewReader(conn)
-			h, _ := readHello(r, 4, 4)
+			h, _ := readHello(r, protocolMin, protocolMax)
 			own := hello{version: protocolMax, purpose: forQuestion}
 			conn.Write(h.appendVerdict(own.marshal(nil), nil))
 			readVerdict(r, own.nonce)

@@ -494,7 +494,7 @@ func TestMet(t *testing.T) {
 
 // Addresses in a hello are bounded text.
 func TestAddressInHello(t *testing.T) {
-	h := goldenHello(4)
+	h := goldenHello(protocolMax)
 	for name, b := range map[string][]byte{
 		"too long":    withChecksum(append(withAddress(h, ""), make([]byte, addressMax)...)),
 		"unprintable": withAddress(h, "a\nb"),

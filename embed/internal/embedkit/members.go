@@ -15,7 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // Growing runs fn in virtual time with an ensemble of founders that others may join.
@@ -80,7 +80,7 @@ func HasLineage(identity []byte) bool {
 }
 
 // Next is the level to which an ensemble rises whose members are all of a build to come.
-const Next = command.LevelNext
+const Next = engine.LevelMax + 1
 
 // A Scribe writes at a member from time to time, and knows what was acknowledged.
 type Scribe struct {
