@@ -212,13 +212,14 @@
 //
 // verify refuses every byte that is not as it was written.
 //
-// export prints a line for each znode of a file. With -config or -dir it prints those of a member.
-// import creates the znodes of a backup or of such lines through the port for clients. It verifies
-// a backup first. -path limits both commands to a znode and what is below it.
+// export prints a line for each znode of a file, and an end with their number. With -config or -dir
+// it prints those of a member. import creates the znodes of a backup or of such lines through the
+// port for clients. It reads a file to its end first. -path limits both commands to a znode and what
+// is below it.
 //
 // With -as, import puts that subtree elsewhere. -existing says what it does with a znode that
 // exists; the value is fail, skip or overwrite. -prune deletes what the server has in the subtree
-// and the file does not. It keeps ephemerals, what is above them, and what others change meanwhile.
+// and the file does not; it refuses lines without an end. It keeps ephemerals, what is above them, and what others change meanwhile.
 // It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for
 // each step. If an import is interrupted, the same command with skip or overwrite goes on.
 //

@@ -4,6 +4,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +29,7 @@ func TestImport_IntoALivingTree(t *testing.T) {
 {"path":"/a/nil"}
 {"path":"/a/ttl","mode":"ttl","ttl":3600000,"acl":[{"perms":1,"scheme":"world","id":"anyone"}]}
 {"path":"/other","text":"not asked for"}
+{"end":7}
 `
 	mustRun(t, `{"path":"/b","text":"2"}
 {"path":"/b/nil"}
@@ -70,6 +74,37 @@ func TestImport_IntoALivingTree(t *testing.T) {
 		if code, out, stderr := fed(lines, args...); code != exitFailed || !strings.Contains(stderr, want) || !strings.HasPrefix(out, "0 created") {
 			t.Errorf("%q: %d, %s%s", more, code, out, stderr)
 		}
+	}
+}
+
+// An export that stops at a damaged block is a shorter tree. Nothing is deleted for it, and nothing
+// at all is done for a file of such lines.
+func TestImport_OfCutLines(t *testing.T) {
+	t.Parallel()
+	dir, server, _ := served(t)
+	tree := `{"path":"/app"}` + "\n"
+	for i := range 50 {
+		tree += fmt.Sprintf(`{"path":"/app/%02d","text":"%0100d"}`+"\n", i, i)
+	}
+	const noEnd = "vivarium import: the lines have no end: some may be missing\n"
+	if code, out, stderr := fed(tree, "import", "-server", server, "-"); code != exitOK || stderr != noEnd {
+		t.Errorf("%d, %s%s", code, out, stderr)
+	}
+	var whole strings.Builder
+	n, err := backup.WriteLines(&whole, backup.Lines(strings.NewReader(tree+`{"end":51}`)))
+	must(t, err)
+	cut := strings.Join(slices.Collect(strings.Lines(whole.String()))[:n-10], "")
+	file := filepath.Join(dir, "cut.jsonl")
+	must(t, os.WriteFile(file, []byte(cut), 0o600))
+	args := []string{"import", "-server", server, "-path", "/app", "-existing", "overwrite", "-prune"}
+	for name, report := range map[string]string{"-": "0 created", file: ""} {
+		code, out, stderr := fed(cut, append(args, name)...)
+		if code != exitFailed || !strings.HasPrefix(out, report) || !strings.Contains(stderr, "the lines have no end") {
+			t.Errorf("%s: %d, %s%s", name, code, out, stderr)
+		}
+	}
+	if out := mustRun(t, whole.String(), append(args, "-")...); !strings.HasPrefix(out, "0 created, 0 overwritten, 51 existed, 0 deleted") {
+		t.Error(out)
 	}
 }
 

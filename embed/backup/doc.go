@@ -12,6 +12,11 @@
 // backup. It is for looking into a backup, and for moving a part of a tree:
 //
 //	{"path":"/a","text":"data","mode":"persistent","acl":[…],…}
+//	{"end":1}
+//
+// The last line is the end, with the number of znodes. Without it, some may be missing: a damaged
+// backup gives good lines up to the damage. So Prune needs it, and whoever writes or filters lines
+// by hand leaves it out.
 //
 // Data is in text if it is valid UTF-8, and otherwise in data, as base64. A znode whose data is nil
 // has neither. A line also has what an import does not use: zxids, times, versions, the create

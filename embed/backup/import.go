@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// ErrMissing says that an import was asked for a znode that the backup does not have.
+// ErrMissing says that a backup was asked for a znode that it does not have.
 var ErrMissing = errors.New("the backup does not have this znode")
 
 // Existing says what an import does with a znode that exists already.
@@ -39,9 +39,9 @@ type Options struct {
 	Existing Existing
 	// Prune also deletes what is below As and not in the backup, after everything else. It never
 	// deletes an ephemeral, nor a znode above one, nor anything at /zookeeper: these are Kept. It
-	// needs Skip or Overwrite, and a backup that has the znode at Path. What others write to or
-	// create anew after Prune has read it is Kept too. It keeps the paths of the imported znodes in
-	// memory.
+	// needs Skip or Overwrite, and a backup that has the znode at Path. Lines need their end, or the
+	// error is ErrNoEnd. What others write to or create anew after Prune has read it is Kept too. It
+	// keeps the paths of the imported znodes in memory.
 	Prune bool
 	// DryRun makes the import change nothing. It takes the same steps and returns the same report
 	// as the import would, and the same error for a znode that exists or a parent that is missing.
@@ -85,6 +85,8 @@ type Report struct {
 	Deleted, Kept        int // see Action
 	Ephemerals           int // of the backup: left out
 	Reserved             int // of the backup, left out: the root, and /zookeeper and what is below
+	// NoEnd says that the znodes were Lines without an end. So nobody knows whether some are missing.
+	NoEnd bool
 }
 
 // String returns the report in words.
@@ -104,7 +106,8 @@ const (
 // that ended at any point.
 //
 // Errors: embed.ErrInvalidPath and embed.ErrInvalidArgument for Options that cannot be; ErrMissing;
-// those of the sequence and of the Target, with the path. With a Session those are the ones of
+// ErrNoEnd, with Prune only, after everything else is done and before anything is deleted; those
+// of the sequence and of the Target, with the path. With a Session those are the ones of
 // embed.Session.Multi, Set, SetACL, Get, ACL, Children and Sync, such as embed.ErrNoNode for a
 // missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, embed.ErrUnknownOutcome, and
 // embed.ErrLevel with Prune below feature level 4.
@@ -123,6 +126,10 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 		i.had = make(map[string]bool)
 	}
 	for z, err := range Below(znodes, o.Path) {
+		if errors.Is(err, ErrNoEnd) {
+			i.report.NoEnd = true
+			continue // to the end of the sequence
+		}
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -133,14 +140,17 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 			return i.report, err
 		}
 	}
-	if o.Path != "/" && !i.found || o.Prune && !i.had[o.As] {
+	if o.Prune && !i.had[o.As] {
 		return i.report, fmt.Errorf("%s: %w", o.Path, ErrMissing)
 	}
 	err := i.flush()
-	if err == nil && o.Prune {
-		err = i.prune()
+	switch {
+	case err != nil || !o.Prune:
+		return i.report, err
+	case i.report.NoEnd:
+		return i.report, fmt.Errorf("nothing was deleted: %w", ErrNoEnd)
 	}
-	return i.report, err
+	return i.report, i.prune()
 }
 
 // check replaces what is empty, and refuses what cannot be.
@@ -174,7 +184,6 @@ type importer struct {
 	to     Target
 	o      Options
 	report Report
-	found  bool            // there was a znode to import
 	had    map[string]bool // the paths in the target of all that the backup has; nil without Prune
 	batch  []Znode         // below one child of the root
 	size   int
@@ -198,7 +207,6 @@ func (i *importer) step(a Action, path string) {
 }
 
 func (i *importer) add(z Znode) error {
-	i.found = true
 	if reserved(z.Path) && z.Path != "/" {
 		i.report.Reserved++
 		return nil

@@ -442,3 +442,39 @@ func TestImport_OfADamagedBackup(t *testing.T) {
 		}
 	})
 }
+
+// Lines that were cut are a shorter tree. They prune nothing, whichever line was the last; whoever
+// does not prune is told.
+func TestImport_OfCutLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := several(t, 1)
+		paths := []string{"/a", "/a/x", "/a/y", "/a/z"}
+		var text bytes.Buffer
+		_, err := backup.WriteLines(&text, list(paths...))
+		must(t, err)
+		lines := slices.Collect(strings.Lines(text.String()))
+		for cut := range len(lines) + 1 {
+			for _, prune := range []bool{false, true} {
+				clear(t, s)
+				plant(t, s, append(paths, "/a/mine")...)
+				report, err := backup.Import(t.Context(), backup.Session(s),
+					backup.Lines(strings.NewReader(strings.Join(lines[:cut], ""))),
+					backup.Options{Path: "/a", Existing: backup.Skip, Prune: prune})
+				whole := cut == len(lines)
+				want := paths
+				if !prune || !whole {
+					want = slices.Sorted(slices.Values(append(paths, "/a/mine")))
+				}
+				if got := contents(t, s); !slices.Equal(got, want) || report.NoEnd == whole {
+					t.Errorf("%d lines, prune %v: %v\n%q, want\n%q", cut, prune, report, got, want)
+				}
+				switch {
+				case cut == 0 && !errors.Is(err, backup.ErrMissing),
+					cut > 0 && prune && errors.Is(err, backup.ErrNoEnd) == whole,
+					cut > 0 && (!prune || whole) && err != nil:
+					t.Errorf("%d lines, prune %v: %v", cut, prune, err)
+				}
+			}
+		}
+	})
+}

@@ -2,7 +2,9 @@ package backup
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -58,20 +60,26 @@ func znodeOf(path string, shard int, z tree.Znode) Znode {
 	return o
 }
 
-// Below returns the znode at a path and those below it.
+// Below returns the znode at a path and those below it. If there are none, the sequence ends with
+// ErrMissing.
 func Below(znodes iter.Seq2[Znode, error], path string) iter.Seq2[Znode, error] {
 	prefix := path + "/"
 	if path == "/" {
 		prefix = path
 	}
 	return func(yield func(Znode, error) bool) {
+		found := path == "/"
 		for z, err := range znodes {
-			if err == nil && z.Path != path && (len(z.Path) < len(prefix) || z.Path[:len(prefix)] != prefix) {
+			if err == nil && z.Path != path && !strings.HasPrefix(z.Path, prefix) {
 				continue
 			}
+			found = found || err == nil
 			if !yield(z, err) {
 				return
 			}
+		}
+		if !found {
+			yield(Znode{}, fmt.Errorf("%s: %w", path, ErrMissing))
 		}
 	}
 }
