@@ -219,9 +219,10 @@
 //
 // With -as, import puts that subtree elsewhere. -existing says what it does with a znode that
 // exists; the value is fail, skip or overwrite. -prune deletes what the server has in the subtree
-// and the file does not; it refuses lines without an end. It keeps ephemerals, what is above them, and what others change meanwhile.
-// It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for
-// each step. If an import is interrupted, the same command with skip or overwrite goes on.
+// and the file does not; it refuses lines without an end. It keeps ephemerals, what is above them,
+// and what others change meanwhile. It prints a line for each znode that it keeps. -dry-run changes
+// nothing and prints a line for each step. If an import is interrupted, the same command with skip
+// or overwrite goes on.
 //
 // A FILE named "-" is the standard output of backup, and the standard input of the others.
 // docs/backup.md of the repository says what is in a backup, and what is not.

@@ -108,6 +108,21 @@ func TestImport_OfCutLines(t *testing.T) {
 	}
 }
 
+// A secret does not come under the ACL that a znode had before, if the server refuses its own.
+func TestImport_NoDataUnderAnOldACL(t *testing.T) {
+	t.Parallel()
+	_, server, _ := served(t)
+	mustRun(t, `{"path":"/s","text":""}`+"\n"+`{"path":"/s/secret","text":"old"}`, "import", "-server", server, "-")
+	secret := `{"path":"/s/secret","text":"password","acl":[{"perms":31,"scheme":"sasl","id":"alice"}]}`
+	code, out, stderr := fed(secret, "import", "-server", server, "-auth", "digest:super:pw", "-path", "/s", "-existing", "overwrite", "-")
+	if code != exitFailed || !strings.Contains(stderr, "InvalidACL") {
+		t.Errorf("%d, %s%s", code, out, stderr)
+	}
+	if got := mustRun(t, "", "shell", "-server", server, "get", "/s/secret"); !strings.HasPrefix(got, "old") {
+		t.Error(got)
+	}
+}
+
 // A prune through a server deletes only what it has read. A znode that was created anew has another
 // zxid. One that has the right zxid and is an ephemeral can only come of a race, and stays as well.
 func TestRemote_DeletesOnlyWhatItRead(t *testing.T) {

@@ -107,9 +107,9 @@ func aclOf(z *backup.Znode) (list []wire.ACL) {
 }
 
 func (r remote) Overwrite(ctx context.Context, z backup.Znode) error {
-	_, err := r.call(ctx, wire.Operation{Op: wire.OpSetData, Path: z.Path, Data: z.Data, Version: -1})
+	_, err := r.call(ctx, wire.Operation{Op: wire.OpSetACL, Path: z.Path, ACL: aclOf(&z), Version: -1})
 	if err == nil {
-		_, err = r.call(ctx, wire.Operation{Op: wire.OpSetACL, Path: z.Path, ACL: aclOf(&z), Version: -1})
+		_, err = r.call(ctx, wire.Operation{Op: wire.OpSetData, Path: z.Path, Data: z.Data, Version: -1})
 	}
 	return err
 }

@@ -24,8 +24,9 @@ const (
 	Fail Existing = iota
 	// Skip leaves the znode as it is.
 	Skip
-	// Overwrite sets the data and the ACL, if they differ. The znode keeps its mode. An ephemeral,
-	// which belongs to a session, is left as it is.
+	// Overwrite sets the ACL and then the data, if one of them differs. If the ACL is refused, the
+	// data stays as well. The znode keeps its mode. An ephemeral, which belongs to a session, is
+	// left as it is.
 	Overwrite
 )
 

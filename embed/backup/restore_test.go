@@ -478,3 +478,35 @@ func TestImport_OfCutLines(t *testing.T) {
 		}
 	})
 }
+
+// A secret never comes under the ACL that a znode had before. If its own is refused, it stays out.
+func TestImport_NoDataUnderAnOldACL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, s := several(t, 1)
+		anyone := ens.Session(1, embed.SessionOptions{})
+		secret := func(a embed.ACL) iter.Seq2[backup.Znode, error] {
+			return func(yield func(backup.Znode, error) bool) {
+				yield(backup.Znode{Path: "/secret", Data: []byte("password"), ACL: []embed.ACL{a}}, nil)
+			}
+		}
+		plant(t, s, "/secret=old")
+		o := backup.Options{Existing: backup.Overwrite}
+		alice := embed.ACL{Perms: embed.PermAll, Scheme: "unknown", ID: "alice"}
+		if report, err := backup.Import(t.Context(), backup.Session(s), secret(alice), o); !errors.Is(err, embed.ErrInvalidACL) || report.Overwritten != 0 {
+			t.Errorf("%v, %v", report, err)
+		}
+		if data, _, err := anyone.Get(t.Context(), "/secret"); string(data) != "old" || err != nil {
+			t.Errorf("anyone reads %q, %v", data, err)
+		}
+
+		alice.Scheme, alice.ID = "digest", "alice:hash"
+		_, err := backup.Import(t.Context(), backup.Session(s), secret(alice), o)
+		must(t, err)
+		if data, _, err := anyone.Get(t.Context(), "/secret"); !errors.Is(err, embed.ErrNoAuth) {
+			t.Errorf("anyone reads %q, %v", data, err)
+		}
+		if data, _, err := s.Get(t.Context(), "/secret"); string(data) != "password" || err != nil {
+			t.Errorf("%q, %v", data, err)
+		}
+	})
+}

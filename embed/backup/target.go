@@ -18,7 +18,8 @@ type Target interface {
 	// Create creates the znodes in one transaction, which are all below one child of the root. An
 	// error that matches embed.ErrNodeExists says that none was created, because one exists.
 	Create(ctx context.Context, znodes []Znode) error
-	// Overwrite sets the data and the ACL of a znode.
+	// Overwrite sets the ACL of a znode, and then the data: new data is never under an old ACL, which
+	// may let more clients read it.
 	Overwrite(ctx context.Context, z Znode) error
 	// Delete deletes znodes as Get has returned them, without their data and ACL, in one
 	// transaction. They are all below one child of the root, and children come first. If one was
@@ -63,10 +64,10 @@ func (t target) Create(ctx context.Context, znodes []Znode) error {
 }
 
 func (t target) Overwrite(ctx context.Context, z Znode) error {
-	if _, err := t.s.Set(ctx, z.Path, z.Data, embed.AnyVersion); err != nil {
+	if _, err := t.s.SetACL(ctx, z.Path, z.ACL, embed.AnyVersion); err != nil {
 		return err
 	}
-	_, err := t.s.SetACL(ctx, z.Path, z.ACL, embed.AnyVersion)
+	_, err := t.s.Set(ctx, z.Path, z.Data, embed.AnyVersion)
 	return err
 }
 
