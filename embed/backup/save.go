@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,7 +25,37 @@ import (
 //	})
 //
 // Errors: those of write, of Verify, and of the file system.
-func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, err error) {
+func Save(name string, write func(w io.Writer) error) (embed.BackupInfo, error) {
+	return save(name, write, func(file string, _ embed.BackupInfo) error { return os.Rename(file, name) })
+}
+
+// SaveNew is Save for a name that may depend on what the backup is. It replaces no file: if there is
+// one with that name, the error matches fs.ErrExist. Until then the file is beside draft, which is
+// never created, and has its name with ".tmp-".
+func SaveNew(draft string, write func(w io.Writer) error, name func(embed.BackupInfo) string) (embed.BackupInfo, error) {
+	return save(draft, write, func(file string, info embed.BackupInfo) error {
+		return rename(file, filepath.Join(filepath.Dir(draft), name(info)))
+	})
+}
+
+// rename gives a file a name that no file has. A second process may find the name free at the same
+// time, so a look before os.Rename is not enough, unless the file system has no hard links.
+func rename(file, name string) error {
+	err := os.Link(file, name)
+	switch {
+	case err == nil:
+		return os.Remove(file)
+	case errors.Is(err, fs.ErrExist):
+		return err
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return fmt.Errorf("%s: %w", name, fs.ErrExist)
+	}
+	return os.Rename(file, name)
+}
+
+// save writes a backup beside a name, and has place give it one.
+func save(name string, write func(w io.Writer) error, place func(file string, info embed.BackupInfo) error) (info embed.BackupInfo, err error) {
 	// CreateTemp lets nobody else read the file.
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
 	if err != nil {
@@ -47,8 +78,8 @@ func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, er
 	if info, err = Verify(f); err != nil {
 		return info, fmt.Errorf("the file was read again: %w", err)
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return info, err
+	if err := place(f.Name(), info); err != nil {
+		return embed.BackupInfo{}, err // nobody has this backup
 	}
 	return info, errors.Join(f.Close(), syncDir(filepath.Dir(name)))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -17,13 +18,25 @@ import (
 
 const stamp = "20060102T150405Z"
 
-// fileName returns the name of a member's backup.
+// fileName returns the name of a member's backup, without its lineage.
 func fileName(at time.Time, member embed.MemberID) string {
 	return fmt.Sprintf("vivarium-%s-%d.backup", at.UTC().Format(stamp), member)
 }
 
+// lineageLen is how many digits of a lineage are in a name. They tell apart ensembles that share a
+// directory: their members make backups in the same second.
+const lineageLen = 8
+
+// withLineage adds the lineage to the name of a backup, if the ensemble has one.
+func withLineage(name, lineage string) string {
+	if lineage == "" {
+		return name
+	}
+	return "vivarium-" + lineage[:lineageLen] + strings.TrimPrefix(name, "vivarium")
+}
+
 var (
-	backupName = regexp.MustCompile(`^vivarium-(\d{8}T\d{6}Z)-\d+\.backup$`)
+	backupName = regexp.MustCompile(`^vivarium-(?:[0-9a-f]{8}-)?(\d{8}T\d{6}Z)-\d+\.backup$`)
 	wasteName  = regexp.MustCompile(`^vivarium-\d{8}T\d{6}Z-\d+\.backup\.tmp-\d+$`)
 )
 
