@@ -234,6 +234,9 @@
 // first SIGINT or SIGTERM; a second one ends it at once. Then it compares the paths, data and ACLs
 // of both sides, and prints a digest of each. It never changes the source.
 //
+// It refuses to begin if source and target are in one tree, one within the other: it creates an
+// ephemeral at the target and asks the source for it.
+//
 // It refuses to begin if the target has the subtree, unless -existing overwrite is given; -prune
 // then deletes what the source has not. Containers and TTL znodes become persistent, because the
 // protocol shows no difference, and ephemerals are left out. docs/migrating.md of the repository

@@ -25,14 +25,14 @@ import (
 //	})
 //
 // Errors: those of write, of Verify, and of the file system.
-func Save(name string, write func(w io.Writer) error) (embed.BackupInfo, error) {
+func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, err error) {
 	return save(name, write, func(file string, _ embed.BackupInfo) error { return os.Rename(file, name) })
 }
 
 // SaveNew is Save for a name that may depend on what the backup is. It replaces no file: if there is
 // one with that name, the error matches fs.ErrExist. Until then the file is beside draft, which is
 // never created, and has its name with ".tmp-".
-func SaveNew(draft string, write func(w io.Writer) error, name func(embed.BackupInfo) string) (embed.BackupInfo, error) {
+func SaveNew(draft string, write func(w io.Writer) error, name func(embed.BackupInfo) string) (info embed.BackupInfo, err error) {
 	return save(draft, write, func(file string, info embed.BackupInfo) error {
 		return rename(file, filepath.Join(filepath.Dir(draft), name(info)))
 	})

@@ -174,6 +174,76 @@ func TestRun_SessionEndsWhileIdle(t *testing.T) {
 	}
 }
 
+// A new session may be with a server that is behind the one of the session before. So each begins
+// with a sync, before anything is read in it: otherwise the comparison after the last sync would call
+// a target equal that has lost what the source has acknowledged.
+func TestRun_EachSessionBeginsWithASync(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	from.create("/a", "")
+	source, target := newRelay(t, cfg.From.Servers[0]), newRelay(t, cfg.To.Servers[0])
+	cfg.From.Servers, cfg.To.Servers = []string{source.addr()}, []string{target.addr()}
+	c := follow(t, cfg)
+	c.says("walked")
+	n := 0
+	write := func() { // so that the target is used
+		n++
+		from.create(fmt.Sprintf("/a/%d", n), "new")
+	}
+	for range 2 {
+		for _, relay := range []*relay{source, target} {
+			was := relay.now()
+			testkit.Until(t, "another session", func() bool {
+				relay.end(was)
+				write()
+				return relay.now().SessionID != was.SessionID
+			})
+			write()
+			to.sees(fmt.Sprintf("/b/%d", n), "new")
+			if ops := relay.firstOps(); !slices.Contains(ops, wire.OpSync) {
+				t.Errorf("the new session began with %v", ops)
+			}
+		}
+	}
+	if r := c.cutOver(); !r.Equal() {
+		t.Errorf("%+v\n%s", r, c.said())
+	}
+}
+
+// A copy into its own tree, one path within the other, does not begin, whatever the addresses are.
+// Two paths of one tree that are apart are copied, and so are the same paths of two trees.
+func TestRun_IntoItsOwnTree(t *testing.T) {
+	t.Parallel()
+	cfg, from, other := sides(t)
+	for _, path := range []string{"/a", "/a/x", "/a/x/y", "/b"} {
+		from.create(path, "1")
+	}
+	same := newRelay(t, cfg.From.Servers[0]).addr()
+	before := from.dump("/")
+	run := func(from, server, to string) error {
+		cfg.From.Path, cfg.To.Path, cfg.To.Servers = from, to, []string{server}
+		cfg.Overwrite, cfg.RootStays = true, to == "/"
+		cfg.Prune = true
+		_, err := Run(testkit.Context(t), cfg)
+		return err
+	}
+	elsewhere := cfg.To.Servers[0]
+	for _, paths := range [][2]string{{"/a", "/a"}, {"/a", "/a/copy"}, {"/a", "/a/x"}, {"/a/x", "/a"}, {"/a", "/"}, {"/", "/all"}, {"/", "/"}} {
+		testkit.WantErr(t, run(paths[0], same, paths[1]), ErrOneTree)
+		if got := from.dump("/"); !slices.Equal(got, before) {
+			t.Errorf("%q: %q", paths, got)
+		}
+	}
+	must(t, run("/a", same, "/b/copy"))
+	sameTrees(t, from, "/a", from, "/b/copy")
+	for _, paths := range [][2]string{{"/a", "/a"}, {"/a", "/a/copy"}, {"/a/x", "/a"}, {"/a", "/"}, {"/", "/"}} {
+		if err := run(paths[0], elsewhere, paths[1]); err != nil {
+			t.Errorf("%q: %v", paths, err)
+		}
+		sameTrees(t, from, paths[0], other, paths[1])
+	}
+}
+
 // A source that never stops changing does not keep a copy from its end. The comparison then tells
 // how far it came.
 func TestRun_GoesOnChanging(t *testing.T) {
