@@ -89,7 +89,7 @@
 //	  connectionsPerAddress: 60
 //	  connections: 10000
 //	  handshakes: 2000         # new sessions per second. Negative: no bound
-//	  frameSize: 1048575       # bytes of a request. Raise it together with maxDataSize
+//	  frameSize: 0             # bytes of a request. 0: what a znode of maxDataSize takes, at least 1048575
 //	  outstanding: 1000        # requests that were read and not yet answered
 //	  watchBytes: 67108864     # memory for the watches of one connection
 //	  watches: 0               # number of watches of one connection. 0: no bound

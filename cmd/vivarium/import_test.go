@@ -108,6 +108,36 @@ func TestImport_OfCutLines(t *testing.T) {
 	}
 }
 
+// Whatever an ensemble of the default size holds comes back through a server of the default size:
+// many long ACLs at once, and a znode with the most data, the longest ACL and a long path.
+func TestImport_OfTheLargest(t *testing.T) {
+	t.Parallel()
+	_, server, _ := served(t)
+	var lines strings.Builder
+	fmt.Fprintln(&lines, `{"path":"/acls"}`)
+	for i := range 101 {
+		var acl []string
+		for j := range 100 {
+			acl = append(acl, fmt.Sprintf(`{"perms":31,"scheme":"digest","id":"%0600d:hash"}`, j))
+		}
+		if i == 100 {
+			fmt.Fprintf(&lines, `{"path":"/acls/%s","text":"%s","acl":[%s]}`+"\n", strings.Repeat("n", 60<<10), strings.Repeat("x", embed.DefaultMaxDataSize), strings.Join(acl, ","))
+			continue
+		}
+		fmt.Fprintf(&lines, `{"path":"/acls/%d","text":"x","acl":[%s]}`+"\n", i, strings.Join(acl, ","))
+	}
+	super := []string{"import", "-server", server, "-auth", "digest:super:pw", "-"}
+	for _, as := range []string{"-as=/acls", "-as=/again"} {
+		if out := mustRun(t, lines.String(), slices.Concat(super[:5], []string{"-path=/acls", as}, super[5:])...); !strings.HasPrefix(out, "102 created") {
+			t.Error(out)
+		}
+	}
+	over := slices.Concat(super[:5], []string{"-existing", "overwrite"}, super[5:])
+	if out := mustRun(t, strings.ReplaceAll(lines.String(), `"text":"x`, `"text":"y`), over...); !strings.HasPrefix(out, "0 created, 101 overwritten") {
+		t.Error(out)
+	}
+}
+
 // A secret does not come under the ACL that a znode had before, if the server refuses its own.
 func TestImport_NoDataUnderAnOldACL(t *testing.T) {
 	t.Parallel()

@@ -96,10 +96,21 @@ func (r Report) String() string {
 		r.Created, r.Overwritten, r.Existed, r.Deleted, r.Kept, r.Ephemerals)
 }
 
+// Bounds of a transaction. A znode that is larger comes alone.
 const (
 	batchMax      = 100
 	batchBytesMax = 256 << 10
 )
+
+// sizeOf returns about how many bytes the create of a znode takes in any protocol.
+func sizeOf(z *Znode) int {
+	const fixed, entry = 100, 12 // the numbers, and the lengths of texts
+	size := fixed + len(z.Path) + len(z.Data)
+	for i := range z.ACL {
+		size += entry + len(z.ACL[i].Scheme) + len(z.ACL[i].ID)
+	}
+	return size
+}
 
 // Import creates the znodes, each parent before its children. It creates no parents that are not
 // among them, and leaves out what the package doc says. It goes on until the first error; the
@@ -224,7 +235,7 @@ func (i *importer) add(z Znode) error {
 		i.report.Ephemerals++
 		return nil
 	}
-	size := len(z.Path) + len(z.Data) + 100
+	size := sizeOf(&z)
 	if len(i.batch) == batchMax || i.size+size > batchBytesMax || len(i.batch) > 0 && top(i.batch[0].Path) != top(z.Path) {
 		if err := i.flush(); err != nil {
 			return err
