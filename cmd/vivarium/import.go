@@ -121,7 +121,7 @@ func soundLines(r io.Reader, whole bool) error {
 
 // connect opens a session.
 func connect(ctx context.Context, servers []string, root, auth string) (*client.Client, error) {
-	zk, err := client.New(client.Config{Servers: servers, Chroot: root})
+	zk, err := client.New(client.Config{Servers: servers, Chroot: root, WithoutConfig: true})
 	if err != nil {
 		return nil, err
 	}

@@ -138,6 +138,39 @@ func TestImport_OfTheLargest(t *testing.T) {
 	}
 }
 
+// Below a root of the server, or of -as, a znode named zookeeper is as any other. What would come to
+// the ensemble's own /zookeeper is left out, and counted.
+func TestImport_ZnodesNamedZookeeper(t *testing.T) {
+	t.Parallel()
+	_, server, _ := served(t)
+	mustRun(t, `{"path":"/tenant"}`, "import", "-server", server, "-")
+	lines := `{"path":"/svc","text":""}
+{"path":"/svc/zookeeper","text":"user data"}
+{"path":"/svc/zookeeper/config","text":"more"}
+{"path":"/svc/other","text":"x"}
+`
+	super := []string{"import", "-auth", "digest:super:pw", "-path", "/svc"}
+	for top, more := range map[string][]string{
+		"/tenant": {"-as", "/", "-server", server + "/tenant"},
+		"/copy":   {"-as", "/copy", "-server", server},
+	} {
+		if out := mustRun(t, lines, append(append(super, more...), "-")...); !strings.Contains(out, " created") || strings.Contains(out, "because") {
+			t.Error(out)
+		}
+		for path, want := range map[string]string{"/zookeeper": "user data", "/zookeeper/config": "more", "/other": "x"} {
+			if got := mustRun(t, "", "shell", "-server", server, "get", top+path); !strings.HasPrefix(got, want) {
+				t.Errorf("%s%s: %s", top, path, got)
+			}
+		}
+		if out := mustRun(t, lines, slices.Concat(super, more, []string{"-existing", "overwrite", "-"})...); !strings.HasPrefix(out, "0 created, 0 overwritten") {
+			t.Errorf("again: %s", out)
+		}
+	}
+	if out := mustRun(t, lines, append(super, "-as", "/", "-server", server, "-")...); !strings.HasSuffix(out, ", 2 left out because /zookeeper is the ensemble's own\n") {
+		t.Error(out)
+	}
+}
+
 // A secret does not come under the ACL that a znode had before, if the server refuses its own.
 func TestImport_NoDataUnderAnOldACL(t *testing.T) {
 	t.Parallel()

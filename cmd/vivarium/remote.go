@@ -47,6 +47,8 @@ func (r remote) transaction(ctx context.Context, ops []wire.Operation) error {
 	return nil
 }
 
+func (r remote) Root() string { return r.zk.Root() }
+
 func (r remote) Sync(ctx context.Context, path string) error {
 	_, err := r.call(ctx, wire.Operation{Op: wire.OpSync, Path: path})
 	return err

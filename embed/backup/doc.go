@@ -35,5 +35,5 @@
 // Znodes get new zxids, times and versions. The counter of a parent's sequence numbers counts what
 // the import creates, so it may be lower than before, and numbers may come again. An import leaves
 // out ephemerals, which belong to sessions that have ended, and everything below /zookeeper, so
-// quotas must be set anew.
+// quotas must be set anew. Only /zookeeper of the whole tree is meant, in the backup and at the target.
 package backup

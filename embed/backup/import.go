@@ -86,14 +86,19 @@ type Report struct {
 	Deleted, Kept        int // see Action
 	Ephemerals           int // of the backup: left out
 	Reserved             int // of the backup, left out: the root, and /zookeeper and what is below
+	NoPlace              int // of the backup, left out: what would come to /zookeeper and below it
 	// NoEnd says that the znodes were Lines without an end. So nobody knows whether some are missing.
 	NoEnd bool
 }
 
 // String returns the report in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d created, %d overwritten, %d existed, %d deleted, %d kept, %d ephemerals left out",
+	text := fmt.Sprintf("%d created, %d overwritten, %d existed, %d deleted, %d kept, %d ephemerals left out",
 		r.Created, r.Overwritten, r.Existed, r.Deleted, r.Kept, r.Ephemerals)
+	if r.NoPlace > 0 {
+		text += fmt.Sprintf(", %d left out because /zookeeper is the ensemble's own", r.NoPlace)
+	}
+	return text
 }
 
 // Bounds of a transaction. A znode that is larger comes alone.
@@ -124,7 +129,7 @@ func sizeOf(z *Znode) int {
 // missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, embed.ErrUnknownOutcome, and
 // embed.ErrLevel with Prune below feature level 4.
 func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Options) (Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.check(to.Root()); err != nil {
 		return Report{}, err
 	}
 	if err := to.Sync(ctx, o.As); err != nil {
@@ -165,8 +170,8 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 	return i.report, i.prune()
 }
 
-// check replaces what is empty, and refuses what cannot be.
-func (o *Options) check() error {
+// check replaces what is empty, and refuses what cannot be below a root.
+func (o *Options) check(root string) error {
 	if o.Path == "" {
 		o.Path = "/"
 	}
@@ -177,7 +182,9 @@ func (o *Options) check() error {
 		if err := tree.ValidatePath(path); err != nil {
 			return err
 		}
-		if path != "/" && reserved(path) {
+	}
+	for _, path := range []string{o.Path, moved(o.As, "/", root)} {
+		if reserved(path) {
 			return fmt.Errorf("%s: %w: an import leaves out what belongs to the ensemble", path, embed.ErrInvalidPath)
 		}
 	}
@@ -219,7 +226,7 @@ func (i *importer) step(a Action, path string) {
 }
 
 func (i *importer) add(z Znode) error {
-	if reserved(z.Path) && z.Path != "/" {
+	if reserved(z.Path) {
 		i.report.Reserved++
 		return nil
 	}
@@ -228,8 +235,11 @@ func (i *importer) add(z Znode) error {
 		i.had[z.Path] = true
 	}
 	switch {
-	case reserved(z.Path):
+	case z.Path == "/":
 		i.report.Reserved++
+		return nil
+	case i.noPlace(z.Path):
+		i.report.NoPlace++
 		return nil
 	case z.Mode.IsEphemeral():
 		i.report.Ephemerals++
@@ -244,6 +254,9 @@ func (i *importer) add(z Znode) error {
 	i.batch, i.size = append(i.batch, z), i.size+size
 	return nil
 }
+
+// noPlace reports whether a path in the target belongs to the ensemble itself.
+func (i *importer) noPlace(path string) bool { return reserved(moved(path, "/", i.to.Root())) }
 
 // moved returns where a path at or below one path is, when that is at another.
 func moved(path, from, to string) string {

@@ -443,6 +443,49 @@ func TestImport_OfADamagedBackup(t *testing.T) {
 	})
 }
 
+// Only /zookeeper of the whole tree is the ensemble's own. A znode of that name elsewhere is as any
+// other, also for Prune. What would come to the ensemble's own place is left out and counted.
+func TestImport_ZnodesNamedZookeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, s := several(t, 1)
+		super := []embed.Auth{{Scheme: "digest", Credential: []byte("super:pw")}}
+		tenant := ens.Session(1, embed.SessionOptions{Root: "/tenant", Auth: super})
+		for name, c := range map[string]struct {
+			s       *embed.Session
+			as, top string // As, and where that is in the whole tree
+		}{
+			"elsewhere":      {s, "/tenant", "/tenant"},
+			"below a root":   {tenant, "/", "/tenant"},
+			"below both":     {tenant, "/zookeeper", "/tenant/zookeeper"},
+			"no place there": {s, "/", ""},
+		} {
+			clear(t, s)
+			plant(t, s, "/tenant/zookeeper/extra/x")
+			o := backup.Options{Path: "/svc", As: c.as, Existing: backup.Overwrite, Prune: true}
+			all := list("/svc", "/svc/other", "/svc/zookeeper", "/svc/zookeeper/config", "/svc/zookeeper/config/x")
+			report, err := backup.Import(t.Context(), backup.Session(c.s), all, o)
+			must(t, err)
+			want, noPlace := []string{c.top + "/other=/svc/other"}, 3
+			if c.top != "" {
+				noPlace = 0
+				for _, path := range []string{"/zookeeper", "/zookeeper/config", "/zookeeper/config/x"} {
+					want = append(want, c.top+path+"=/svc"+path)
+				}
+			}
+			got := slices.DeleteFunc(contents(t, s), func(text string) bool { return !strings.Contains(text, "=/svc/") })
+			if slices.Sort(want); !slices.Equal(got, want) || report.NoPlace != noPlace {
+				t.Errorf("%s: %v\n%q, want\n%q", name, report, got, want)
+			}
+			if there, err := exists(s, "/tenant/zookeeper/extra"); there || err != nil {
+				t.Errorf("%s: what the backup has not is still there: %v", name, err)
+			}
+			if told := strings.Contains(report.String(), "3 left out because"); told != (noPlace > 0) {
+				t.Errorf("%s: %v", name, report)
+			}
+		}
+	})
+}
+
 // Lines that were cut are a shorter tree. They prune nothing, whichever line was the last; whoever
 // does not prune is told.
 func TestImport_OfCutLines(t *testing.T) {

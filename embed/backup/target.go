@@ -9,6 +9,8 @@ import (
 // A Target is what an import writes to. Session returns one. Its methods are called one at a time.
 // Their errors match those of package embed: ErrNoNode, ErrNodeExists, ErrNotEmpty, ErrBadVersion.
 type Target interface {
+	// Root returns the path in the whole tree of what the target calls "/".
+	Root() string
 	// Sync makes later reads show everything that was acknowledged before.
 	Sync(ctx context.Context, path string) error
 	// Get returns the data, the ACL and the owner of a znode, and what Delete needs to know it again.
@@ -34,6 +36,8 @@ type Target interface {
 func Session(s *embed.Session) Target { return target{s} }
 
 type target struct{ s *embed.Session }
+
+func (t target) Root() string { return t.s.Root() }
 
 func (t target) Sync(ctx context.Context, path string) error {
 	_, err := t.s.Sync(ctx, path)

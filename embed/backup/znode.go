@@ -32,9 +32,9 @@ type Znode struct {
 	Shard int
 }
 
-// reserved reports whether a path belongs to the ensemble itself.
+// reserved reports whether a path of the whole tree belongs to the ensemble itself.
 func reserved(path string) bool {
-	return path == "/" || path == "/zookeeper" || len(path) > len("/zookeeper/") && path[:len("/zookeeper/")] == "/zookeeper/"
+	return path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 }
 
 // onAll reports whether each of several shards has a znode of its own at the path.

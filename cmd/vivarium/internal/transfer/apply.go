@@ -23,8 +23,8 @@ const vanishedMax = 3
 // apply makes a znode at the target what it is at the source. It reports whether the source has
 // it. A znode that a server does not show or take is noted, and no error.
 func (c *copier) apply(ctx context.Context, name string) (present bool, err error) {
-	if reserved(c.to.at(name)) || reserved(c.from.at(name)) {
-		return false, nil
+	if reserved(c.to.at(name)) {
+		return false, c.settled(name, &blockedError{errNoPlace})
 	}
 	for range vanishedMax {
 		var born int64 // of the parent as it is known now

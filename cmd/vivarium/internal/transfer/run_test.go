@@ -118,6 +118,46 @@ func TestRun_IntoTheRoot(t *testing.T) {
 	sameTrees(t, from, "/", to, "/all")
 }
 
+// Only /zookeeper of the whole tree is the ensemble's own, on either side. What cannot come there is
+// named as a difference, with the reason.
+func TestRun_ZnodesNamedZookeeper(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	for _, path := range []string{"/a", "/a/x", "/a/zookeeper", "/a/zookeeper/config"} {
+		from.create(path, "mine")
+	}
+	r, err := Run(testkit.Context(t), cfg)
+	if err != nil || !r.Equal() || r.Created != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTrees(t, from, "/a", to, "/b")
+	into := cfg
+	into.To.Path, into.RootStays, into.Overwrite = "/", true, true
+	to.delete("/b/zookeeper/config")
+	to.delete("/b/zookeeper")
+	to.delete("/b/x")
+	to.delete("/b")
+	r, err = Run(testkit.Context(t), into)
+	want := Difference{"/a/zookeeper", "only at the source: /zookeeper of the target is the ensemble's own"}
+	if err != nil || r.Equal() || r.Different != 2 || r.Differences[0] != want || r.Created != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+
+	to.create("/all", "")
+	to.create("/all/zookeeper", "theirs")
+	back := cfg
+	back.From.Path, back.To.Path, back.Overwrite = "/", "/all", true
+	r, err = Run(testkit.Context(t), back)
+	want = Difference{"/all/zookeeper", "only at the target"}
+	if err != nil || r.Different != 1 || r.Differences[0] != want {
+		t.Errorf("%+v, %v", r, err)
+	}
+	back.Prune = true
+	if r, err = Run(testkit.Context(t), back); err != nil || !r.Equal() || r.Deleted != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // Whatever happens to the source's znodes while a copy follows happens to the target's.
 func TestRun_Follow(t *testing.T) {
 	t.Parallel()
