@@ -39,7 +39,7 @@ type Options struct {
 	As       string
 	Existing Existing
 	// Prune also deletes what is below As and not in the backup, after everything else. It never
-	// deletes an ephemeral, nor a znode above one, nor anything at /zookeeper: these are Kept. It
+	// deletes an ephemeral, nor a znode above one: these are Kept. Nor does it touch /zookeeper. It
 	// needs Skip or Overwrite, and a backup that has the znode at Path. Lines need their end, or the
 	// error is ErrNoEnd. What others write to or create anew after Prune has read it is Kept too. It
 	// keeps the paths of the imported znodes in memory.

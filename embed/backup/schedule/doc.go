@@ -22,7 +22,7 @@
 // again. So the newest good one always stays. Config.Keep says which others do. What counts are the
 // last hours, days and weeks that have a backup, whatever the present time is.
 //
-// Files are deleted only if they have such a name and are backups of the same ensemble and lineage.
+// Files are deleted only if they have such a name and are backups of the same lineage.
 // Leftovers with such a name and ".tmp-" are deleted too, if they are a day older than the new
 // backup. A backup from later than the new one stays, because one of the two clocks is wrong.
 // Everything else in the directory is left alone.

@@ -102,7 +102,7 @@ func timeOf(name string) (at time.Time, ok bool) {
 }
 
 // sameEnsemble reports whether a file is a backup of the ensemble that another one is of. It reads
-// the header.
+// the header. Without a lineage nobody knows.
 func sameEnsemble(file string, info embed.BackupInfo) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -110,7 +110,7 @@ func sameEnsemble(file string, info embed.BackupInfo) bool {
 	}
 	defer f.Close()
 	r, err := backupfile.NewReader(f)
-	return err == nil && r.Header.Ensemble == info.Ensemble && r.Header.Lineage == info.Lineage
+	return err == nil && info.Lineage != "" && r.Header.Lineage == info.Lineage
 }
 
 // superfluous returns which backups are not to be kept. The newest is the one that was just made;
