@@ -21,18 +21,17 @@ func Within(path, at string) bool {
 }
 
 // apart returns ErrOneTree unless the paths of both sides are apart, or are those of two trees. One
-// tree has many addresses. So it makes a znode at the target, and asks the source for it. absent
-// says that the target does not have the root of the subtree.
+// tree has many addresses. So it makes an ephemeral at the target, below the root of the subtree or
+// beside it if that is absent, and asks the source for it.
 func (c *copier) apart(ctx context.Context, absent bool) error {
 	if !Within(c.from.Path, c.to.Path) && !Within(c.to.Path, c.from.Path) {
 		return nil
 	}
-	path := c.to.Path
-	if !absent {
-		path = c.to.at("/vivarium-copy-" + rand.Text())
+	path := c.to.at("/vivarium-copy-" + rand.Text())
+	if absent {
+		path = c.to.at("-vivarium-copy-" + rand.Text())
 	}
-	mark := rand.Text()
-	found, err := c.shows(ctx, path, mark)
+	found, err := c.shows(ctx, path)
 	switch {
 	case err != nil:
 		return fmt.Errorf("whether source and target are one tree: %w", err)
@@ -42,16 +41,16 @@ func (c *copier) apart(ctx context.Context, absent bool) error {
 	return nil
 }
 
-// shows makes an ephemeral with a mark at the target, and reports whether the source shows it.
-func (c *copier) shows(ctx context.Context, path, mark string) (found bool, err error) {
+// shows makes an ephemeral at the target, and reports whether the source shows it. Nobody else knows
+// its name, so what is deleted is what was made.
+func (c *copier) shows(ctx context.Context, path string) (found bool, err error) {
 	anyone := []wire.ACL{{Perms: wire.PermRead | wire.PermDelete, Scheme: "world", ID: "anyone"}}
-	o := wire.Operation{Op: wire.OpCreate, Path: path, Data: []byte(mark), ACL: anyone, Flags: wire.FlagsEphemeral}
-	_, again, err := c.to.do(ctx, o)
+	made := wire.Operation{Op: wire.OpCreate, Path: path, ACL: anyone, Flags: wire.FlagsEphemeral}
+	_, again, err := c.to.do(ctx, made)
 	switch {
 	case client.CodeOf(err) == wire.NoNode:
-		return false, fmt.Errorf("%s: its parent must exist at the target", path)
-	case again && client.CodeOf(err) == wire.NodeExists:
-	case err != nil:
+		return false, fmt.Errorf("%s: its parent must exist at the target", c.to.Path)
+	case err != nil && (!again || client.CodeOf(err) != wire.NodeExists):
 		return false, fmt.Errorf("target: %w", err)
 	}
 	defer func() {
@@ -60,16 +59,16 @@ func (c *copier) shows(ctx context.Context, path, mark string) (found bool, err 
 			err = fmt.Errorf("target: %w", e)
 		}
 	}()
-	if _, _, err = c.from.do(ctx, wire.Operation{Op: wire.OpSync, Path: path}); err != nil {
-		return false, fmt.Errorf("source: sync: %w", err)
+	for _, op := range []wire.Op{wire.OpSync, wire.OpExists} {
+		if _, _, err = c.from.do(ctx, wire.Operation{Op: op, Path: path}); err != nil {
+			break
+		}
 	}
-	r, _, err := c.from.do(ctx, wire.Operation{Op: wire.OpGetData, Path: path})
-	switch client.CodeOf(err) {
-	case wire.NoNode, wire.NoAuth: // anyone may read the one that was made
+	if client.CodeOf(err) == wire.NoNode {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("source: %w", err)
 	}
-	return string(r.Data) == mark, nil
+	return true, nil
 }

@@ -26,9 +26,9 @@
 // # What is never done
 //
 // No request that could change a znode goes to the source: source sends only those in readOnly. At
-// the target nothing outside the subtree changes. A znode that was there before is changed only
-// with Config.Overwrite, and deleted only with Config.Prune. A copy into its own tree does not begin:
-// see apart.
+// the target nothing outside the subtree changes, except for the ephemeral of a moment in apart. A
+// znode that was there before is changed only with Config.Overwrite, and deleted only with
+// Config.Prune. A copy into its own tree does not begin.
 //
 // # Memory
 //
