@@ -208,7 +208,8 @@
 // backup asks a running member for a backup, at the addresses in join and members of the config,
 // and prefers one that does not lead. It needs what the command members needs. With -dir it reads
 // the directory of a stopped member instead. It writes beside FILE, syncs, reads everything again,
-// and only then gives the file its name. Only its owner may read the file.
+// and only then gives the file its name. Only its owner may read the file. It replaces an older
+// backup of the ensemble, and no other file.
 //
 // verify refuses every byte that is not as it was written.
 //

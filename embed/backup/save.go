@@ -10,23 +10,51 @@ import (
 	"syscall"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine/backupfile"
 )
 
-// Save has write write a backup, and gives it a name. At no moment does the name belong to less
-// than a whole backup on the disk. Save writes a file beside it, syncs it, reads it again with
-// Verify, and only then renames it. If it fails before that, an older file of the name stays as it
-// was, and nothing else is left. If it fails to make the new name durable, the new file stays. If
-// the process dies, a file stays whose name begins with this one and ".tmp-". Only its owner may
-// read the file.
+// ErrOther says that a file has something else than an older backup of the same ensemble, so it is
+// not replaced.
+var ErrOther = errors.New("the file there is no backup of this ensemble: remove it, or take another name")
+
+// Save has write write a backup, and gives it a name. It replaces a backup of an ensemble of the
+// same name, and no other file. At no moment does the name belong to less than a whole backup on the
+// disk. Save writes a file beside it, syncs it, reads it again with Verify, and only then renames it.
+// If it fails before that, an older file of the name stays as it was, and nothing else is left. If it
+// fails to make the new name durable, the new file stays. If the process dies, a file stays whose
+// name begins with this one and ".tmp-". Only its owner may read the file.
 //
 //	info, err := backup.Save("orders.backup", func(w io.Writer) error {
 //		_, err := node.Backup(ctx, w)
 //		return err
 //	})
 //
-// Errors: those of write, of Verify, and of the file system.
+// Errors: ErrOther, and those of write, of Verify, and of the file system.
 func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, err error) {
-	return save(name, write, func(file string, _ embed.BackupInfo) error { return os.Rename(file, name) })
+	return save(name, write, func(file string, info embed.BackupInfo) error {
+		if err := mayReplace(name, info); err != nil {
+			return err
+		}
+		return os.Rename(file, name)
+	})
+}
+
+// mayReplace returns ErrOther if a file has something else than a backup of the same ensemble. A file
+// without a byte has nothing, and a damaged backup is as good as an older one.
+func mayReplace(name string, info embed.BackupInfo) error {
+	if there, err := os.Lstat(name); err != nil || !there.Mode().IsRegular() || there.Size() == 0 {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	switch r, err := backupfile.NewReader(f); {
+	case errors.Is(err, ErrNotBackup), err == nil && r.Header.Ensemble != info.Ensemble:
+		return fmt.Errorf("%s: %w", name, ErrOther)
+	}
+	return nil
 }
 
 // SaveNew is Save for a name that may depend on what the backup is. It replaces no file: if there is

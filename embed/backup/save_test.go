@@ -13,6 +13,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/backup"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 )
 
 // SaveNew replaces nothing, neither a file nor a link to nowhere. Whatever happens, what is there
@@ -53,6 +54,40 @@ func TestSaveNew(t *testing.T) {
 		}
 		if to, err := os.Readlink(name); to != "nowhere" || err != nil {
 			t.Errorf("%q, %v", to, err)
+		}
+	})
+}
+
+// Save replaces an older backup of the ensemble, sound or not, and a file without a byte. It replaces
+// neither another ensemble's backup nor what is no backup, such as a config that was named by mistake.
+func TestSave_Replaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, _ := several(t, 1)
+		file := take(t, ens)
+		other := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Ensemble = "other" }})
+		name := filepath.Join(t.TempDir(), "file")
+		for what, c := range map[string]struct {
+			there []byte
+			want  error
+		}{
+			"an older one":       {file, nil},
+			"a damaged one":      {file[:len(file)-1], nil},
+			"nothing":            {nil, nil},
+			"another ensemble's": {take(t, other), backup.ErrOther},
+			"a config":           {[]byte("dir: data\n"), backup.ErrOther},
+		} {
+			must(t, os.WriteFile(name, c.there, 0o600))
+			_, err := backup.Save(name, func(w io.Writer) error { _, err := w.Write(file); return err })
+			want := file
+			if c.want != nil {
+				want = c.there
+			}
+			if got, e := os.ReadFile(name); !errors.Is(err, c.want) || e != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %v, %v", what, err, e)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(name)); len(entries) != 1 {
+				t.Errorf("%s: %v", what, entries)
+			}
 		}
 	})
 }
