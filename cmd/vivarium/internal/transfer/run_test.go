@@ -194,6 +194,28 @@ func TestRun_Follow(t *testing.T) {
 	sameTrees(t, from, "/a", to, "/b")
 }
 
+// A source that loses the whole subtree ends the copy. The target keeps what was copied.
+func TestRun_TheSubtreeVanishes(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	from.create("/a", "")
+	from.create("/a/x", "1")
+	to.create("/b", "")
+	to.create("/b/theirs", "")
+	cfg.Overwrite = true
+	c := follow(t, cfg)
+	c.says("walked")
+	both := []wire.Operation{deletion("/a/x"), deletion("/a")}
+	_, err := from.zk.Call(testkit.Context(t), wire.Request{Operation: wire.Operation{Op: wire.OpMulti}, Ops: both})
+	must(t, err)
+	<-c.ended
+	if c.err == nil || !strings.Contains(c.err.Error(), "/a: the source does not have it any more") {
+		t.Errorf("%v", c.err)
+	}
+	to.must(wire.Operation{Op: wire.OpExists, Path: "/b/theirs"})
+	to.must(wire.Operation{Op: wire.OpExists, Path: "/b"})
+}
+
 // A copy that follows goes on by itself when its session with the source ends, although it has
 // nothing to ask for: the end is heard, not found.
 func TestRun_SessionEndsWhileIdle(t *testing.T) {
