@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,14 +23,7 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(1, "/before")
-	n.risen(3) // below that level nobody is admitted
-	for id := range 3 {
-		// Members that do not know it may be given another one.
-		until(t, "the directories to have the lineage", func() bool {
-			identity, err := os.ReadFile(filepath.Join(n.data(id+1), "identity"))
-			return err == nil && strings.Contains(string(identity), `"lineage"`)
-		})
-	}
+	n.known()
 	end(t, runs[2])
 	end(t, runs[1])
 	old := n.data(2) + "-old"

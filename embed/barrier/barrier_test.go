@@ -39,7 +39,6 @@ func must(t *testing.T, err error) {
 // ensemble returns members whose ensemble has risen to the level of the barriers.
 func ensemble(t *testing.T, n int) *embedtest.Ensemble {
 	ens := embedtest.New(t, n, embedtest.Options{})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	return ens
 }
 
@@ -366,7 +365,6 @@ func TestEnter_Refused(t *testing.T) {
 // from the leader, and of the leader.
 func far(t *testing.T) (ens *embedtest.Ensemble, away, leads *embed.Session) {
 	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 3 * time.Second }})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	ens.TransferLeadership(2)
 	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 40 * time.Millisecond})
 	ens.Faults(2).SetLink(1, embedtest.Link{Delay: 40 * time.Millisecond})

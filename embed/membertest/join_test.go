@@ -16,7 +16,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
 )
 
 // ends waits until a member has failed because it is out.
@@ -469,7 +468,6 @@ func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
 				c.Join, c.Advertise = []string{"members.test:1"}, c.Members[c.ID]
 			}
 		}})
-		e.Until("the highest level", func() bool { return e.Node(1).Status().Level == engine.LevelMax })
 		e.Kill(3)
 		grows = true
 		for _, place := range []embed.MemberID{1, 2} {
