@@ -96,8 +96,8 @@ type Config struct {
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in
 	// the life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
 	// processes is. It may be asked again after a crash: then it must say to the same Dir what it
-	// said before. Until it is true somewhere, nodes wait. A panic counts as an error. Nil means that
-	// Members decide. Needs Join.
+	// said before. Until it is true somewhere, nodes wait, and Status.Joining says for what. A panic
+	// counts as an error. Nil means that Members decide. Needs Join.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
 	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. A
