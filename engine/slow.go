@@ -29,9 +29,9 @@ const slowStep = time.Minute / meter.Steps
 // slowness warns of what takes long enough to cost a leader its leadership. Histograms tell it of
 // what took long, so whatever is fast pays for one atomic load.
 //
-// A busy disk makes all that a node does slow, on each shard. So the lines of one kind have one pace
-// together, but for those about other members. While the disk of this node is slow, it is the cause
-// of slow applying and slow commits, and only the disk is told of.
+// A busy disk makes all that a node does slow, on each shard. So the lines of one kind share a pace,
+// except those about other members. While the disk of this node is slow, it is the cause of slow
+// applying and slow commits, and the log names only the disk.
 type slowness struct {
 	engine *Engine
 	limit  time.Duration // zero: nothing is watched

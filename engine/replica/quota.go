@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// quotaNoticePause is how long a subtree that was logged is not logged again at first. The pause
-	// doubles while the subtree grows beyond its limits, up to an hour.
+	// quotaNoticePause is the first pause before a subtree is logged again. It doubles while the
+	// subtree grows beyond its limits, up to an hour.
 	quotaNoticePause = time.Minute
 	// quotaNoticesMax limits the subtrees that are logged at a time. The place of one that has not
 	// grown for a minute is free for another. All transactions are counted.
