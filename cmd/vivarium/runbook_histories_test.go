@@ -66,6 +66,9 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	if code, stdout, stderr := vivarium("check", n.data(1)); code != exitOK {
 		t.Errorf("check: %d, %s%s", code, stdout, stderr)
 	}
+	if code, stdout, stderr := vivarium("export", "-dir", n.data(1), "-path", "/lost"); code != exitOK || !strings.Contains(stdout, `"path":"/lost"`) {
+		t.Errorf("the lost write cannot be read: %d, %s%s", code, stdout, stderr)
+	}
 
 	must(t, os.Rename(n.data(1), n.data(1)+"-kept"))
 	n.start(1, join).Says("member=4 shards=1")
