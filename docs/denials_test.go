@@ -31,7 +31,6 @@ var denials = []denial{
 	{"docs/migrating.md", "There is no DNS", `(?i)\bdns`},
 	{"docs/recipes-of-others.md", "there is no round trip to save", ""},
 	{"docs/recipes-of-others.md", "What nobody has here", "(?i)limiter|intent|crossshard.*multi"},
-	{"docs/runbook.md", "If that is not possible, the others carry on", ""},
 	{"docs/shards.md", "there is no common order", ""},
 	{"docs/upgrades.md", "There is no way down", "func.*LowerLevel"},
 	{"docs/zookeeper-clients.md", "No Kerberos, [no local sessions]", "(?i)kerberos|gssapi|localsession"},

@@ -268,7 +268,7 @@ func (e *Engine) noMember(answers []answer, silent []string) error {
 	var there string
 	for _, a := range answers {
 		if a.Member != 0 {
-			there += fmt.Sprintf("; member %d at %s lets nobody in until all founders of its ensemble have run", a.Member, a.Address)
+			there += fmt.Sprintf("; member %d at %s lets nobody in yet: its ensemble has no lineage", a.Member, a.Address)
 		} else {
 			there += fmt.Sprintf("; the node at %s has yet to join, too", a.Address)
 		}
