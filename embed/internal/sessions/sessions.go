@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
 
 // pauseTime is the shortest time between two attempts. It keeps a loop from spinning while there is
@@ -64,4 +65,48 @@ func Final(err error, also ...error) error {
 		}
 	}
 	return nil
+}
+
+// recordPauseMax is the longest time between two attempts to record what has run.
+const recordPauseMax = time.Minute
+
+// Record calls write, which records at a path what has run already, until it succeeds. So what has
+// run is not run again because its record was refused. After a refusal the pause doubles up to a
+// minute, and the first one is logged.
+//
+// Record ends with write's last error when lost is closed: then the record is no longer the
+// caller's to write. It also ends when a write is refused and ctx has ended, and at once with
+// embed.ErrTooLarge, because what has run will not get smaller.
+func Record(
+	ctx context.Context, s *embed.Session, path string, lost <-chan struct{}, write func() error,
+) error {
+	pause, told := pauseTime, false
+	for {
+		err := write()
+		if err == nil || errors.Is(err, embed.ErrTooLarge) {
+			return err
+		}
+		over := ctx.Done()
+		if errors.Is(err, embed.ErrUnavailable) || errors.Is(err, embed.ErrUnknownOutcome) {
+			pause, over = pauseTime, nil
+		}
+		select {
+		case <-lost:
+			return err
+		default:
+		}
+		if over != nil && !told {
+			told = true
+			log := (*inside.Session)(s).Parts().Session.Log()
+			log.Warn("the record of what has run is refused: see why", "path", path, "cause", err)
+		}
+		select {
+		case <-lost:
+			return err
+		case <-over:
+			return err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, recordPauseMax)
+	}
 }
