@@ -107,8 +107,8 @@ func (q *Queue) check() error {
 // Put puts a task into the queue and returns its name. Missing znodes are created, in commits of
 // their own.
 //
-// Errors: ErrFull; ErrExhausted; embed.ErrInvalidArgument for wrong options; those of
-// embed.Session.Create. After embed.ErrUnknownOutcome the task may be in the queue, once.
+// Errors: ErrFull; ErrExhausted; embed.ErrQuotaExceeded; embed.ErrInvalidArgument for wrong options;
+// those of embed.Session.Create. After embed.ErrUnknownOutcome the task may be in the queue, once.
 func (q *Queue) Put(ctx context.Context, data []byte, o PutOptions) (name string, err error) {
 	name, err = q.put(ctx, data, o)
 	return name, q.wrap("put", err)
@@ -143,6 +143,8 @@ func (q *Queue) put(ctx context.Context, data []byte, o PutOptions) (string, err
 		if err := ensure(ctx, q.session, q.entries); err != nil {
 			return "", err
 		}
+		// A queue that is filled up to a quota could not be given these. Who may only put goes on.
+		_ = ensure(ctx, q.session, q.locks, q.tries)
 	}
 }
 
@@ -165,9 +167,9 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 // does. The task is worked on at most once: it is lost if its caller is lost, and after
 // embed.ErrUnknownOutcome it may be.
 //
-// A task that cannot be decoded moves to the dead ones. If a client of Curator has put several
-// elements at once, Take returns the first and leaves the others to nobody: use Claim there. Errors
-// are those of Claim.
+// A task that cannot be decoded, or has no attempts left, moves to the dead ones. If a client of
+// Curator has put several elements at once, Take returns the first and leaves the others to nobody:
+// use Claim there. Errors are those of Claim.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	var data []byte
 	err := q.wait(ctx, func(name string) (ok bool, err error) {
@@ -182,18 +184,18 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 	item, lock := queue.Child(q.entries, name), queue.Child(q.locks, name)
 	raw, stat, err := q.session.Get(ctx, item)
 	if err != nil {
-		return nil, false, err
-	}
-	items, bad := q.layout.decode(raw)
-	if bad != nil {
-		t, err := q.claim(ctx, name) // which buries it
-		if t != nil {
-			err = errors.Join(err, t.giveUp())
-		}
-		return nil, false, err
+		return nil, false, ofTask(err, embed.ErrNoAuth)
 	}
 	had, triesStat, err := q.readTries(ctx, name)
 	if err != nil || time.Now().Before(had.Next) {
+		return nil, false, ofTask(err, embed.ErrNoAuth)
+	}
+	items, bad := q.layout.decode(raw)
+	if bad != nil || q.isSpent(had.Attempts) {
+		t, err := q.claim(ctx, name) // which buries it
+		if t != nil {
+			_ = t.giveUp()
+		}
 		return nil, false, err
 	}
 	tries := queue.Child(q.tries, name)
@@ -205,8 +207,7 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 	}
 	// Nobody has claimed and retried it since, which this node may not know yet.
 	if triesStat == nil {
-		ops = append(ops, embed.OpCreate(tries, nil, embed.Persistent),
-			embed.OpDelete(tries, embed.AnyVersion))
+		ops = append(append(ops, q.newTries(ctx, name)...), embed.OpDelete(tries, embed.AnyVersion))
 	} else {
 		ops = append(ops, embed.OpDelete(tries, triesStat.Version))
 	}
@@ -248,8 +249,10 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 // its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
-// embed.ErrCrossShard if the parts of the queue are on several shards; those of
-// embed.Session.Create.
+// embed.ErrCrossShard if the parts of the queue are on several shards; embed.ErrQuotaExceeded if a
+// hard quota has no room for a znode more, although some tasks are claimed or were; those of
+// embed.Session.Create. What concerns one task alone is no error: a task that the session may not
+// read, or that has to go to the dead ones and cannot, is logged and passed over.
 func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 	var t *Task
 	err := q.wait(ctx, func(name string) (_ bool, err error) {

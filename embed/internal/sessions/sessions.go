@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -67,6 +68,9 @@ func Final(err error, also ...error) error {
 	return nil
 }
 
+// Log returns the log of a session's node or client, for what no call can tell.
+func Log(s *embed.Session) *slog.Logger { return (*inside.Session)(s).Parts().Session.Log() }
+
 // recordPauseMax is the longest time between two attempts to record what has run.
 const recordPauseMax = time.Minute
 
@@ -97,8 +101,7 @@ func Record(
 		}
 		if over != nil && !told {
 			told = true
-			log := (*inside.Session)(s).Parts().Session.Log()
-			log.Warn("the record of what has run is refused: see why", "path", path, "cause", err)
+			Log(s).Warn("the record of what has run is refused: see why", "path", path, "cause", err)
 		}
 		select {
 		case <-lost:
