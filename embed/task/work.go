@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
@@ -40,26 +39,21 @@ func Work(
 
 // workLoop works until the session or ctx ends, or until no attempt can succeed.
 func (q *Queue) workLoop(ctx context.Context, fn func(ctx context.Context, t *Task) error) error {
-	const first = 100 * time.Millisecond
-	pause := first
+	var pauses sessions.Pauses
+	told := false
 	for q.session.Err() == nil && ctx.Err() == nil {
 		err := q.work(ctx, fn)
 		if err := sessions.Final(err); err != nil {
 			return err
 		}
-		if err == nil {
-			pause = first
-			continue
+		full := errors.Is(err, embed.ErrQuotaExceeded)
+		if full && !told {
+			sessions.Log(q.session).Warn("no task can be claimed: see why", "path", q.path, "cause", err)
 		}
-		if errors.Is(err, embed.ErrQuotaExceeded) {
-			if pause == first {
-				sessions.Log(q.session).Warn("no task can be claimed: see why", "path", q.path, "cause", err)
-			}
-			pause = min(2*pause, retryMax)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
+		if told = full; err == nil {
+			pauses = sessions.Pauses{}
+		} else if !pauses.After(ctx, err) {
+			return nil
 		}
 	}
 	return nil

@@ -47,6 +47,27 @@ func Pause(ctx context.Context) bool {
 	}
 }
 
+// Pauses are those between the attempts of a loop that no refusal ends. The zero value is usable.
+type Pauses struct{ last time.Duration }
+
+// pauseMax is the longest time between two attempts that the ensemble refuses.
+const pauseMax = time.Minute
+
+// After waits after an error of an attempt, and reports whether ctx goes on. While a hard quota
+// refuses the attempts, the pause doubles up to a minute.
+func (p *Pauses) After(ctx context.Context, err error) bool {
+	if !errors.Is(err, embed.ErrQuotaExceeded) {
+		p.last = 0
+	}
+	p.last = min(max(2*p.last, pauseTime), pauseMax)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(p.last):
+		return true
+	}
+}
+
 // ends are the errors after which the same call fails again: the node is over, or the caller asks
 // for what is impossible or not allowed.
 var ends = []error{
@@ -70,9 +91,6 @@ func Final(err error, also ...error) error {
 
 // Log returns the log of a session's node or client, for what no call can tell.
 func Log(s *embed.Session) *slog.Logger { return (*inside.Session)(s).Parts().Session.Log() }
-
-// recordPauseMax is the longest time between two attempts to record what has run.
-const recordPauseMax = time.Minute
 
 // Record calls write, which records at a path what has run already, until it succeeds. So what has
 // run is not run again because its record was refused. After a refusal the pause doubles up to a
@@ -110,6 +128,6 @@ func Record(
 			return err
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, recordPauseMax)
+		pause = min(2*pause, pauseMax)
 	}
 }
