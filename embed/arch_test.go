@@ -369,7 +369,7 @@ func TestTestsKnowTheirSeed(t *testing.T) {
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client with what uses it, which
 // run in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "engine/enginetest", "internal/files/memory", "internal/testkit", "internal/testkit/child", "internal/rank"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "embed/internal/refusals", "engine/enginetest", "internal/files/memory", "internal/testkit", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)
