@@ -150,7 +150,9 @@ const (
 
 var (
 	// faster are the errors after which another task is tried, because somebody else was faster.
-	faster = []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion}
+	faster = []error{
+		embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrTooManyChildren,
+	}
 	// away are those after which any task is tried again, because the session or the quorum is not
 	// there at this moment.
 	away = []error{embed.ErrSuspended, embed.ErrUnavailable}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -216,10 +217,55 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 		ops[2] = embed.OpCheck(item, stat.Version)
 		err = q.remove(ctx, ops)
 	}
+	if errors.Is(err, embed.ErrQuotaExceeded) {
+		err = q.takeAtQuota(ctx, name, ops[2:4], triesStat)
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	return items[0], true, nil
+}
+
+// takeAtQuota removes a task by operations that create nothing, not even for a moment. tries is the
+// Stat of its tries, if it has any.
+func (q *Queue) takeAtQuota(
+	ctx context.Context, name string, ops []embed.Op, tries *embed.Stat,
+) error {
+	unclaimed, err := q.without(ctx, q.locks, name)
+	if err != nil {
+		return err
+	}
+	var untried []embed.Op
+	if tries != nil {
+		untried = append(untried, embed.OpDelete(queue.Child(q.tries, name), tries.Version))
+	} else if untried, err = q.without(ctx, q.tries, name); err != nil {
+		return err
+	}
+	return q.remove(ctx, slices.Concat(ops, unclaimed, untried))
+}
+
+// othersMax bounds the checks of without.
+const othersMax = 1000
+
+// without returns operations that pass only if a parent has the children that this node shows, and
+// so not the one of a name. The error is embed.ErrNodeExists if this node shows it.
+func (q *Queue) without(ctx context.Context, parent, name string) ([]embed.Op, error) {
+	names, err := q.session.Page(ctx, parent, "", othersMax)
+	switch {
+	case errors.Is(err, embed.ErrNoNode): // that it is missing cannot be checked
+		return nil, fmt.Errorf("%w: %s is missing", embed.ErrQuotaExceeded, parent)
+	case err != nil:
+		return nil, err
+	case slices.Contains(names, name):
+		return nil, embed.ErrNodeExists
+	case len(names) == othersMax:
+		return nil, fmt.Errorf("%w: %s has too many children to check them", embed.ErrQuotaExceeded, parent)
+	}
+	ops := []embed.Op{embed.OpCheckChildren(parent, len(names))}
+	for _, other := range names {
+		ops = append(ops, embed.OpCheck(queue.Child(parent, other), embed.AnyVersion))
+	}
+	return ops, nil
 }
 
 // remove applies operations. It waits for the outcome as long as ctx and the session last.

@@ -223,6 +223,9 @@ func TestClaim_AtTheQuota(t *testing.T) {
 		fill()
 		_, err := q.Claim(bounded(t))
 		wantErr(t, err, embed.ErrQuotaExceeded)
+		if _, err := q.Take(bounded(t)); err != nil {
+			t.Errorf("Take beside a claim: %v", err)
+		}
 		must(t, c.Finish())
 		fill()
 		if _, err := q.Take(bounded(t)); err != nil {
