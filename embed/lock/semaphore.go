@@ -134,6 +134,12 @@ func (m *Semaphore) acquireOrSleep(ctx context.Context, n int, c *queue.Contende
 		return nil, err
 	}
 	defer leases.Close()
+	// It tells nothing of a permit whose znode may not be read.
+	names, err := m.session.Watch(ctx, m.leases(), embed.WatchOnce)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
 	h, err := m.acquireFree(ctx, n, c, false)
 	if !errors.Is(err, ErrHeld) {
 		return h, err
@@ -145,6 +151,7 @@ func (m *Semaphore) acquireOrSleep(ctx context.Context, n int, c *queue.Contende
 	select {
 	case <-limit.Events():
 	case <-leases.Events():
+	case <-names.Events():
 	case <-late:
 	case <-c.Claim.Done():
 		return nil, c.Claim.Err()

@@ -13,4 +13,5 @@
 // model_test.go has the model.
 //
 // ended_test.go cancels the calls of all other recipes too, and ends their sessions, at every step.
+// refused_test.go refuses each single write of every recipe, or hides its outcome.
 package recipetest
