@@ -43,6 +43,9 @@ func (c *call) order(wants order) (o order, err error) {
 		}
 	}
 	c.path = o.Path + o.Contender // it has one of them at most
+	if err := c.mayChange(c.path); err != nil {
+		return o, err
+	}
 	return o, c.setReason(o.Reason)
 }
 
