@@ -97,9 +97,8 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		defer closeInTime(journal, log)
 		c.Audit = journal.Record
 	}
-	if c.Gateway.SASLUsers != "" {
-		c.Schemes = map[string]embed.Scheme{"sasl": gateway.SASL()}
-	}
+	// All members have the same schemes, whatever their gateways let clients prove.
+	c.Schemes = map[string]embed.Scheme{"sasl": gateway.SASL(), "x509": gateway.X509()}
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process
 	defer signal.Stop(hangUps)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -26,9 +27,12 @@ const (
 // identities that package embed allows a session.
 const identitiesMax = 18
 
-// X509 returns ZooKeeper's scheme "x509". Its identity is the subject of a client's certificate,
-// such as "CN=web,OU=shop". A connection with such a certificate has that identity from the start.
-// To name the identity in ACLs, set embed.Config.Schemes["x509"] to X509() on every member.
+// X509 returns ZooKeeper's scheme "x509". Its identity is the subject of a client's certificate in the
+// text of RFC 2253 that Java writes, such as "CN=web,OU=shop,DC=example": the last part of the subject
+// comes first. So ACLs of ZooKeeper name the same clients here. Two subjects that differ in anything
+// are two identities. A connection with such a certificate has that identity from the start, unless
+// the subject is empty or has more than 1,024 bytes. To name the identity in ACLs, set
+// embed.Config.Schemes["x509"] to X509() on every member.
 func X509() embed.Scheme { return x509{} }
 
 type x509 struct{}
@@ -48,7 +52,9 @@ func ownIdentities(sock net.Conn) []tree.Identity {
 	who := []tree.Identity{{Scheme: ipScheme, ID: hostOf(sock.RemoteAddr())}}
 	if t, ok := sock.(*tls.Conn); ok {
 		if s := t.ConnectionState(); len(s.VerifiedChains) > 0 {
-			who = append(who, tree.Identity{Scheme: x509Scheme, ID: s.PeerCertificates[0].Subject.String()})
+			if id, err := certs.Subject(s.PeerCertificates[0].RawSubject); err == nil && id != "" && len(id) <= nameMax {
+				who = append(who, tree.Identity{Scheme: x509Scheme, ID: id})
+			}
 		}
 	}
 	return who

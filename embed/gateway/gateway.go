@@ -138,7 +138,8 @@ type TLS struct {
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ClientCAFile is a PEM file with the authorities that sign clients' certificates. With it, a
-	// client may present a certificate, whose subject becomes its identity under the scheme "x509".
+	// client may present a certificate, whose subject becomes its identity under the scheme "x509":
+	// see X509.
 	// If ClientCertRequired is set, it must. Empty means that no certificate is asked for.
 	ClientCAFile       string `yaml:"clientCAFile"`
 	ClientCertRequired bool   `yaml:"clientCertRequired"`
