@@ -59,6 +59,11 @@ func (c *call) readQuery(known []string) (err error) {
 		}
 	}
 	c.path = c.query.Get("path")
+	if c.changes() {
+		if err := c.mayChange(c.path); err != nil {
+			return err
+		}
+	}
 	return c.setReason(c.query.Get("reason"))
 }
 
@@ -77,11 +82,6 @@ func (c *call) setReason(text string) error {
 func (c *call) znode() (string, error) {
 	if !c.query.Has("path") {
 		return "", badRequest("the query lacks path")
-	}
-	if c.changes() {
-		if err := c.mayChange(c.path); err != nil {
-			return "", err
-		}
 	}
 	return c.path, tree.ValidatePath(c.path)
 }
