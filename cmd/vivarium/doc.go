@@ -100,7 +100,7 @@
 //	  words: [srvr]            # four-letter words that are answered. ["*"] means all of them
 //	  advertise: ""            # where clients reach this member, for /zookeeper/config. Needs join
 //	  reconfig: false          # let clients change the members, as ZooKeeper's reconfig does
-//	  saslUsers: ""            # file of users who log in by SASL
+//	  saslUsers: ""            # file of users who log in by SASL. All members need it, or none
 //	  requireSASL: false       # serve no other clients
 //	audit:                     # Default: nothing is recorded
 //	  dir: /var/log/vivarium   # files with a record of each change. Required

@@ -39,7 +39,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// ACLs can name the users of certificates and of SASL at every server, whatever its gateway asks for.
+// ACLs can name the clients that prove themselves by a certificate or by SASL, also in a backup of the
+// stopped server's directory.
 func TestServe_Schemes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +56,8 @@ func TestServe_Schemes(t *testing.T) {
 		c.Subject = pkix.Name{CommonName: "web", Organization: []string{"shop"}}
 	}))
 	ca := write("ca", authority.PEM())
-	write("node.yaml", []byte("dir: data\ngateway: {listen: 127.0.0.1:0, tls: {certFile: crt, keyFile: key, clientCAFile: ca}}\n"))
+	write("users", nil)
+	write("node.yaml", []byte("dir: data\ngateway: {listen: 127.0.0.1:0, tls: {certFile: crt, keyFile: key, clientCAFile: ca}, saslUsers: users}\n"))
 	client := write("client", fmt.Appendf(nil, "zookeeper.client.secure=true\nzookeeper.ssl.trustStore.location=%s\nzookeeper.ssl.keyStore.location=%s\n",
 		ca, write("own", append(own, ownKey...))))
 	p := spawn(t, dir, "serve", "-config", "node.yaml")
@@ -68,6 +70,15 @@ func TestServe_Schemes(t *testing.T) {
 	}
 	if _, stdout, stderr := vivarium("shell", "-client-configuration", client, "-server", addr, "getAcl", "/auth"); !strings.Contains(stdout, "'x509,'CN=web,O=shop\n: cdrwa") {
 		t.Errorf("%s%s", stdout, stderr)
+	}
+	p.Signal(syscall.SIGTERM)
+	if code := p.ExitCode(); code != exitOK {
+		t.Fatal(p.Log())
+	}
+	file := filepath.Join(dir, "file")
+	mustRun(t, "", "backup", "-dir", filepath.Join(dir, "data"), file)
+	if lines := mustRun(t, "", "export", file); !strings.Contains(lines, `"x509"`) || !strings.Contains(lines, `"sasl"`) {
+		t.Error(lines)
 	}
 }
 

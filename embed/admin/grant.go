@@ -50,10 +50,9 @@ var ErrUnauthorized = errors.New("not authorised")
 func Open(*http.Request) (Grant, error) { return Grant{Name: "anybody", Role: Viewer}, nil }
 
 // Certificates returns an Options.Authorize that knows senders by their certificates. The key of a
-// Grant is the subject of the certificate as gateway.X509 writes it, in the text of RFC 2253 that Java
-// writes: such as "CN=ops,O=shop", with the last part of the subject first. What
-// "openssl x509 -noout -subject -nameopt RFC2253" prints is mostly the same. The server must have verified
-// the certificate: its TLS config needs ClientCAs, and a ClientAuth of
+// Grant is the subject of the certificate in the text of RFC 2253 that Java writes, with the last
+// part of the subject first, such as "CN=ops,O=shop": that of gateway.X509. The server must have
+// verified the certificate: its TLS config needs ClientCAs, and a ClientAuth of
 // [crypto/tls.VerifyClientCertIfGiven] or [crypto/tls.RequireAndVerifyClientCert].
 //
 // A browser sends a certificate by itself. What keeps other pages from using it is that they can

@@ -33,18 +33,14 @@ const identitiesMax = 18
 // are two identities. A connection with such a certificate has that identity from the start, unless
 // the subject is empty or has more than 1,024 bytes. To name the identity in ACLs, set
 // embed.Config.Schemes["x509"] to X509() on every member.
-func X509() embed.Scheme { return x509{} }
+func X509() embed.Scheme { return x509{tree.ClientSchemes()[x509Scheme]} }
 
-type x509 struct{}
+type x509 struct{ tree.Scheme }
 
 // Identify always returns an error: text proves no certificate.
 func (x509) Identify([]byte) (string, error) {
 	return "", errors.New("an x509 identity comes from the certificate of a connection, never from text")
 }
-
-func (x509) Valid(id string) bool             { return strings.Contains(id, "=") }
-func (x509) Matches(identity, id string) bool { return identity == id }
-func (x509) Expands() bool                    { return true }
 
 // ownIdentities returns the identities that come with a connection: its address and, if it was
 // verified, the subject of its certificate.
