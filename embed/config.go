@@ -153,7 +153,8 @@ type Config struct {
 	//
 	// Choose at most a third of the process's memory, for all shards together. Go's collector needs
 	// as much again, the image has its caches, and sessions, watches and requests are not counted.
-	// At the bound, locks and elections have no room either, because their contenders are znodes.
+	// At the bound, locks and elections have no room either, because their contenders are znodes. Only
+	// what the members write for one another, below /zookeeper/vivarium, still has.
 	//
 	// An ensemble uses the setting of the member that started last, so set it equally on all
 	// members.

@@ -97,9 +97,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		defer closeInTime(journal, log)
 		c.Audit = journal.Record
 	}
-	if c.Gateway.SASLUsers != "" {
-		c.Schemes = map[string]embed.Scheme{"sasl": gateway.SASL()}
-	}
+	c.Schemes = schemes(c.Gateway)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process
 	defer signal.Stop(hangUps)
@@ -111,6 +109,25 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// The schemes of what the clients of a gateway may prove.
+const (
+	saslScheme = "sasl"
+	x509Scheme = "x509"
+)
+
+// schemes returns the schemes by which ACLs can name what clients of the gateway prove. The others
+// are left out: all members of an ensemble must have the same.
+func schemes(c gateway.Config) map[string]embed.Scheme {
+	all := make(map[string]embed.Scheme)
+	if c.SASLUsers != "" {
+		all[saslScheme] = gateway.SASL()
+	}
+	if c.TLS != nil && c.TLS.ClientCAFile != "" {
+		all[x509Scheme] = gateway.X509()
+	}
+	return all
 }
 
 // serveClients runs the gateway of a node until ctx ends or the node fails. It closes both, unless

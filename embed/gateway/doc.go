@@ -28,6 +28,8 @@
 //     3.9.0 on.
 //   - TTL modes are always on. Package embed says how the age of a TTL znode or a container is
 //     counted. It is not counted by the leader's wall clock.
+//   - Writes of /zookeeper itself, of /zookeeper/vivarium and below it, and of their quotas get NoAuth,
+//     whatever ACLs say, unless the client is the user of embed.Config.SuperDigest.
 //   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has
 //     an address for clients only if Config.Advertise says one.
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no

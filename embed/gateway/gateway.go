@@ -21,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -51,8 +52,10 @@ type Config struct {
 	TLS *TLS `yaml:"tls"`
 
 	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of
-	// them. A connection beyond a bound is closed at once. Zero means DefaultConnectionsPerAddress
-	// and DefaultConnections. A negative number means no bound.
+	// them. Of IPv6, a network of 64 bits counts as one address. A connection beyond a bound is
+	// closed at once. Zero means DefaultConnectionsPerAddress and DefaultConnections. A negative
+	// number means no bound of its own. The process may not be able to open so many files beside
+	// those that the node needs. Then the bound is what it can, and Start logs a warning.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
 	Connections           int `yaml:"connections"`
 	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
@@ -140,7 +143,8 @@ type TLS struct {
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ClientCAFile is a PEM file with the authorities that sign clients' certificates. With it, a
-	// client may present a certificate, whose subject becomes its identity under the scheme "x509".
+	// client may present a certificate, whose subject becomes its identity under the scheme "x509":
+	// see X509.
 	// If ClientCertRequired is set, it must. Empty means that no certificate is asked for.
 	ClientCAFile       string `yaml:"clientCAFile"`
 	ClientCertRequired bool   `yaml:"clientCertRequired"`
@@ -328,6 +332,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
 		conns: make(map[*conn]uint64), addresses: make(map[string]int)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
+	g.fit()
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
 	g.refusals.open()
@@ -347,6 +352,17 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		}
 	})
 	return g, nil
+}
+
+// fit lowers the bound on connections to those for which there are file descriptors. Otherwise
+// clients could take those that the node needs for its log and its links.
+func (g *Gateway) fit() {
+	most, files := crowd.Fits(g.cfg.Connections, g.node.Config.Shards)
+	if most < g.cfg.Connections {
+		g.log.Warn("fewer connections are served than configured: the process may not open enough files",
+			"connections", g.cfg.Connections, "served", most, "files", files)
+	}
+	g.cfg.Connections = most
 }
 
 // Addr returns the address at which the gateway listens.
@@ -420,7 +436,7 @@ func (g *Gateway) acceptLoop() {
 
 // accept serves a connection, or closes it if there are too many.
 func (g *Gateway) accept(sock net.Conn) {
-	host := hostOf(sock.RemoteAddr())
+	host := crowd.Of(sock.RemoteAddr())
 	g.mu.Lock()
 	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
@@ -375,5 +377,32 @@ func TestFullTree(t *testing.T) {
 		other.must(op(wire.OpGetData, "/app/0"))
 		other.must(op(wire.OpDelete, "/app/0"))
 		other.must(create("/app/0", make([]byte, 10_000), 0))
+	})
+}
+
+// A bound that the process has no descriptors for is lowered, and the log says so. Otherwise clients
+// could take those of the node.
+func TestConnections_FitTheProcess(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		for _, c := range []struct {
+			bound int
+			warns bool
+		}{{0, false}, {math.MaxInt32, true}, {-1, false}} {
+			var log embedkit.Journal
+			g := startOn(t, startNode(t, func(cfg *embed.Config) { cfg.Logger = log.Logger() }), Config{Connections: c.bound})
+			most, files := crowd.Fits(c.bound, 1)
+			if files < 2*DefaultConnections {
+				t.Skip("the process may not open enough files for this test")
+			}
+			if c.bound != 0 && (g.cfg.Connections != most || most <= 0 || most >= files) || c.bound == 0 && g.cfg.Connections != DefaultConnections {
+				t.Errorf("a bound of %d: %d are served", c.bound, g.cfg.Connections)
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if log.Says("fewer connections are served than configured") != c.warns {
+				t.Errorf("a bound of %d: the log warns: %v", c.bound, !c.warns)
+			}
+		}
 	})
 }

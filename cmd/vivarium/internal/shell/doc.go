@@ -50,6 +50,8 @@
 //   - evict contender deletes the znode of a holder or waiter that locks has shown. A holder may
 //     not know yet that it holds nothing, while the next one already does.
 //
+// Neither revoke nor evict touches anything but ephemerals with the name of a contender.
+//
 // # On a terminal
 //
 // golang.org/x/term, which the Go project maintains, edits lines. It offers arrows and Emacs' keys.
