@@ -92,6 +92,9 @@
 //   - If this member receives a snapshot from another member, persistent watches may have missed
 //     something. The gateway ends the connections that have such watches. Their clients connect
 //     again and look anew.
+//   - A client that comes back with setWatches learns of a znode that it may not read only whether it
+//     exists. A watch of such a znode is armed in silence, whatever has changed. In ZooKeeper its
+//     events give away the zxids of the znode's changes.
 //
 // # Several shards
 //
@@ -100,7 +103,7 @@
 //     come before the answer to an earlier one.
 //   - A multi over several shards gets BadArguments.
 //   - A client that comes back knows one zxid, which says nothing about the other shards. So
-//     setWatches fires for every watched znode that exists, whether it changed or not. The client
+//     setWatches fires for every watched znode that the client may read, whether it changed or not. The client
 //     misses nothing.
 //   - After closeSession, ephemerals on other shards than the first go some milliseconds after the
 //     answer.
