@@ -190,6 +190,28 @@ func (c *conn) hold(bytes int) {
 	}
 }
 
+// reliefMax is how long a request waits while all connections hold too much.
+const reliefMax = time.Second
+
+// awaitMemory waits while all connections hold too much, and one after the other is ended for it:
+// what others ask for meanwhile could be more than that frees. It returns false if this one has ended.
+func (c *conn) awaitMemory() bool {
+	for begin := time.Now(); c.gate.held.Load() > int64(c.gate.cfg.Memory) && time.Since(begin) < reliefMax; {
+		if c.hasEnded() {
+			return false
+		}
+		c.session.Busy(true)
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+func (c *conn) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stage == stageEnded
+}
+
 // converse is the reader. It returns the reason why the conversation ended.
 func (c *conn) converse() error {
 	if err := c.sock.SetDeadline(time.Now().Add(c.gate.cfg.FirstFrame)); err != nil {
@@ -229,6 +251,8 @@ func (c *conn) converse() error {
 
 // say sends text as the only thing that this client gets.
 func (c *conn) say(text []byte) error {
+	c.hold(len(text))
+	defer c.hold(-len(text))
 	if err := c.send(text); err != nil {
 		return err
 	}

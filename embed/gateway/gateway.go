@@ -73,9 +73,10 @@ type Config struct {
 	// request that would add another gets BadArguments, and adds none. A setWatches that would go
 	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
 	Watches int `yaml:"watches"`
-	// Memory bounds what all connections hold: requests that were read or are in flight, answers
-	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
-	// connection that holds most, and logs it. Zero means DefaultMemory. Memory covers what clients
+	// Memory bounds what all connections hold: frames that are being read, requests with all that is
+	// made of them, answers and events that are not sent yet, and watches. Beyond the bound, the
+	// gateway ends the connection that holds most, and logs it; meanwhile requests wait, for up to a
+	// second. Zero means DefaultMemory. Memory covers what clients
 	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
 	Memory int `yaml:"memory"`
 	// WriteTimeout is how long a client may take to read what is sent to it. After that its
@@ -277,9 +278,10 @@ type Gateway struct {
 
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
-	refused     atomic.Int64 // connections beyond a bound
-	held        atomic.Int64 // bytes that all connections hold
-	relieving   atomic.Bool  // a connection is being ended because held is beyond Config.Memory
+	refused     atomic.Int64  // connections beyond a bound
+	held        atomic.Int64  // bytes that all connections hold
+	decoding    chan struct{} // of capacity 1; see decode
+	relieving   atomic.Bool   // a connection is being ended because held is beyond Config.Memory
 	meters      meters
 	figures     figures
 	reads       figures                // of the requests that only read
@@ -318,7 +320,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		return nil, errors.New("gateway: config: Advertise is set, and another gateway of this node has it too: leave it out on one of them")
 	}
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
-		conns: make(map[*conn]uint64), addresses: make(map[string]int)}
+		conns: make(map[*conn]uint64), addresses: make(map[string]int), decoding: make(chan struct{}, 1)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())

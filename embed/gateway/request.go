@@ -82,6 +82,9 @@ func (c *conn) request() error {
 	if err != nil {
 		return err
 	}
+	if !c.awaitMemory() {
+		return errEnded
+	}
 	q, a := &c.in.bufs.q, &c.in.bufs.a
 	body, err := q.DecodeHeader(frame)
 	if err != nil {
@@ -103,7 +106,7 @@ func (c *conn) request() error {
 	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // these two keep no session alive
 		c.session.Heard()
 	}
-	if q.DecodeBody(body) != nil {
+	if c.decode(q, a, body) != nil {
 		a.reply.Err = wire.MarshallingError
 		c.push(a)
 		return nil
@@ -112,6 +115,21 @@ func (c *conn) request() error {
 	if a.bytes > portionBytes {
 		*a = answer{} // or the answer would stay in memory a second time until the next request
 	}
+	return err
+}
+
+// decode decodes a request's body, and counts what that takes: until the next frame is awaited, and
+// while the request is in flight. Nobody knows before how much it is. So of long ones only one is
+// decoded at a time.
+func (c *conn) decode(q *wire.Request, a *answer, body []byte) error {
+	if len(body) > frameKept {
+		c.gate.decoding <- struct{}{}
+		defer func() { <-c.gate.decoding }()
+	}
+	err := q.DecodeBody(body)
+	weight := q.Weight()
+	a.bytes += weight
+	c.in.keep(cap(c.in.bufs.frame) + 2*weight) // what it asks for is made from it
 	return err
 }
 
