@@ -42,14 +42,15 @@ type conn struct {
 	in         input
 	identities []tree.Identity
 	exchange   Exchange // of SASL; nil until the client begins one
+	reserved   int      // bytes counted for what a request is about to read; see reserve
 	walk       *walk    // that goes on with the client's next request; nil if there is none
 	proved     bool     // the exchange has proved who the client is
 
 	figures figures
 	held    atomic.Int64 // bytes that the gateway counts for this connection
-	// greediest means that this connection is being ended for the memory it holds. It is guarded by
-	// the gateway's mu.
-	greediest bool
+	// greedy means that this connection is being ended for the memory it holds. It is guarded by the
+	// gateway's mu.
+	greedy bool
 
 	baton        baton
 	lastPlace    watch.Place // place of the last answer; owned by the holder of the baton
@@ -193,8 +194,8 @@ func (c *conn) hold(bytes int) {
 // reliefMax is how long a request waits while all connections hold too much.
 const reliefMax = time.Second
 
-// awaitMemory waits while all connections hold too much, and one after the other is ended for it:
-// what others ask for meanwhile could be more than that frees. It returns false if this one has ended.
+// awaitMemory waits while all connections hold too much, and some are ended for it: what others ask
+// for meanwhile could be more than that frees. It returns false if this one has ended.
 func (c *conn) awaitMemory() bool {
 	for begin := time.Now(); c.gate.held.Load() > int64(c.gate.cfg.Memory) && time.Since(begin) < reliefMax; {
 		if c.hasEnded() {
@@ -210,6 +211,49 @@ func (c *conn) hasEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stage == stageEnded
+}
+
+// reserve counts bytes that a request is about to read, until it is answered, and waits while all
+// connections hold too much. If what is read counted only once it is there, a thousand connections
+// could read at once.
+func (c *conn) reserve(bytes int) error {
+	if bytes <= frameFree {
+		return nil
+	}
+	c.reserved += bytes
+	c.hold(bytes)
+	if !c.awaitMemory() {
+		return errEnded
+	}
+	return nil
+}
+
+// nameBytes is what the name of a child takes in an answer, about.
+const nameBytes = 32
+
+// reserveFor reserves what a read of one znode shows.
+func (c *conn) reserveFor(o *wire.Operation) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return nil // it shows nothing, nor does another that is refused
+	}
+	switch o.Op {
+	case wire.OpGetData:
+		stat, _, _ := c.session.Exists(path)
+		return c.reserve(int(stat.DataLength))
+	case wire.OpGetChildren, wire.OpGetChildren2:
+		stat, _, _ := c.session.Exists(path)
+		return c.reserve(nameBytes * int(stat.NumChildren))
+	}
+	return nil
+}
+
+// unreserve ends what reserve counts: the answer counts by now.
+func (c *conn) unreserve() {
+	if c.reserved > 0 {
+		c.hold(-c.reserved)
+		c.reserved = 0
+	}
 }
 
 // converse is the reader. It returns the reason why the conversation ended.

@@ -21,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -75,7 +76,7 @@ type Config struct {
 	Watches int `yaml:"watches"`
 	// Memory bounds what all connections hold: frames that are being read, requests with all that is
 	// made of them, answers and events that are not sent yet, and watches. Beyond the bound, the
-	// gateway ends the connection that holds most, and logs it; meanwhile requests wait, for up to a
+	// gateway ends the connections that hold most, and logs it; meanwhile requests wait, for up to a
 	// second. Zero means DefaultMemory. Memory covers what clients
 	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
 	Memory int `yaml:"memory"`
@@ -281,6 +282,7 @@ type Gateway struct {
 	refused     atomic.Int64  // connections beyond a bound
 	held        atomic.Int64  // bytes that all connections hold
 	decoding    chan struct{} // of capacity 1; see decode
+	reliefs     pace.Pace     // of the log's words about that; owned by who has set relieving
 	relieving   atomic.Bool   // a connection is being ended because held is beyond Config.Memory
 	meters      meters
 	figures     figures
@@ -445,55 +447,80 @@ func (g *Gateway) forget(c *conn, host string) {
 	if g.addresses[host]--; g.addresses[host] == 0 {
 		delete(g.addresses, host)
 	}
-	greediest := c.greediest
-	// Under mu: otherwise greediest could count what this connection held, and end another one for
-	// it.
 	g.held.Add(-c.held.Load())
 	g.mu.Unlock()
-	if greediest {
-		g.relieving.Store(false)
-		g.relieve()
-	}
 }
 
-// relieve ends the connection that holds most, if all connections together hold too much. It ends
-// one at a time, because nobody knows whether that was enough until its memory is free. relieve may
-// be called under any lock.
+// relieve ends those connections that hold most, if all together hold too much. It may be called
+// under any lock.
 func (g *Gateway) relieve() {
 	if g.held.Load() > int64(g.cfg.Memory) && g.relieving.CompareAndSwap(false, true) {
 		g.goroutines.Go(g.endGreediest)
 	}
 }
 
+// endGreediest ends connections until the others hold no more than they may. It ends all of them at
+// once: the memory of one is free only when its goroutines have ended, and until then others would
+// take more than that.
 func (g *Gateway) endGreediest() {
-	c := g.greediest()
-	if c == nil {
+	for {
+		if list := g.greediest(); len(list) > 0 {
+			if others, ok := g.reliefs.Due(time.Now()); ok {
+				g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
+					"client", list[0].raw.RemoteAddr().String(), "bytes", list[0].held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory, "repeated", others)
+			}
+			for _, c := range list {
+				c.drop()
+			}
+			continue
+		}
 		g.relieving.Store(false)
-		g.relieve() // a connection that held more meanwhile saw relieving set and did nothing
-		return
-	}
-	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
-		"client", c.raw.RemoteAddr().String(), "bytes", c.held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory)
-	c.drop()
-}
-
-// greediest returns the connection that holds most, and marks it, so that its end calls relieve
-// again. It returns nil if all connections together hold no more than Config.Memory.
-func (g *Gateway) greediest() (most *conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held.Load() <= int64(g.cfg.Memory) {
-		return nil // they held too much for a moment only
-	}
-	for c := range g.conns {
-		if most == nil || c.held.Load() > most.held.Load() {
-			most = c
+		// Memory that grew meanwhile saw relieving set, and did nothing.
+		if g.live() <= int64(g.cfg.Memory) || !g.relieving.CompareAndSwap(false, true) {
+			return
 		}
 	}
-	if most != nil {
-		most.greediest = true
+}
+
+// live returns what the connections hold that are not being ended for their memory.
+func (g *Gateway) live() (bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.conns {
+		if !c.greedy {
+			bytes += c.held.Load()
+		}
 	}
-	return most
+	return bytes
+}
+
+// greediest returns the connections to end so that the others hold no more than Config.Memory, and
+// marks them. Those that hold most come first.
+func (g *Gateway) greediest() (list []*conn) {
+	type holder struct {
+		*conn
+		bytes int64
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []holder
+	beyond := -int64(g.cfg.Memory)
+	for c := range g.conns {
+		if h := (holder{c, c.held.Load()}); !c.greedy {
+			all = append(all, h)
+			beyond += h.bytes
+		}
+	}
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
+	for _, h := range all {
+		if beyond <= 0 {
+			break
+		}
+		beyond -= h.bytes
+		h.greedy = true
+		list = append(list, h.conn)
+	}
+	return list
 }
 
 // connections returns all connections, the oldest first.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"net"
 	"runtime"
 	"slices"
 	"testing"
@@ -90,5 +91,47 @@ func TestMemory_NoRequestBeginsBeyondTheBound(t *testing.T) {
 		}
 		g.held.Add(-1<<20 - 1)
 		c.receive(wire.Request{Xid: c.xid, Operation: create("/a", nil, 0)})
+	})
+}
+
+// As many connections are ended at once as hold too much, those that hold most first.
+func TestMemory_EndsAllThatHoldTooMuch(t *testing.T) {
+	g := &Gateway{cfg: Config{Memory: 50}, log: quiet, conns: make(map[*conn]uint64)}
+	var conns []*conn
+	for i, bytes := range []int64{5, 40, 10, 30, 20} {
+		side, other := net.Pipe()
+		defer side.Close()
+		defer other.Close()
+		c := newConn(g, side)
+		c.held.Add(bytes)
+		g.held.Add(bytes)
+		g.conns[c] = uint64(i)
+		conns = append(conns, c)
+	}
+	g.relieve()
+	g.goroutines.Wait()
+	for i, want := range []bool{false, true, false, true, false} {
+		if conns[i].hasEnded() != want {
+			t.Errorf("connection %d with %d bytes has ended: %v", i, conns[i].held.Load(), !want)
+		}
+	}
+}
+
+// What a request is about to read counts before it is read, and no more once it is answered.
+func TestMemory_CountsBeforeItReads(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{Memory: 1 << 20})
+		c := connect(t, g)
+		c.must(create("/a", make([]byte, 200_000), 0))
+		c.must(op(wire.OpGetData, "/a"))
+		synctest.Wait()
+		if n := g.held.Load(); n != 0 {
+			t.Errorf("%d bytes count once all is answered", n)
+		}
+		many := wire.Request{Operation: wire.Operation{Op: wire.OpMultiRead}, Ops: slices.Repeat([]wire.Operation{op(wire.OpGetData, "/a")}, 100)}
+		other := connect(t, g)
+		other.send(many) // 20 MB, of which it may read one
+		other.endsSilently()
+		c.must(op(wire.OpGetData, "/a"))
 	})
 }

@@ -146,6 +146,10 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		if n.Count <= 0 {
 			return fmt.Errorf("%w: a page of %d names", embed.ErrInvalidArgument, n.Count)
 		}
+		stat, _, _ := s.Exists(n.Path)
+		if err = c.reserve(nameBytes * int(min(n.Count, stat.NumChildren))); err != nil {
+			return err
+		}
 		if r.Names, err = s.Page(n.Path, n.After, int(n.Count)); nativeSize(r) > readBytesMax {
 			r.Names = nil
 			return fmt.Errorf("%w: a page of more than %d MiB, which a client cannot be shown at once: ask for fewer names", engine.ErrTooLarge, readBytesMax>>20)

@@ -145,6 +145,12 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		}
 	}
 	c.session.Busy(true) // until the next request is read
+	defer c.unreserve()
+	if do.read != nil {
+		if err := c.reserveFor(&q.Operation); err != nil {
+			return err
+		}
+	}
 	switch {
 	case do.write != nil:
 		op, err := do.write(c, &q.Operation)
