@@ -55,7 +55,8 @@ type Config struct {
 	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
 	// may come at once after a quiet second. A client beyond that waits for up to a second. If it
 	// would have to wait longer, its connection is closed, and it may try again or elsewhere. A
-	// client that comes back to its session never waits. Keep it well above ConnectionsPerAddress:
+	// client that comes back to its session never waits. One that names a session of somebody else
+	// costs the ensemble no entry of its log. Keep it well above ConnectionsPerAddress:
 	// otherwise one address can keep all others out. Zero means DefaultHandshakes. A negative number
 	// means no bound.
 	Handshakes int `yaml:"handshakes"`
