@@ -22,13 +22,14 @@
 //   - Unknown ops get Unimplemented. So do deleteContainer (20), which only the reaper may use, and
 //     a second createSession (-10).
 //   - Answers to auth, sasl and unknown ops keep their place among the answers. They overtake none.
+//   - During a slow reconfig or sync, pings are answered before they are read.
 //   - TTL modes are always on. Package embed says how the age of a TTL znode or a container is
 //     counted. It is not counted by the leader's wall clock.
 //   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has
 //     an address for clients only if Config.Advertise says one.
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
 //     observer of a participant. What is so already leaves the version as it was. The permission is
-//     checked before the quorum. docs/zookeeper-clients.md of the repository has the whole list.
+//     checked first. docs/zookeeper-clients.md of the repository has the whole list.
 //   - There is no Kerberos, and there are no local sessions. The gateway answers like a server that
 //     has them turned off. Without Config.SASL it also answers so to SASL.
 //   - With SASL, no user is a superuser, a user acts under the own name only, and a client that is
