@@ -163,6 +163,7 @@ func (c *conn) serve() {
 func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			c.gate.panics.Add(1)
 			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
