@@ -280,7 +280,7 @@ type Gateway struct {
 
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
-	panics      atomic.Int64 // of connections
+	panics      atomic.Int64  // of connections
 	refused     atomic.Int64  // connections beyond a bound
 	held        atomic.Int64  // bytes that all connections hold
 	decoding    chan struct{} // of capacity 1; see decode
