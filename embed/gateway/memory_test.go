@@ -35,7 +35,7 @@ func TestMemory_BehindAPartOfAFrame(t *testing.T) {
 	acl := create("/none/x", nil, 0)
 	acl.ACL = slices.Repeat([]wire.ACL{{Scheme: wire.Null, ID: wire.Null}}, 87_000)
 	for name, q := range map[string]wire.Request{
-		"a multi":         {Operation: wire.Operation{Op: wire.OpMulti}, Ops: slices.Repeat([]wire.Operation{{Op: wire.OpCheck, Path: "", Version: -1}}, 61_000)},
+		"a multi":         {Operation: wire.Operation{Op: wire.OpMulti}, Ops: slices.Repeat([]wire.Operation{{Op: wire.OpCheck, Path: "", Version: -1}}, 30_000)},
 		"a create":        {Operation: acl},
 		"watches":         {Operation: wire.Operation{Op: wire.OpSetWatches2}, Watches: wire.Watches{Persistent: slices.Repeat([]string{""}, 250_000)}},
 		"names":           ofNative(wire.Native{Kind: wire.NativeBefore, Path: "/", Names: slices.Repeat([]string{""}, 250_000)}),
@@ -43,7 +43,7 @@ func TestMemory_BehindAPartOfAFrame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, Config{})
-			clients := make([]*client, 10)
+			clients := make([]*client, 5)
 			for i := range clients {
 				clients[i] = connect(t, g)
 			}
