@@ -17,9 +17,8 @@ import (
 type RemoteWatches struct {
 	*watch.Client
 
-	engine  *Engine
-	who     atomic.Pointer[[]tree.Identity]
-	session tree.SessionID // see KeepValues; zero: none
+	engine *Engine
+	who    atomic.Pointer[[]tree.Identity]
 }
 
 // WatchRemotely returns the watches of a connection with these identities. There are none yet.
@@ -33,13 +32,6 @@ func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
 
 // SetIdentities replaces the identities of the connection. They decide which events it gets.
 func (w *RemoteWatches) SetIdentities(who ...tree.Identity) { w.who.Store(&who) }
-
-// KeepValues is watch.Client's, for the connection of a session. ArmAt then tells the Stats of its
-// ephemerals too. No other method may run meanwhile.
-func (w *RemoteWatches) KeepValues(session tree.SessionID) {
-	w.session = session
-	w.Client.KeepValues(session)
-}
 
 // mayRead runs under the lock of a registry.
 func (w *RemoteWatches) mayRead(acl []tree.ACL) bool {
@@ -161,11 +153,12 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 
 // ArmAt arms a Persistent or Recursive watch, and returns the znode's Stat as of that moment. The
 // Stat is zero if the connection may not read the znode, unless it is an ephemeral of its session.
-// That it exists, everybody may know. The zxid is that moment's, or zero if the watch is on several shards.
+// That it exists, everybody may know. The zxid is that moment's, or zero if the watch is on several
+// shards.
 func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
 	place, err = w.Arm(path, mode, func() bool {
 		stat, ok = w.engine.at(path).Tree().Exists(path)
-		if own := w.session != 0 && stat.EphemeralOwner == w.session; !own {
+		if !w.Owns(stat.EphemeralOwner) {
 			stat, _, _ = w.reader().Exists(path)
 		}
 		return true

@@ -79,8 +79,7 @@ type Client struct {
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
 
-	values bool           // see KeepValues; guarded by the locks of all registries
-	owner  tree.SessionID // likewise
+	owner tree.SessionID // see KeepValues; zero: none; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
 	marks atomic.Int64 // how many marks those on one registry have
@@ -347,11 +346,12 @@ func (c *Client) OnWake(wake func()) { c.wake = wake }
 func (c *Client) KeepValues(session tree.SessionID) {
 	lock(c.parts)
 	defer unlock(c.parts)
-	c.values, c.owner = true, session
+	c.owner = session
 }
 
-// ownsLocked reports whether a znode with an owner is the client's own.
-func (c *Client) ownsLocked(owner tree.SessionID) bool { return owner != 0 && owner == c.owner }
+// Owns reports whether a znode with an owner is an ephemeral of the session that KeepValues named. It
+// is for the look of Arm.
+func (c *Client) Owns(owner tree.SessionID) bool { return owner != 0 && owner == c.owner }
 
 // The bytes of a watch besides its path, and of an event, about as measured.
 const (

@@ -107,10 +107,10 @@ func (t *tables) fire(in table, m *mark, e Event, owner tree.SessionID, acl []tr
 		return
 	}
 	p.told = t.pass
-	if !p.client.ownsLocked(owner) && !p.client.mayRead(acl) {
+	if !p.client.Owns(owner) && !p.client.mayRead(acl) {
 		return
 	}
-	if p.client.values {
+	if p.client.owner != 0 {
 		e = p.registry.valuedLocked(e, p.client.mayRead)
 	}
 	t.events++
