@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/crowd"
@@ -321,20 +320,26 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 	}
 }
 
-// FuzzConnection checks that other connections go on, whatever one connection sends.
+// startFuzzed starts a gateway for what a fuzzer sends. lives checks that no connection has panicked
+// and that others go on.
+func startFuzzed(f *testing.F) (g *Gateway, lives func(*testing.T)) {
+	n := startNode(f, func(c *embed.Config) { c.MaxTreeSize = 1 << 20 })
+	g = startOn(f, n, Config{ConnectionsPerAddress: -1, Handshakes: -1, Words: []string{"*"}})
+	other := connect(f, g)
+	return g, func(t *testing.T) {
+		t.Helper()
+		if n := g.panics.Load(); n > 0 {
+			t.Fatalf("%d connections have panicked", n)
+		}
+		other.t = t
+		other.must(op(wire.OpPing, ""))
+	}
+}
+
+// FuzzConnection checks that nothing panics and other connections go on, whatever one connection
+// sends.
 func FuzzConnection(f *testing.F) {
-	cfg := embed.Config{Dir: f.TempDir(), Tick: testTick, Logger: quiet}
-	embedkit.Patient(&cfg)
-	n, err := embed.Start(cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = n.Close() })
-	g, err := Start(n, Config{Listen: "127.0.0.1:0", ConnectionsPerAddress: -1, Words: []string{"*"}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = g.Close() })
+	g, lives := startFuzzed(f)
 	connected := (&wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)}).AppendFrame(nil)
 	for _, frame := range wiretest.Golden(f) {
 		f.Add(append(append([]byte{}, connected...), frame...))
@@ -350,6 +355,7 @@ func FuzzConnection(f *testing.F) {
 		_, _ = c.Write(b)
 		_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		c.ends()
+		lives(t)
 	})
 }
 

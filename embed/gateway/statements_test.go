@@ -129,7 +129,7 @@ var statements = []statement{
 	{"6.4.3", "no order among connections", "", "nothing is promised"},
 	{"6.5", "frame of an event", "TestGoldenWatches TestMultiFiresWatches TestCloseIsOneTransaction", ""},
 	{"6.6", "setWatches: the table", "TestSetWatches watch.TestClient_SetWatches engine.TestRemoteWatches_Reset TestGoldenWatches", "with several shards there are events of everything that may have changed"},
-	{"6.6.1", "in order, before the answer, zxid -1, if the client may read", "watch.TestClient_SetWatches watch.TestClient_SetWatchesInOrder TestSetWatches", "the event of a change during a long request comes in between, with its zxid"},
+	{"6.6.1", "in order, before the answer, zxid -1, if the client may read", "watch.TestClient_SetWatches watch.TestClient_SetWatchesInOrder TestSetWatches TestSetWatches_TellsNothingHidden", "without Read there is no event of a change, which would give away its zxid: see doc.go; the event of a change during a long request comes in between, with its zxid"},
 	{"6.6.2", "paths are not checked", "TestSetWatches watch.TestClient_AnyPath", ""},
 	{"6.6.3", "what the lists contain", "", ofTheClient},
 	{"6.6.4", "any xid", "TestGoldenWatches TestXidsAreSentBack", ""},
