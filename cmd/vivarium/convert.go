@@ -124,6 +124,9 @@ func (c *conversion) say(w io.Writer) {
 	if !c.from.Digested {
 		fmt.Fprintln(w, "the server kept no digests, as before 3.6: a gap in its log between two leaders would not show")
 	}
+	if c.from.Cut {
+		fmt.Fprintln(w, "the last record of its log was cut while it was written, and is left out: nobody was told that it was done")
+	}
 	fmt.Fprintf(w, "%d ephemerals are in it to look at; nothing creates them again\n", c.ephemerals)
 	if c.largest > embed.DefaultMaxDataSize {
 		fmt.Fprintf(w, "%s has %d bytes: set maxDataSize on all members\n", c.at, c.largest)
