@@ -37,7 +37,8 @@
 //	dir: data
 //	gateway: {listen: "127.0.0.1:2181"}
 //
-// These are all the keys, with their defaults. Any other key is refused.
+// These are all the keys, with their defaults. Any other key is refused, and so is a key without a
+// value.
 //
 //	dir: /var/lib/vivarium     # everything that the member persists. Required. A relative path
 //	                           # starts at the directory where the process was started

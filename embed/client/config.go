@@ -26,8 +26,8 @@ type Config struct {
 	// ensemble's list of members. It follows that list from then on.
 	Servers []string
 	// TLS encrypts and authenticates the connections. Nil means plain text, which anyone on the way
-	// can read and change. An empty ServerName stands for the host
-	// of each address. The client clones the Config.
+	// can read and change. An empty ServerName stands for the host of each address. The client clones
+	// the Config.
 	TLS *tls.Config
 	// SessionTimeout is the timeout of sessions that ask for none. Zero means
 	// DefaultSessionTimeout. The member bounds it: see embed.SessionOptions.
