@@ -58,7 +58,7 @@ func (r Report) Damaged() bool {
 // started on the directory.
 //
 // The error says why Check could not look: replication.ErrLocked, ErrNoMember, a directory that
-// does not exist or may not be read, or data that a newer build wrote.
+// does not exist or may not be read, or data that a newer build wrote, or one from before 0.1.0.
 func Check(dir string) (Report, error) {
 	d, dir, lock, err := openStopped(dir)
 	if err != nil {
@@ -105,6 +105,9 @@ func examine(d *disk.Disk, dir string) (Report, replication.Identity, error) {
 		s := checkShard(d, dir, id, ShardID(i+1))
 		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrLevel) {
 			return Report{}, id, s.Err
+		}
+		if errors.Is(s.Err, command.ErrMalformed) { // no byte is damaged: checksums come first
+			return Report{}, id, fmt.Errorf("%s: shard %d: %s", dir, i+1, command.OtherBuild)
 		}
 		r.Shards = append(r.Shards, s)
 	}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	records "github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
@@ -295,5 +297,34 @@ func TestCheck_Newer(t *testing.T) {
 	code, stdout, stderr := checked(t, stopped.restore(t))
 	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "written by a newer version") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// A directory of a build from before 0.1.0 is not damaged, and no copy of it helps. Everything that
+// reads it says the same sentence.
+func TestCheck_OfABuildBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", filepath.Join(testdata, "before-0.1.0.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data := filepath.Join(dir, "data")
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{exitUsage, []string{"check", data}},
+		{exitUsage, []string{"recover", "-look", data}},
+		{exitFailed, []string{"backup", "-dir", data, filepath.Join(dir, "b")}},
+		{exitFailed, []string{"export", "-dir", data}},
+	} {
+		code, stdout, stderr := vivarium(c.args...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, records.OtherBuild) || strings.Contains(stderr, "damaged") {
+			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+	_, err := embed.Start(embed.Config{Dir: data, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), records.OtherBuild) || strings.Contains(err.Error(), "as it last was") {
+		t.Errorf("Start: %v", err)
 	}
 }

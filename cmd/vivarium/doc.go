@@ -275,8 +275,8 @@
 //	     or it failed                there is no server
 //	2    wrong command line          the last command was not     wrong command line; or no such
 //	     or config                   understood                   directory; or a member runs on it;
-//	                                 (130: interrupted)           or it cannot be read; or a newer
-//	                                                              version wrote it
+//	                                 (130: interrupted)           or it cannot be read; or another
+//	                                                              build wrote it
 //
 // audit, backup, verify, export and import end with 0 when all was done, and with 1 if not. They
 // end with 2 for a wrong command line, or for a file that cannot be opened.

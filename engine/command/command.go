@@ -572,7 +572,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	n := d.array()
 	c := Command{Kind: Kind(d.uintTo(math.MaxUint8))}
 	if want := c.Kind.fields(); want == 0 || n != want {
-		d.fail(fmt.Errorf("%w: kind %d with %d fields, which this build does not know: start the build that wrote it, or a newer one", ErrMalformed, c.Kind, n))
+		d.fail(fmt.Errorf("%w: kind %d with %d fields, which this build does not know", ErrMalformed, c.Kind, n))
 	}
 	switch c.Kind {
 	case KindRegister:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
@@ -21,7 +20,7 @@ func (r *Replica) Load(image *storage.Image) error {
 	r.image, r.batch = image, image.NewBatch()
 	l, err := loadImage(r.image, r.schemes, r.levelMax())
 	if errors.Is(err, command.ErrMalformed) {
-		err = fmt.Errorf("the image holds what this build does not write: %w; %s", err, replication.WayOut)
+		err = fmt.Errorf("%w; %s", err, command.OtherBuild)
 	}
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", r.Shard, err)
