@@ -24,7 +24,7 @@ func TestCopy(t *testing.T) {
 		mustRun(t, "", "shell", "-server", source, "create", path, "1")
 	}
 	mustRun(t, "", "shell", "-server", target, "create", "/new", "")
-	p := spawn(t, t.TempDir(), "copy", "-from", source+"/app", "-path", "/a", "-as", "/moved", "-server", target+"/new", "-auth", "digest:super:pw", "-follow")
+	p := spawn(t, t.TempDir(), "copy", "-from", source+"/app", "-path", "/a", "-as", "/moved", "-server", target+"/new", "-auth", "env:SUPER", "-follow")
 	p.Says("walked: ")
 	mustRun(t, "", "shell", "-server", source, "set", "/app/a/b", "2")
 	mustRun(t, "", "shell", "-server", source, "create", "/app/a/c", "3")
@@ -90,7 +90,7 @@ func TestCopy_BadFlags(t *testing.T) {
 		"/zookeeper/quota belongs":              append(at, "-path", "/zookeeper/quota"),
 		"/zookeeper belongs":                    {"copy", "-from", "127.0.0.1:1", "-server", "127.0.0.1:2/zookeeper"},
 		"one within the other":                  {"copy", "-from", "127.0.0.1:1,127.0.0.1:2", "-server", "127.0.0.1:2/copy"},
-		"want scheme:credential":                append(at, "-auth", "super"),
+		"-auth: everybody on the machine can":   append(at, "-auth", "digest:super:hunter2"),
 		"1 arguments, want 0":                   append(at, "FILE"),
 		"flag provided but not defined: -dance": append(at, "-dance"),
 	} {

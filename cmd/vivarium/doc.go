@@ -223,6 +223,11 @@
 // It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for
 // each step. If an import is interrupted, the same command with skip or overwrite goes on.
 //
+// -auth says where a credential is, such as digest:super:password: in the first line of a file, in an
+// environment variable, or with the person at the terminal. Among the arguments it would be seen by
+// everybody on the machine, so it is refused there. -client-configuration is the shell's: a file with
+// ZooKeeper's properties for TLS. copy has both for each side.
+//
 // A FILE named "-" is the standard output of backup, and the standard input of the others.
 // docs/backup.md of the repository says what is in a backup, and what is not.
 //

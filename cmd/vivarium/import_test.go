@@ -33,7 +33,7 @@ func TestImport_IntoALivingTree(t *testing.T) {
 {"path":"/b/extra/x"}
 {"path":"/b-x"}
 `, "import", "-server", server, "-")
-	args := []string{"import", "-server", server, "-auth", "digest:super:pw", "-path", "/a", "-as", "/b", "-existing", "overwrite", "-prune", "-"}
+	args := []string{"import", "-server", server, "-auth", "env:SUPER", "-path", "/a", "-as", "/b", "-existing", "overwrite", "-prune", "-"}
 	dry := func() string { return mustRun(t, lines, append(args[:len(args)-1:len(args)-1], "-dry-run", "-")...) }
 	const (
 		steps  = "overwrite /b\ncreate /b/container\ncreate /b/container/x\ncreate /b/ttl\ndelete /b/extra/x\ndelete /b/extra\n"
@@ -80,7 +80,7 @@ func TestRemote_DeletesOnlyWhatItRead(t *testing.T) {
 	_, server, _ := served(t)
 	servers, root, err := client.ParseServers(server)
 	must(t, err)
-	zk, err := connect(t.Context(), servers, root, "")
+	zk, err := connect(t.Context(), client.Config{Servers: servers, Chroot: root}, nil)
 	must(t, err)
 	defer zk.Close()
 	to := remote{zk}

@@ -68,7 +68,7 @@ func (o *options) set(name, value string) (err error) {
 		}
 		o.timeout = time.Duration(ms) * time.Millisecond
 	case "client-configuration":
-		if o.tls, err = clientTLS(value); err != nil {
+		if o.tls, err = client.ReadTLS(value); err != nil {
 			return fmt.Errorf("-client-configuration: %w", err)
 		}
 	}
