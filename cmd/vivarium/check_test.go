@@ -277,7 +277,7 @@ func TestCheck_NoMember(t *testing.T) {
 	must(t, n.Close())
 	for dir, want := range map[string]string{
 		filepath.Join(base, "missing"): "no such file or directory",
-		file:                           "not a directory",
+		file:                           "is no directory",
 		filepath.Join(base, "other"):   "it holds no member's data",
 		joining:                        "it has yet to join an ensemble",
 	} {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/zkdir"
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	records "github.com/vivarium-go/vivarium/engine/command"
@@ -32,6 +31,9 @@ func convert(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	if *logs == "" {
 		*logs = *data
 	}
+	if err := errors.Join(isKind(*data, true), isKind(*logs, true)); err != nil {
+		return failWith(err, "convert", exitUsage, stderr)
+	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	from, err := zkdir.Read(*data, *logs)
@@ -42,19 +44,12 @@ func convert(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	if err := c.look(); err != nil {
 		return said(err, "convert", nil, stderr)
 	}
-	name, say := flags.Arg(0), stdout
-	var info embed.BackupInfo
-	if name == "-" {
-		say = stderr
-		info, err = pipeBackup(ctx, c.write, stdout)
-	} else {
-		info, err = backup.Save(name, func(w io.Writer) error { return c.write(ctx, w) })
-	}
-	return said(err, "convert", func() {
-		fmt.Fprintf(say, "%s: ", name)
-		sayBackup(say, info)
-		c.say(say)
-	}, stderr)
+	name := flags.Arg(0)
+	return writeTo(ctx, "convert", name, c.write, stdout, stderr, func(w io.Writer, info embed.BackupInfo) {
+		fmt.Fprintf(w, "%s: ", name)
+		sayBackup(w, info)
+		c.say(w)
+	})
 }
 
 // A conversion is what a backup will have of another system's tree.

@@ -39,9 +39,11 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		flags.Usage()
 		return exitUsage
 	}
-	if err := as.read(stdin, stderr); err != nil {
-		fmt.Fprintf(stderr, "vivarium import: %v\n", err)
-		return exitUsage
+	if err = as.read(stdin, stderr); err == nil && flags.Arg(0) != "-" {
+		err = isKind(flags.Arg(0), false)
+	}
+	if err != nil {
+		return failWith(err, "import", exitUsage, stderr)
 	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
