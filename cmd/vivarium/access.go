@@ -9,9 +9,8 @@ import (
 	"os"
 	"strings"
 
-	terminal "golang.org/x/term"
-
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/shell"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
@@ -77,14 +76,7 @@ func credential(source, flag string, stdin io.Reader, stderr io.Writer) (string,
 		}
 		return text, nil
 	case source == "ask":
-		in, ok := stdin.(*os.File)
-		if !ok || !terminal.IsTerminal(int(in.Fd())) {
-			return "", errors.New("the standard input is no terminal to ask on")
-		}
-		fmt.Fprintf(stderr, "credential for %s, such as digest:super:password: ", flag)
-		text, err := terminal.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(stderr)
-		return string(text), err
+		return shell.AskSecret(stdin, stderr, "credential for "+flag+", such as digest:super:password: ")
 	}
 	return "", errors.New("everybody on the machine can see it there: put the credential into a file and say file:NAME, or say env:NAME or ask")
 }
