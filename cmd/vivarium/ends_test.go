@@ -254,7 +254,7 @@ func world(t *testing.T) {
 	write("cut.backup", read("whole.backup")[:1000])
 	write("cut.jsonl", read("whole.jsonl")[:1000])
 	write("zero", nil)
-	write("target", []byte("old"))
+	write("target", read("whole.backup"))
 	must(t, os.Symlink("target", "link"))
 	must(t, os.Symlink("nowhere", "dangling"))
 	must(t, os.Mkdir("empty", 0o700))
