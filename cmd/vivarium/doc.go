@@ -281,8 +281,9 @@
 // Of every command, 0 means that all was read, done and written. What ends early is never a small
 // success:
 //   - An input that is cut or damaged ends with 1, and the file's name. The exceptions are what a
-//     crash may leave behind: the torn last record of an audit file and of a log. A script for the
-//     shell has no end to look for; its last line runs as it stands.
+//     crash may leave behind, the torn last record of an audit file and of a log, and what people may
+//     write themselves: lines without an end, of which import says so, and a script for the shell,
+//     whose last line runs as it stands.
 //   - An output that cannot be written, such as to a full disk, ends with 1 and a line on standard
 //     error, also if all else was done.
 //   - A name that is not there, or is a directory in place of a file or the other way round, ends with
