@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	records "github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
@@ -309,6 +308,7 @@ func TestCheck_OfABuildBeforeTheFirstRelease(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	data := filepath.Join(dir, "data")
+	const sentence = "a build from before the first release wrote it"
 	for _, c := range []struct {
 		code int
 		args []string
@@ -319,12 +319,12 @@ func TestCheck_OfABuildBeforeTheFirstRelease(t *testing.T) {
 		{exitFailed, []string{"export", "-dir", data}},
 	} {
 		code, stdout, stderr := vivarium(c.args...)
-		if code != c.code || stdout != "" || !strings.Contains(stderr, records.OtherBuild) || strings.Contains(stderr, "damaged") {
+		if code != c.code || stdout != "" || !strings.Contains(stderr, sentence) || strings.Contains(stderr, "damaged") {
 			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
 		}
 	}
 	_, err := embed.Start(embed.Config{Dir: data, Logger: slog.New(slog.DiscardHandler)})
-	if err == nil || !strings.Contains(err.Error(), records.OtherBuild) || strings.Contains(err.Error(), "as it last was") {
+	if err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(err.Error(), "as it last was") {
 		t.Errorf("Start: %v", err)
 	}
 }

@@ -28,7 +28,6 @@ func several(t *testing.T, shards int) (*embedtest.Ensemble, *embed.Session) {
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
 		c.Shards, c.SuperDigest = shards, embed.Digest("super:pw")
 	}})
-	ens.Until("the level of zxid checks", func() bool { return ens.Node(1).Status().Level >= 4 }) // for Prune
 	return ens, ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("super:pw")}}})
 }
 

@@ -39,7 +39,6 @@ func must(t *testing.T, err error) {
 // ensemble returns members whose ensemble has risen to the level of the barriers.
 func ensemble(t *testing.T, n int) *embedtest.Ensemble {
 	ens := embedtest.New(t, n, embedtest.Options{})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	return ens
 }
 
@@ -343,27 +342,6 @@ func TestEnter_CancelledAtAnyStep(t *testing.T) {
 	})
 }
 
-// Below level 4 Enter works, unless there is something to clear away; then it says so.
-func TestEnter_BelowItsLevel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 3 }})
-		s, ctx := ens.Session(1, embed.SessionOptions{}), t.Context()
-		pass, err := barrier.Enter(ctx, s, "/b", 1)
-		must(t, err)
-		must(t, pass.Leave(ctx))
-		_, _, err = s.CreateWith(ctx, "/stale/ready", nil, embed.CreateOptions{Parents: true})
-		must(t, err)
-		begun := time.Now()
-		if _, err := barrier.Enter(ctx, s, "/stale", 2); !errors.Is(err, embed.ErrLevel) {
-			t.Errorf("%v", err)
-		}
-		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("it waited %v for the level", took)
-		}
-		ens.Until("it to leave", func() bool { return slices.Equal(children(t, s, "/stale"), []string{"ready"}) })
-	})
-}
-
 func TestEnter_Refused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx, ens := bounded(t), ensemble(t, 1)
@@ -387,7 +365,6 @@ func TestEnter_Refused(t *testing.T) {
 // from the leader, and of the leader.
 func far(t *testing.T) (ens *embedtest.Ensemble, away, leads *embed.Session) {
 	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 3 * time.Second }})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	ens.TransferLeadership(2)
 	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 40 * time.Millisecond})
 	ens.Faults(2).SetLink(1, embedtest.Link{Delay: 40 * time.Millisecond})

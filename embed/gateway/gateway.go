@@ -409,7 +409,7 @@ func (g *Gateway) acceptLoop() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		g.log.Warn("cannot accept a connection, trying again", "cause", err)
+		g.logAccept(err)
 		select {
 		case <-g.ctx.Done():
 			return

@@ -13,9 +13,6 @@ import (
 // ErrMalformed is wrapped by every decoding error: this build does not write such bytes.
 var ErrMalformed = errors.New("malformed")
 
-// OtherBuild says what malformed bytes mean whose checksum is right.
-const OtherBuild = "another build wrote it, a newer one or an early one from before 0.1.0: start that build, this one cannot read it"
-
 // An encoder writes MessagePack, each value in its shortest form.
 type encoder struct{ buf []byte }
 
