@@ -119,7 +119,8 @@ type Config struct {
 	// ZooKeeper's semantics over the whole tree. With more, the first component of a path chooses
 	// the shard, and promises hold within each shard: see the package doc.
 	Shards int `yaml:"shards"`
-	// TLS encrypts and authenticates the traffic between members; nil means plain text.
+	// TLS encrypts and authenticates the traffic between members; nil means plain text, which anyone
+	// on the way can read and change.
 	TLS *TLS `yaml:"tls"`
 
 	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It should be the same

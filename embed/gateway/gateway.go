@@ -49,7 +49,8 @@ const frameRoom = 160 << 10
 type Config struct {
 	// Listen is the address for clients, such as ":2181" or "127.0.0.1:0".
 	Listen string `yaml:"listen"`
-	// TLS encrypts the clients' connections. Nil means plain text.
+	// TLS encrypts and authenticates the clients' connections. Nil means plain text, which anyone on
+	// the way can read and change.
 	TLS *TLS `yaml:"tls"`
 
 	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of

@@ -25,6 +25,7 @@
 //   - Of the properties in a -client-configuration, these matter: zookeeper.client.secure,
 //     zookeeper.ssl.trustStore.location, zookeeper.ssl.keyStore.location and
 //     zookeeper.ssl.hostnameVerification. The stores are PEM files.
+//   - "delete path -1" works, as ZooKeeper's documents have it; zkCli takes -1 for a flag.
 //   - "delete path version" uses the version, and "get -s path watch" uses the path. setAcl -R
 //     prints errors to stderr, a line for each. reconfig accepts -add and -remove more than once,
 //     and sends a -file as it is. The help of removewatches, get and set shows their newer flags.
