@@ -34,6 +34,7 @@ var denials = []denial{
 	{"docs/shards.md", "there is no common order", ""},
 	{"docs/upgrades.md", "There is no way down", "func.*LowerLevel"},
 	{"docs/zookeeper-clients.md", "No Kerberos, [no local sessions]", "(?i)kerberos|gssapi|localsession"},
+	{"docs/zookeeper-clients.md", "There are no `zookeeper.ssl.authProvider` and `clientCertIdType`", "(?i)authprovider|clientcertidtype"},
 	{"docs/zookeeper-clients.md", "There is nothing like it here, on purpose", "(?i)localsession"},
 	{"docs/zookeeper-clients.md", "There is no bound unless you set one", ""},
 	{"docs/zookeeper-clients.md", "There is no Kerberos (GSSAPI)", "(?i)kerberos|gssapi"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/admin"
+	"github.com/vivarium-go/vivarium/embed/audit"
 	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
@@ -267,7 +268,11 @@ func TestDoors(t *testing.T) {
 			t.Errorf("docs/access.md lacks a row: %s", what)
 		}
 	}
-	inBubble(t, 3, admin.Options{Audit: t.TempDir()}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+	dir := t.TempDir()
+	journal, err := audit.Open(audit.Config{Dir: dir})
+	must(t, err)
+	defer journal.Close()
+	inBubble(t, 3, admin.Options{Audit: dir}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
 		ens.TransferLeadership(1)
 		user := func(name string) embed.SessionOptions {
 			return embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte(name + ":secret")}}}

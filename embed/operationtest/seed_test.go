@@ -444,11 +444,14 @@ func TestSeed_AClientIsFaster(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d shards, gone %v", shards, gone), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p := newPast(t, 1)
+					p, used := newPast(t, 1), make(chan struct{})
 					ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
 						c.Shards = shards
 						if c.ID != 1 {
-							c.Seed = p.seed
+							c.Seed = func(ctx context.Context) (io.ReadCloser, error) {
+								<-used
+								return p.seed(ctx)
+							}
 						}
 					}})
 					for _, id := range ens.Members() {
@@ -461,6 +464,7 @@ func TestSeed_AClientIsFaster(t *testing.T) {
 					if gone { // nothing is left on the shard of the sessions
 						must(t, s.Close())
 					}
+					close(used)
 					for _, id := range []embed.MemberID{2, 3} {
 						n := ens.Node(id)
 						ens.Until("it is said", func() bool {
