@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed"},
-	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
+	"embed/lock":              {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
 	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},

@@ -15,7 +15,8 @@ const patience = 5 * time.Second
 // pause is the time between two attempts meanwhile.
 const pause = 50 * time.Millisecond
 
-// Await calls fn, and again while it fails with embed.ErrLevel, for five seconds at most.
+// Await calls fn, and again while it fails with embed.ErrLevel, for five seconds at most. If ctx ends
+// meanwhile, it returns the ctx's error: nothing was applied.
 func Await(ctx context.Context, fn func() error) error {
 	for begun := time.Now(); ; {
 		err := fn()
@@ -25,7 +26,7 @@ func Await(ctx context.Context, fn func() error) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return err
+			return ctx.Err()
 		}
 	}
 }
