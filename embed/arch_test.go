@@ -40,7 +40,7 @@ var imports = map[string][]string{
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
-	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/rank"},
+	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
 	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
@@ -72,8 +72,8 @@ var imports = map[string][]string{
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits
 	"embed/internal/level":    {"embed"},
-	"embed/internal/sessions": {"embed"},
-	"embed/lock":              {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
+	"embed/internal/sessions": {"embed", "embed/internal/inside"}, // the last for the log
+	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
 	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
@@ -95,6 +95,7 @@ var imports = map[string][]string{
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
 	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                                     // session for the life of one
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
+	"embed/internal/refusals":   {"embed", "embed/internal/inside", "tree"},                                                                                                                                                                                                                  // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
 	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
@@ -368,7 +369,7 @@ func TestTestsKnowTheirSeed(t *testing.T) {
 // unranked are the rooms whose locks have no place in the order of all locks, see engine/doc.go.
 // They are what only tests use, the ranks themselves, and the client with what uses it, which
 // run in a process without a node.
-var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "engine/enginetest", "internal/files/memory", "internal/testkit", "internal/testkit/child", "internal/rank"}
+var unranked = []string{"cmd/vivarium/internal/client", "cmd/vivarium/internal/shell", "cmd/vivarium/internal/transfer", "embed/embedtest", "embed/internal/embedkit", "embed/internal/refusals", "engine/enginetest", "internal/files/memory", "internal/testkit", "internal/testkit/child", "internal/rank"}
 
 func TestLocksKnowTheirPlace(t *testing.T) {
 	fset, list := sources(t)

@@ -23,7 +23,7 @@ type Auth struct {
 // member and at every start. A new scheme is given to one member after the other, by a rolling
 // restart. It is in force once all members have it; until then, ACLs that name it get
 // ErrInvalidACL. A scheme in force must stay: a member that lacks it does not start, or fails, and
-// says which scheme it lacks. docs/upgrades.md of the repository says what is different at level 1.
+// says which scheme it lacks.
 //
 // A panic of Valid, Matches or Expands counts as false. It is logged with its stack, at most once a
 // minute. Like every answer, it must be the same on all members. Nothing else is contained: while a

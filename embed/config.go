@@ -61,8 +61,8 @@ type Config struct {
 	// it, together with all others there. If ID is zero and Advertise is set, this node is the
 	// founder at that address, or none of them. So one Config can serve all. Later the ensemble
 	// knows its members by itself. Then a process whose directory was emptied, founders too, joins
-	// as a new member, with a new id. Members that were fixed before need ID and Members until they
-	// have run with Join at level 3; see docs/upgrades.md.
+	// as a new member, with a new id. Members that were fixed before need ID and Members until all of
+	// them have run with Join; see docs/upgrades.md.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
 	// Needs Join.
@@ -96,8 +96,8 @@ type Config struct {
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in
 	// the life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
 	// processes is. It may be asked again after a crash: then it must say to the same Dir what it
-	// said before. Until it is true somewhere, nodes wait. A panic counts as an error. Nil means that
-	// Members decide. Needs Join.
+	// said before. Until it is true somewhere, nodes wait, and Status.Joining says for what. A panic
+	// counts as an error. Nil means that Members decide. Needs Join.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
 	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. A
@@ -193,11 +193,12 @@ type Config struct {
 	Seed func(ctx context.Context) (io.ReadCloser, error) `yaml:"-"`
 
 	// Slow is from when on the log warns, as Warn, of one fsync, one round of applying, one commit, or
-	// one answer of another member. Each of these has its own line, which is repeated at most every
-	// ten seconds, and less often while it goes on. It is also the least jump of the wall clock that
-	// is told of, but that is 100 ms at least. Zero means a quarter of the shortest election, 125 ms
-	// with the default Tick: a leader that is slower comes near to losing its leadership. A negative
-	// value turns these lines off, and Health.Slow.
+	// one answer of another member. Each of these has its own line. It is repeated after a minute, and
+	// less often while it goes on, down to once an hour. While the disk is slow, slow applying and slow
+	// commits are not logged beside it. Slow is also the least jump of the wall clock that is logged,
+	// but that is 100 ms at least. Zero means a quarter of the shortest election, 125 ms with the
+	// default Tick: a leader that is slower comes near to losing its leadership. A negative value turns
+	// these lines off, and Health.Slow.
 	Slow time.Duration `yaml:"slow"`
 
 	// Logger receives the node's log; nil means slog.Default. docs/logs.md lists every line. Its

@@ -45,6 +45,7 @@
 //   - A failed write uses no zxid.
 //   - Times are those of the node that issued the write.
 //   - TTL znodes and hard quotas are always on.
+//   - Exists needs Read on a znode that is there, as from ZooKeeper 3.7.3, 3.8.4 and 3.9.2 on.
 //   - A container or TTL znode stays if it is used while its removal is in flight.
 //   - A session that owns more than 10,000 ephemerals on a shard ends in several transactions,
 //     because a single one would stop every member. The session has ended with the first one. Each
@@ -117,6 +118,7 @@
 //
 // # Several nodes in one process
 //
-// Any number of nodes may run in one process, of one ensemble or of several. They share only
-// dragonboat's logger, which belongs to the whole process; see package replication.
+// Any number of nodes may run in one process, of one ensemble or of several. They share what of
+// dragonboat belongs to the whole process: its logger, its metrics, and the room it makes for entries
+// in memory; see package replication.
 package embed

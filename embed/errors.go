@@ -53,8 +53,7 @@ var (
 var ErrAuthFailed = errors.New("authentication failed")
 
 // ErrLevel says that the ensemble's feature level does not fit. This build does not read it,
-// Config.HoldLevel is below it, or a member keeps it down and a call needs a higher one. The text
-// says which, and what to do.
+// Config.HoldLevel is below it, or a member keeps it down. The text says which, and what to do.
 var ErrLevel = engine.ErrLevel
 
 // ErrNotSeeded is Node.Ready's answer if Config.Seed is set and the ensemble has begun without it.

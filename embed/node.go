@@ -145,8 +145,8 @@ type ShardStatus struct {
 	TreeSize int64
 
 	// OverSoftQuota counts the transactions since Start that raised the usage of a subtree above a
-	// soft limit. The log names the subtrees, each at most once a minute, and at most a hundred of
-	// them.
+	// soft limit. The log names the subtrees, each at most once a minute at first, and later
+	// once an hour, and at most a hundred of them at a time.
 	OverSoftQuota uint64
 }
 

@@ -68,7 +68,7 @@ func OpCheckChildren(path string, most int) Op {
 
 // OpCheckMzxid makes the Multi fail with ErrBadVersion unless the znode exists and zxid is the last
 // write of its data, its Stat's Mzxid. Unlike a version, a zxid also tells a znode that was deleted
-// and created again. It needs level 4 of the ensemble; below, the error is ErrLevel.
+// and created again.
 func OpCheckMzxid(path string, zxid Zxid) Op {
 	return plain(tree.Op{Kind: tree.KindCheckMzxid, Path: path, Mzxid: zxid})
 }
@@ -77,15 +77,14 @@ func OpCheckMzxid(path string, zxid Zxid) Op {
 // the sum. So a sum costs one commit, however many add. It needs the permissions Read and Write.
 //
 // Errors: ErrNoNode, ErrNotNumber if the data is not of the width, ErrOverflow if the sum does not
-// fit (then nothing is changed), ErrQuotaExceeded, ErrInvalidMode if the width is unknown, and
-// ErrLevel below level 4 of the ensemble.
+// fit (then nothing is changed), ErrQuotaExceeded, and ErrInvalidMode if the width is unknown.
 func OpAdd(path string, delta int64, w Width) Op {
 	return plain(tree.Op{Kind: tree.KindAdd, Path: path, Delta: delta, Width: w})
 }
 
 // OpEnsure creates a container, unless the path has a znode of any kind. Its parent must exist: a
 // Multi may ensure one level after the other, in one commit. The Result has a Path if the znode was
-// created. It needs level 4 of the ensemble; below, the error is ErrLevel.
+// created.
 func OpEnsure(path string) Op {
 	return plain(tree.Op{Kind: tree.KindEnsure, Path: path})
 }

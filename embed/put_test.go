@@ -48,30 +48,6 @@ func TestPut_CostsOneCommit(t *testing.T) {
 	})
 }
 
-// Below the level of one commit, Put and Parents create one level after the other.
-func TestPut_BelowTheLevel(t *testing.T) {
-	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		ctx := bounded(t)
-		for _, shards := range []int{1, 4} {
-			ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel, c.Shards = 3, shards }})
-			s := ens.Session(1, embed.SessionOptions{Root: "/tenant"})
-			_, err := s.Put(ctx, "/a/b", []byte("x"))
-			must(t, err)
-			name, _, err := s.CreateWith(ctx, "/c/d/n-", nil, embed.CreateOptions{Mode: embed.EphemeralSequential, Parents: true})
-			if name != "/c/d/n-0000000000" || err != nil {
-				t.Errorf("%q, %v", name, err)
-			}
-			if data, _, err := s.Get(ctx, "/a/b"); string(data) != "x" || err != nil {
-				t.Errorf("%q, %v", data, err)
-			}
-			if _, err := s.Multi(ctx, embed.OpCreateWith("/x/y", nil, embed.CreateOptions{Parents: true})); !errors.Is(err, embed.ErrLevel) {
-				t.Errorf("a Multi: %v", err)
-			}
-		}
-	})
-}
-
 // Many put the same znodes while their parents are removed: each Put succeeds.
 func TestPut_WhileOthersDelete(t *testing.T) {
 	t.Parallel()

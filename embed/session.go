@@ -103,8 +103,7 @@ type CreateOptions struct {
 	TTL time.Duration
 	// Parents creates what is missing above the znode, what is above the session's Root included, as
 	// containers with an OpenACL. Then ErrNoNode cannot happen. The parents cost no commit of their
-	// own, except below level 4 of the ensemble: there each level that is missing costs one, and a
-	// failure may leave some of them. In a Multi, Parents needs level 4, or the error is ErrLevel.
+	// own.
 	Parents bool
 }
 
@@ -122,8 +121,7 @@ func (s *Session) CreateWith(ctx context.Context, path string, data []byte, o Cr
 // Put sets the data of a znode, whatever its version. If the znode is missing, Put creates it as a
 // persistent znode that anyone may do anything with, and what is missing above it as
 // CreateOptions.Parents does. It returns the new Stat, whose Version is zero if Put created the
-// znode. It costs one commit, or more if others create or delete the same znodes meanwhile, or below
-// level 4 of the ensemble.
+// znode. It costs one commit, or more if others create or delete the same znodes meanwhile.
 //
 // Errors: those of Set and of CreateWith, except ErrNoNode, ErrNodeExists and ErrBadVersion.
 func (s *Session) Put(ctx context.Context, path string, data []byte) (Stat, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,12 +16,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// steps returns three members that are ready for the steps of the newest level.
-func steps(t *testing.T) *embedtest.Ensemble {
-	ens := embedtest.New(t, 3, embedtest.Options{})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
-	return ens
-}
+// steps returns three members.
+func steps(t *testing.T) *embedtest.Ensemble { return embedtest.New(t, 3, embedtest.Options{}) }
 
 // All who add to one number are counted, and each is told its own sum.
 func TestAdd_CountsAll(t *testing.T) {
@@ -132,28 +127,6 @@ func TestEnsure_WhoeverIsFirst(t *testing.T) {
 		wg.Wait()
 		if made["/a"] != 1 || made["/a/b"] != 1 || made[""] != 10 || made["/a/b/5"] != 1 {
 			t.Errorf("%v", made)
-		}
-	})
-}
-
-// Below the level of the steps, a transaction with one is refused and names the level.
-func TestSteps_BelowTheirLevel(t *testing.T) {
-	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		ctx := bounded(t)
-		for _, shards := range []int{1, 4} {
-			ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel, c.Shards = 3, shards }})
-			s := ens.Session(1, embed.SessionOptions{})
-			_, err := s.Create(ctx, "/n", nil, embed.Persistent)
-			must(t, err)
-			for _, op := range []embed.Op{embed.OpAdd("/n", 1, embed.Int64), embed.OpEnsure("/n"), embed.OpCheckMzxid("/n", 1)} {
-				if _, err := s.Multi(ctx, embed.OpSet("/n", []byte("x"), 0), op); !errors.Is(err, embed.ErrLevel) || !strings.Contains(err.Error(), "level 4") {
-					t.Errorf("%v", err)
-				}
-			}
-			if data, _, err := s.Get(ctx, "/n"); len(data) > 0 || err != nil {
-				t.Errorf("%q, %v", data, err)
-			}
 		}
 	})
 }

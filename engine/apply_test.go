@@ -32,7 +32,7 @@ type member struct {
 // joined registers another member on the node's replica.
 func (n *node) joined(m session.MemberID, start uint64) *member {
 	o := session.Origin{Member: m, Start: start, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: command.LevelMin}
-	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o})
+	n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o, Rules: enginetest.Rules()})
 	return &member{n: n, origin: o}
 }
 
@@ -345,35 +345,13 @@ func TestNodeFailsWhenItsStartHasRegisteredBefore(t *testing.T) {
 	}
 }
 
-// The log decides which schemes judge ACLs. All replicas change them at the same entry, whatever
-// schemes each was given. A replica that lacks one of them stops.
-func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
-	register := func(m session.MemberID, names ...string) command.Command {
-		return command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: names}}
-	}
-	withNode(t, func(t *testing.T, n *node) {
-		s := n.open(time.Minute)
-		create := func(scheme, id string) error {
-			p := s.Submit(t.Context(), []tree.Op{{Kind: tree.KindCreate, Path: "/n-", Mode: tree.Sequential, ACL: []tree.ACL{{Perms: 31, Scheme: scheme, ID: id}}}})
-			n.commit()
-			return keeper.Single(outcome(p))
-		}
-		n.applyCommand(register(2, "ip"))
-		if err := create("ip", "10.0.0.1"); err != nil {
-			t.Error(err)
-		}
-		if err := create("digest", "a:b"); !errors.Is(err, tree.ErrInvalidACL) {
-			t.Errorf("digest is not among them: %v", err)
-		}
-		n.applyCommand(register(3, "digest", "ip"))
-		if err := create("digest", "a:b"); err != nil {
-			t.Error(err)
-		}
-	})
+// The log decides which schemes judge ACLs. A replica that lacks one of them stops.
+func TestSchemesInForceNeedBeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.fails = true
-		n.applyCommand(register(2, "corp", "ip"))
+		origin := session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: 1}
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: origin, Rules: command.Rules{Schemes: []string{"corp", "digest", "ip", "super"}}})
 		if err := n.disk.Err(); err == nil || !strings.Contains(err.Error(), `"corp"`) {
 			t.Errorf("the node goes on without a scheme of the ensemble: %v", err)
 		}
@@ -385,7 +363,9 @@ func TestSchemesAreThoseOfTheNewestRegister(t *testing.T) {
 func TestTreeSizeIsBoundedByTheNewestRegister(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		register := func(m session.MemberID, most int64) {
-			n.applyCommand(command.Command{Kind: command.KindRegister, Rules: command.Rules{TreeMax: most},
+			rules := enginetest.Rules()
+			rules.TreeMax = most
+			n.applyCommand(command.Command{Kind: command.KindRegister, Rules: rules,
 				Origin: session.Origin{Member: m, Start: 1, Directory: [16]byte{byte(m)}, Digest: enginetest.Origin().Digest, Level: 1}})
 		}
 		s := n.open(time.Minute)
@@ -592,11 +572,11 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := txn(1, c.ops...)
-			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1)}, {Index: 2, Cmd: command.EncodeBatch(2, 1, 2, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&r)}))}})
+			n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1, 1)}, {Index: 2, Cmd: command.EncodeBatch(2, 1, 2, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&r)}))}})
 			last := uint64(2)
 			for range c.more {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1, 1)}})
 			}
 			if got := n.image.Applied(); got != c.want {
 				t.Fatalf("after entry %d the image is at %d, want %d", last, got, c.want)
@@ -607,7 +587,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 				"snapshot": func() error { s, err := n.shard.Snapshot(); return errors.Join(err, s.Close()) },
 			} {
 				last++
-				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1)}})
+				n.shard.Apply([]replication.Entry{{Index: last, Cmd: command.EncodeExpire(1, 1)}})
 				if err := write(); err != nil || n.image.Applied() != last {
 					t.Fatalf("%s: the image is at %d, want %d: %v", what, n.image.Applied(), last, err)
 				}
@@ -620,7 +600,7 @@ func TestImageIsWrittenWhenEnoughHasGathered(t *testing.T) {
 func (n *node) putRecords(put func(b *storage.Batch)) error {
 	n.t.Helper()
 	n.withImage()
-	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1)}})
+	n.shard.Apply([]replication.Entry{{Index: 1, Cmd: command.EncodeExpire(1, 1)}})
 	if err := n.shard.Sync(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -644,7 +624,7 @@ func TestImageThatDoesNotFitTogetherIsNotLoaded(t *testing.T) {
 		"an origin cut short":        {func(b *storage.Batch) { b.Put(storage.Origins, command.IDKey(2), []byte{0x98}) }, "origin 0000000000000002"},
 		"a session under another id": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(8), command.EncodeSession(record)) }, "session 0000000000000008"},
 		"an origin under another id": {func(b *storage.Batch) {
-			b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(enginetest.Origin(), command.LevelMin))
+			b.Put(storage.Origins, command.IDKey(8), command.EncodeOrigin(enginetest.Origin()))
 		}, "origin 0000000000000008"},
 		"a session without its node": {func(b *storage.Batch) { b.Put(storage.Sessions, command.IDKey(9), command.EncodeSession(record)) }, "member 2"},
 		"a znode of a later zxid":    {func(b *storage.Batch) { b.Put(storage.Znodes, []byte("/a"), command.EncodeZnode(owned)) }, "/a"},
@@ -683,7 +663,7 @@ func (n *node) dump() string {
 		n.t.Fatal(err)
 	}
 	for _, o := range tableOf(m).Origins() {
-		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o, command.LevelMin))
+		fmt.Fprintf(&out, "origin %d %x\n", o.Member, command.EncodeOrigin(o))
 		for _, r := range tableOf(m).Sessions(o.Member) {
 			fmt.Fprintf(&out, "session %d %x owns %q\n", r.ID, command.EncodeSession(r), tableOf(m).Ephemerals(r.ID))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/certs"
@@ -135,6 +136,7 @@ type Seams struct {
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
 	Behind  int64                                               // instead of backupBehindMax
 	Part    int                                                 // instead of seedPartSize; the same on all members
+	Next    bool                                                // a build to come: it reads command.LevelNext and speaks transport.VersionNext
 }
 
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one
@@ -152,8 +154,16 @@ func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backupBehi
 // seedPart returns when a part of a backup is full, in bytes.
 func (c *Config) seedPart() int { return cmp.Or(c.Seams.Part, seedPartSize) }
 
+// levelRead returns the highest feature level that this build reads.
+func (c *Config) levelRead() uint32 {
+	if c.Seams.Next {
+		return command.LevelNext
+	}
+	return LevelMax
+}
+
 // levelMax returns the highest feature level that this node agrees to.
-func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, LevelMax) }
+func (c *Config) levelMax() uint32 { return cmp.Or(c.HoldLevel, c.levelRead()) }
 
 // closeMin is the least time that a node gets to stop. A disk that is merely busy should not make
 // it leave anything behind, and a busy disk may take more than 5 s for an fsync.

@@ -34,7 +34,7 @@ func (l *logWriter) entry() []byte {
 	case n < 24:
 		return l.silence()
 	case n < 27:
-		return command.EncodeExpire(l.wall())
+		return command.EncodeExpire(l.wall(), 1)
 	case n < 35:
 		return l.reap()
 	}

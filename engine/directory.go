@@ -158,8 +158,7 @@ func (e *Engine) sameFounding(id *replication.Identity) error {
 }
 
 // keepFounders enters the founders, so that from now on the config need not say them. It does so for
-// a member that runs with Config.Join, once the ensemble has a lineage. Before, the file stays in the
-// format of older builds: the member may go back to one of them.
+// a member that runs with Config.Join, once the ensemble has a lineage.
 func (e *Engine) keepFounders(id *replication.Identity) {
 	if e.cfg.open() && len(id.Founders) == 0 && id.Lineage != ([16]byte{}) {
 		id.Founders = e.cfg.memberIDs()

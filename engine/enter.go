@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -64,6 +65,7 @@ func (e *Engine) enterLoop() {
 // first, or if the identity cannot be stored.
 func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	var told string
+	var p pace.Pace // some reasons differ each time, by a port
 	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
 		me, err := e.enterRound(ctx)
 		if err == nil {
@@ -75,8 +77,10 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 		lack := err.Error()
 		e.lack.Store(&lack)
 		if lack != told {
-			told = lack
-			e.log.Info("joining", "cause", lack)
+			if held, due := p.Due(time.Now()); due {
+				told = lack
+				e.log.Info("joining", "cause", lack, "repeated", held)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -226,7 +230,8 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 		case yes:
 			return []MemberID{cmp.Or(e.cfg.Member, 1)}, nil
 		}
-		return nil, nil
+		return nil, fmt.Errorf("%w: Config.Found says no, so this node waits for a member, or for the node to which Found says yes; %w",
+			ErrJoining, e.noMember(answers, silent))
 	}
 	founders := e.cfg.memberIDs()
 	present := map[MemberID]bool{e.cfg.Member: true}
@@ -257,6 +262,26 @@ func because(silent []string) string {
 	return "; no answer from " + strings.Join(silent, ", ")
 }
 
+// noMember says, without a member that could let this node in, who is there instead, and why this
+// node founds no ensemble.
+func (e *Engine) noMember(answers []answer, silent []string) error {
+	var there string
+	for _, a := range answers {
+		if a.Member != 0 {
+			there += fmt.Sprintf("; member %d at %s lets nobody in yet: its ensemble has no lineage", a.Member, a.Address)
+		} else {
+			there += fmt.Sprintf("; the node at %s has yet to join, too", a.Address)
+		}
+	}
+	switch former := e.identity.now.Former; {
+	case former != (replication.Former{}):
+		there += fmt.Sprintf("; this node was member %d before, so it founds nothing", former.Member)
+	case e.cfg.Found == nil && e.cfg.Member == 0:
+		there += "; this node has no Found and is not in Members, so it founds nothing"
+	}
+	return fmt.Errorf("no seed of %v is a member that lets others in%s%s", e.cfg.Join, there, because(silent))
+}
+
 // join asks to be let in, at the members that have answered. The leader decides.
 func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer, silent []string) (replication.Identity, error) {
 	answers = e.meant(answers)
@@ -273,7 +298,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 		}
 	}
 	if first == nil {
-		return me, fmt.Errorf("%w: no seed of %v is a member of an ensemble with a lineage; it has one a second after all founders run a build of level 3%s", ErrJoining, e.cfg.Join, because(silent))
+		return me, fmt.Errorf("%w: %w", ErrJoining, e.noMember(answers, silent))
 	}
 	var errs []error
 	for _, a := range answers {

@@ -55,7 +55,7 @@ func TestMayFound(t *testing.T) {
 		"it is none of them":                    {answers: []answer{fresh(2), fresh(3)}},
 		"M26: the only one, and nobody answers": {founders: one, want: one},
 		"M26: the only one, and one answers":    {founders: one, answers: []answer{old(started(2, lost))}},
-		"M26: Found says no":                    {found: says(false, nil)},
+		"M26: Found says no":                    {found: says(false, nil), waits: true},
 		"M26: Found says nothing":               {found: says(false, errors.New("down")), waits: true},
 		"Found panics":                          {found: func(context.Context) (bool, error) { panic("a defect") }, waits: true},
 		"Found ends its goroutine":              {found: func(context.Context) (bool, error) { runtime.Goexit(); return true, nil }, waits: true},

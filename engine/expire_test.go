@@ -329,7 +329,7 @@ func expireUnderChaos(t *testing.T, rng *rand.Rand) {
 		truth.applyCommand(c)
 	}
 	o := session.Origin{Member: 7, Start: 1, Directory: [16]byte{7}, Level: LevelMin}
-	commit(command.Command{Kind: command.KindRegister, Origin: o})
+	commit(command.Command{Kind: command.KindRegister, Origin: o, Rules: enginetest.Rules()})
 	seq := uint64(1)
 	commit(command.Command{Kind: command.KindBatch, Origin: o, Seq: seq, Requests: []command.Request{{Kind: command.RequestOpen, Timeout: timeout}}})
 	alive := time.Now() // when its newest batch was committed

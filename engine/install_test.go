@@ -60,7 +60,7 @@ func (r *peer) do(ops ...tree.Op) {
 		seq++
 		r.node.apply(&enginetest.Proposal{Cmd: command.EncodeBatch(2, 1, seq, 0, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)}))})
 	}
-	r.node.apply(&enginetest.Proposal{Cmd: command.EncodeRegister(o, 0, command.Rules{})})
+	r.node.apply(&enginetest.Proposal{Cmd: command.EncodeRegister(o, 0, enginetest.Rules())})
 	batch(command.Request{Kind: command.RequestOpen, Timeout: testTimeout})
 	id := tableOf(r.shard).Sessions(2)[0].ID
 	before := zxidOf(r.shard)
@@ -363,7 +363,7 @@ func TestInstallEndsSessionsAndClaimsThatAreGone(t *testing.T) {
 		queued := gone.Submit(t.Context(), []tree.Op{create("/x")})
 		ahead.do(remove("/deleted"), create("/deleted"))
 		ahead.node.expire(gone.ID())
-		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
+		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1, 1)}) // saves
 		ahead.install()
 		if err := held.Err(); err != nil {
 			t.Errorf("a claim whose znode is there: %v", err)

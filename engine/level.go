@@ -74,7 +74,7 @@ func (e *Engine) Level() uint32 {
 
 // highestLevel returns the level of the highest shard. A member must read it to take part.
 func (e *Engine) highestLevel() uint32 {
-	level := uint32(command.LevelMin)
+	level := uint32(LevelMin)
 	for _, r := range e.shards {
 		level = max(level, r.Level())
 	}
@@ -85,7 +85,7 @@ func (e *Engine) highestLevel() uint32 {
 // ids. It returns none if this build reads no higher level.
 func (e *Engine) HeldDown() []MemberID {
 	next := e.Level() + 1
-	if next > LevelMax || e.self() == 0 {
+	if next > e.cfg.levelRead() || e.self() == 0 {
 		return nil
 	}
 	var by []MemberID
@@ -140,7 +140,7 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 	if e.host.Load() == nil {
 		return e.notReady(outbox.ErrUnavailable)
 	}
-	if next > LevelMax {
+	if next > e.cfg.levelRead() {
 		return fmt.Errorf("%w: the ensemble is at level %d, the highest that this build reads", command.ErrLevel, next-1)
 	}
 	for _, m := range behind {

@@ -10,15 +10,20 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// lineageInterval is how often a node looks whether the ensemble has a lineage.
-const lineageInterval = time.Second
+const (
+	// lineageInterval is how often a node looks whether the ensemble has a lineage.
+	lineageInterval = time.Second
+	// foundersLooks is how many looks the leader waits for founders that have not registered. One may
+	// have been lost right after the founding.
+	foundersLooks = 10
+)
 
-// lineageLoop has the ensemble choose its lineage as soon as the feature level allows it, and
-// records it in the identity file. It ends then, or with the node.
+// lineageLoop has the ensemble choose its lineage, and records it in the identity file. It ends then,
+// or with the node. The table of members takes the directory of each founder from its Register.
 func (e *Engine) lineageLoop() {
 	ticker := time.NewTicker(lineageInterval)
 	defer ticker.Stop()
-	for !e.knowLineage() {
+	for looks := 0; !e.knowLineage(looks); looks++ {
 		select {
 		case <-e.stop:
 			return
@@ -30,14 +35,16 @@ func (e *Engine) lineageLoop() {
 }
 
 // knowLineage does one round of lineageLoop. It reports whether the lineage is known.
-func (e *Engine) knowLineage() bool {
+func (e *Engine) knowLineage(looks int) bool {
 	home := e.home()
 	l := home.Lineage()
 	if slices.Contains(e.ancestors(), l) {
 		return false // the new one comes later in the log
 	}
 	if l == (session.Lineage{}) {
-		if home.Level() >= command.LevelMembers && e.Leader(home.Shard).Member == e.self() {
+		here := func(m MemberID) bool { _, known := home.Origin(session.MemberID(m)); return known }
+		complete := !slices.ContainsFunc(e.founders(), func(m MemberID) bool { return !here(m) })
+		if e.Leader(home.Shard).Member == e.self() && (complete || looks >= foundersLooks) {
 			e.proposeLineage()
 		}
 		return false

@@ -178,12 +178,12 @@ func TestEphemeralsLingerIfTheirMemberStartsAgain(t *testing.T) {
 		o := enginetest.Origin()
 		o.Start++
 		for _, r := range n.shards[1:] {
-			n.applyOn(r.Shard, command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
+			n.applyOn(r.Shard, command.Command{Kind: command.KindRegister, Origin: o, Rules: enginetest.Rules(), Wall: 5})
 		}
 		if stat, _ := n.tree().Exists(paths[0]); stat.EphemeralOwner != s.ID() {
 			t.Fatalf("it has ended at home: %+v", stat)
 		}
-		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o, Wall: 5})
+		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: o, Rules: enginetest.Rules(), Wall: 5})
 		n.left(s, paths, true)
 	})
 }
@@ -442,7 +442,7 @@ func TestClaimEndsBeforeItsZnodeIsSeenToLinger(t *testing.T) {
 		n.tells(c, func() { seen = owner(n) })
 		ahead.catchUp()
 		ahead.node.apply(lose(n, s, "/q")...)
-		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)}) // saves
+		ahead.node.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1, 1)}) // saves
 		ahead.install()
 		if seen != s.ID() || c.Err() != keeper.ErrDeleted || owner(n) != 0 {
 			t.Errorf("by a snapshot: told while session %d owned it, %v", seen, c.Err())

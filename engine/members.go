@@ -37,25 +37,28 @@ type Member struct {
 // founded, they are the founders.
 func (e *Engine) Members() (list []Member) {
 	table := e.table()
+	leads := e.Leader(command.HomeShard).Member == e.self() && !e.silenced()
 	if table.Ensemble.Next == 0 {
 		for _, m := range e.founders() {
-			list = append(list, e.describe(session.Member{ID: session.MemberID(m), Wish: session.Voter}))
+			list = append(list, e.describe(session.Member{ID: session.MemberID(m), Wish: session.Voter}, leads))
 		}
 		return list
 	}
 	for _, m := range table.List {
-		list = append(list, e.describe(m))
+		list = append(list, e.describe(m, leads))
 	}
 	return list
 }
 
-func (e *Engine) describe(m session.Member) Member {
+// describe adds what this node knows of a member. leads says that it leads the home shard, and so
+// knows who answers.
+func (e *Engine) describe(m session.Member, leads bool) Member {
 	d := Member{Member: m}
 	d.Name = cmp.Or(m.Name, m.Address) // for people
 	if d.Address == "" && e.book != nil {
 		d.Address = e.book.newest(MemberID(m.ID))
 	}
-	if e.Leader(command.HomeShard).Member != e.self() || e.silenced() {
+	if !leads {
 		return d
 	}
 	if d.Answers = e.answers(MemberID(m.ID)); !d.Answers || MemberID(m.ID) == e.self() {

@@ -351,5 +351,5 @@ func zxidOf(r *replica.Replica) tree.Zxid { return r.Visible() }
 // expire lets the log expire a session, as if all its silence had been counted.
 func (n *node) expire(id tree.SessionID) {
 	tableOf(n.shard).DecideEnd(id, zxidOf(n.shard), true)
-	n.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1)})
+	n.apply(&enginetest.Proposal{Cmd: command.EncodeExpire(1, 1)})
 }

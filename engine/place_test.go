@@ -45,9 +45,6 @@ func TestKnows(t *testing.T) {
 			}
 		}
 		want(4, transport.ErrNotMember)
-		for level := uint32(2); level <= command.LevelMembers; level++ {
-			do(command.EncodeRaise(level, nil))
-		}
 		do(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 5}, 1, 7))
 		do(command.EncodeWant(0, 2, session.Out, session.Removed, 8))
 		for member, refused := range map[uint64]error{1: nil, 2: nil, 3: transport.ErrRemoved, 5: nil, 6: nil, 900: nil} {

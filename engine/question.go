@@ -283,8 +283,8 @@ func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 	if gone := e.gone.Load(); gone >= goneMax {
 		return fmt.Errorf("%d members have come and gone, and the ensemble keeps the id of each: it admits nobody any more, so that members can still catch up (docs/limits.md: Members)", gone)
 	}
-	if level := e.Level(); level < command.LevelMembers {
-		return fmt.Errorf("the ensemble is at level %d, members can join from level %d on: start a build on every member that reads it, without a lower Config.HoldLevel (it is held down by %v)", level, command.LevelMembers, e.HeldDown())
+	if e.home().Lineage() == (session.Lineage{}) {
+		return errors.New("the ensemble has no lineage yet, which it gets when a majority of the founders is there")
 	}
 	if err := e.unfit(q); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -28,6 +29,9 @@ type Session struct {
 
 // reader returns this node's replicas, as the session may see them.
 func (s *Session) reader() reader { return reader{engine: s.engine, who: s.Identities()} }
+
+// Log returns the node's log.
+func (s *Session) Log() *slog.Logger { return s.engine.log }
 
 // view returns the shard of a path, as the session may see it.
 func (s *Session) view(path string) tree.View { return s.reader().view(path) }

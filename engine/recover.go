@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/files"
@@ -268,7 +267,7 @@ func (r *Remains) mayRecover(stopped []MemberID) error {
 	case r.Out != "":
 		return fmt.Errorf("its member %d is out of the ensemble (%s): choose the directory of another member", r.Member, r.Out)
 	case r.Lineage == (session.Lineage{}):
-		return fmt.Errorf("its ensemble has no lineage yet, by which members of the past could be told apart. It has one from level %d on: restore the directories of a majority from a copy", command.LevelMembers)
+		return errors.New("its ensemble has no lineage yet, by which members of the past could be told apart. It gets one soon after it is founded: restore the directories of a majority from a copy")
 	}
 	for _, s := range r.Shards {
 		if m := s.Members; !slices.Contains(m.Voters, r.Member) && !slices.Contains(m.Learners, r.Member) {

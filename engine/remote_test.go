@@ -588,7 +588,7 @@ func TestInstallBringsRemoteSessions(t *testing.T) {
 func TestInstallBeforeTheRegisterAdoptsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := enginetest.Origin()
-		former := command.EncodeRegister(origin, 0, command.Rules{})
+		former := command.EncodeRegister(origin, 0, enginetest.Rules())
 		origin.Start++
 		n := newNodeOf(t, origin).withImage()
 		ahead := &peer{node: newNodeOf(t, session.Origin{Member: 9}).withImage(), of: n}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/tree"
@@ -240,7 +239,6 @@ func TestRemoteWatches_ResetBelowAFullParent(t *testing.T) {
 		n.apply(n.applied...)
 		s := n.open(testTimeout)
 		n.write(s, create("/full"))
-		n.apply(&enginetest.Proposal{Cmd: command.EncodeRaise(command.LevelPzxid, nil)})
 		if err := n.shard.Sync(); err != nil {
 			t.Fatal(err)
 		}

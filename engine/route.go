@@ -6,7 +6,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -74,19 +73,6 @@ func (e *Engine) at(path string) *replica.Replica { return e.shards[shardOf(path
 // several shards, because no shard could undo what another has committed. With an error, it returns
 // any replica.
 func (e *Engine) route(ops []tree.Op) (*replica.Replica, error) {
-	r, err := e.shardOfAll(ops)
-	if err != nil {
-		return r, err
-	}
-	for i := range ops {
-		if need, level := command.OpLevel(ops[i].Kind), r.Level(); level < need {
-			return r, &tree.MultiError{Index: i, Err: fmt.Errorf("%w: %v is of level %d, the ensemble is at level %d: start a build on every member that reads it, without a lower Config.HoldLevel", ErrLevel, ops[i].Kind, need, level)}
-		}
-	}
-	return r, nil
-}
-
-func (e *Engine) shardOfAll(ops []tree.Op) (*replica.Replica, error) {
 	if len(e.shards) == 1 {
 		return e.home(), nil
 	}

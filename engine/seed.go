@@ -42,7 +42,6 @@ type seeding struct {
 	engine *Engine
 
 	lack atomic.Pointer[string] // what the loop waits for; nil or empty: nothing that it could say
-	used atomic.Bool            // somebody uses the ensemble, below the level that records it
 
 	// Owned by the loop.
 	plan  *seedPlan  // nil: the backup was not read yet
@@ -67,7 +66,7 @@ var errNotMyTurn = errors.New("another member loads the backup")
 // unseeded reports whether nobody may use the ensemble yet, because it begins with a backup.
 func (e *Engine) unseeded() bool {
 	home := e.home().Seed()
-	return e.halfSeeded() || e.seeding != nil && !home.Done && !e.seeding.used.Load()
+	return e.halfSeeded() || e.seeding != nil && !home.Done
 }
 
 // halfSeeded reports whether this member has a part of the backup that the ensemble begins with. The
@@ -108,7 +107,7 @@ func (e *Engine) awaitSeed(ctx context.Context) error {
 // missedSeed returns ErrNotSeeded if this node has a backup for an ensemble that has begun without
 // one.
 func (e *Engine) missedSeed() error {
-	if now := e.home().Seed(); e.seeding == nil || now.Next > 0 || !now.Done && !e.seeding.used.Load() {
+	if now := e.home().Seed(); e.seeding == nil || now.Next > 0 || !now.Done {
 		return nil
 	}
 	return fmt.Errorf("%w: somebody used it before: remove Config.Seed if it should go on with what it has, or begin again with empty directories", ErrNotSeeded)
@@ -255,50 +254,14 @@ func (s *seeding) load(ctx context.Context) error {
 
 // begin begins to load the home shard. From then on nobody opens a session.
 func (s *seeding) begin(ctx context.Context) error {
-	e, home := s.engine, s.engine.home()
-	if level := e.Level(); level < command.LevelSeed {
-		s.use(!s.isNew())
-		return seedWait(fmt.Sprintf("the ensemble is at level %d, and a backup is loaded from level %d on%s", level, command.LevelSeed, e.heldDownBy()))
-	}
+	home := s.engine.home()
 	if !s.isMyTurn(home) {
 		return errNotMyTurn
 	}
 	if err := s.read(ctx); err != nil {
 		return err
 	}
-	// Sessions that were opened since the home shard has its level would have settled it. So what
-	// a session of before did anywhere was applied before these barriers.
-	for _, r := range e.shards {
-		if err := e.barrier(ctx, r.Shard); err != nil {
-			return seedWait(err.Error())
-		}
-	}
-	if !s.isNew() {
-		s.use(true)
-		return seedWait("somebody has used the ensemble before")
-	}
-	s.use(false)
-	return s.propose(ctx, home, 0, func() []byte { return s.plan.begin(e.clock.Wall()) })
-}
-
-// use records whether somebody uses the ensemble.
-func (s *seeding) use(used bool) {
-	if s.used.Swap(used) != used {
-		ring(s.engine.lookDue) // reportLoop looks whether the node serves
-	}
-}
-
-// isNew reports whether nobody has used the ensemble, as far as this node knows.
-func (s *seeding) isNew() bool {
-	return !slices.ContainsFunc(s.engine.shards, func(r *replica.Replica) bool { return r.Seed().Done || !r.Untouched() })
-}
-
-// heldDownBy says which members keep the ensemble from the next level; nothing if none does.
-func (e *Engine) heldDownBy() string {
-	if by := e.HeldDown(); len(by) > 0 {
-		return ": members " + listed(by) + " hold it down, by their builds or by Config.HoldLevel"
-	}
-	return ""
+	return s.propose(ctx, home, 0, func() []byte { return s.plan.begin(s.engine.clock.Wall()) })
 }
 
 // read reads the whole backup, unless it was read before, and checks that this ensemble can have

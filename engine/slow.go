@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -18,11 +19,19 @@ func ShortestElection(tick time.Duration) time.Duration {
 	return replication.DefaultElectionTicks * tick
 }
 
+// slowPause is the first pause before the log tells again that something is slow. It doubles, up to
+// an hour. The figures in a line are those of a minute, so more lines would say the same again.
+const slowPause = time.Minute
+
 // slowStep is how often the figures of the last minute move on.
 const slowStep = time.Minute / meter.Steps
 
 // slowness warns of what takes long enough to cost a leader its leadership. Histograms tell it of
 // what took long, so whatever is fast pays for one atomic load.
+//
+// A busy disk makes all that a node does slow, on each shard. So the lines of one kind share a pace,
+// except those about other members. While the disk of this node is slow, it is the cause of slow
+// applying and slow commits, and the log names only the disk.
 type slowness struct {
 	engine *Engine
 	limit  time.Duration // zero: nothing is watched
@@ -31,6 +40,7 @@ type slowness struct {
 	mu struct {
 		rank.Mutex[rank.Slow]
 		timed []*timed
+		paces map[slowKind]*pace.Pace
 		clock pace.Pace
 	}
 }
@@ -38,12 +48,17 @@ type slowness struct {
 // work is what may slow a node down while it runs.
 type work struct{ flushes, compactions, backups, elections meter.Work }
 
+// A slowKind has one pace.
+type slowKind struct {
+	kind   Kind
+	member MemberID // only of SlowPeer
+}
+
 // A timed is one histogram that is watched. The lock of slowness guards it.
 type timed struct {
 	seen *meter.Histogram
 	what Occurrence // without At and Took
 
-	pace    pace.Pace
 	minute  meter.Minute
 	worst   time.Duration // the longest of about the last minute
 	worstAt time.Time
@@ -54,7 +69,7 @@ type timed struct {
 type slowCall struct {
 	took, p50, p99 time.Duration // the quantiles are those of about the last minute
 	also           string        // what else ran
-	held           int           // how many such calls were not told of
+	held           int           // how many such calls of any shard or file were not told of
 }
 
 // watch has tell called, at a limited rate, for what a histogram sees that takes long.
@@ -80,7 +95,11 @@ func (s *slowness) note(t *timed, took time.Duration, now time.Time) (c slowCall
 		t.worst, t.worstAt = took, now
 	}
 	t.lastAt = now
-	held, due := t.pace.Due(now)
+	kind := t.what.Kind
+	if (kind == SlowApply || kind == SlowCommit) && s.worstFsyncLocked(now) > 0 {
+		return c, false // the disk is the cause
+	}
+	held, due := s.paceLocked(slowKind{kind, t.what.Member}).Due(now)
 	if !due {
 		return c, false
 	}
@@ -93,12 +112,24 @@ func (s *slowness) note(t *timed, took time.Duration, now time.Time) (c slowCall
 	return c, true
 }
 
-// round leaves three digits or more of what is slow.
-func round(d time.Duration) time.Duration {
-	if d.Abs() > 100*time.Millisecond {
-		return d.Round(time.Millisecond)
+func (s *slowness) paceLocked(of slowKind) *pace.Pace {
+	if s.mu.paces == nil {
+		s.mu.paces = make(map[slowKind]*pace.Pace)
 	}
-	return d.Round(10 * time.Microsecond)
+	if s.mu.paces[of] == nil {
+		s.mu.paces[of] = &pace.Pace{First: slowPause}
+	}
+	return s.mu.paces[of]
+}
+
+// round leaves three digits or more.
+func round(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Microsecond, 10 * time.Nanosecond} {
+		if d.Abs() > 100*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
 }
 
 // ranWithin names the work of the node that ran within the last d.
@@ -144,6 +175,7 @@ func (s *slowness) step() {
 		}
 	}
 	clear(s.mu.timed[len(kept):])
+	maps.DeleteFunc(s.mu.paces, func(k slowKind, _ *pace.Pace) bool { return k.kind == SlowPeer && !peers[uint64(k.member)] })
 	s.mu.timed = kept
 }
 
@@ -151,16 +183,21 @@ func (s *slowness) step() {
 func (s *slowness) disk(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var worst time.Duration
+	worst := s.worstFsyncLocked(now)
+	if worst == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the disk is slow: an fsync has taken %v, and an election begins after %v", round(worst), ShortestElection(s.engine.cfg.Tick))
+}
+
+// worstFsyncLocked returns the longest fsync of about the last minute that was slow, or zero.
+func (s *slowness) worstFsyncLocked(now time.Time) (worst time.Duration) {
 	for _, t := range s.mu.timed {
 		if t.what.Kind == SlowFsync && !t.lastAt.IsZero() && now.Sub(t.lastAt) <= time.Minute {
 			worst = max(worst, t.worst)
 		}
 	}
-	if worst == 0 {
-		return ""
-	}
-	return fmt.Sprintf("the disk is slow: an fsync has taken %v, and an election begins after %v", round(worst), ShortestElection(s.engine.cfg.Tick))
+	return worst
 }
 
 // watchSlow watches what the node times by itself. The transport tells of its peers, and the keeper

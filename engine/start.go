@@ -219,14 +219,17 @@ func runID() uint64 {
 
 // newTransport makes the transport of a node that may not be a member yet.
 func (e *Engine) newTransport() {
-	id := e.identity.now
+	id, highest := e.identity.now, uint16(0)
+	if e.cfg.Seams.Next {
+		highest = transport.VersionNext
+	}
 	e.book = newBook(e.cfg.Members, func(m MemberID) string {
 		rec, _ := e.table().Find(session.MemberID(m))
 		return rec.Address
 	})
 	e.transport = transport.New(transport.Options{
-		Self: e.peerIdentity(replication.Identity{Directory: id.Directory, Start: id.Start}),
-		Held: e.held, Level: e.highestLevel, Lineage: e.lineage,
+		Self:    e.peerIdentity(replication.Identity{Directory: id.Directory, Start: id.Start}),
+		Highest: highest, Held: e.held, Level: e.highestLevel, Lineage: e.lineage,
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
 		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,

@@ -132,7 +132,7 @@ func (s *steering) loop() {
 func (s *steering) round() (more bool) {
 	e := s.engine
 	leader := e.raftLeader(s.r.Shard)
-	if leader.Member != e.self() || s.r.Level() < command.LevelMembers {
+	if leader.Member != e.self() || e.home().Lineage() == (session.Lineage{}) {
 		s.term = 0
 		return false
 	}

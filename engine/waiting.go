@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
@@ -52,7 +53,7 @@ func (e *Engine) Joining() string {
 }
 
 // lacks lists, in words, what keeps this node from serving. It names shards without a leader, and
-// members that are not connected and why. It also names shards where this member is not registered,
+// members whose connection is needed and missing, and why. It also names shards where this member is not registered,
 // and shards with entries still to apply. refusals are the errors with which members refuse one
 // another.
 func (e *Engine) lacks() (list []string, refusals []error) {
@@ -112,17 +113,14 @@ func (e *Engine) onShards(ids []ShardID) string {
 // lackingPeers says what is wrong with the connections to other members. If all is true, it also
 // lists the members that are connected.
 func (e *Engine) lackingPeers(all bool) (list []string, refusals []error) {
-	if e.transport == nil || e.cfg.Alone {
-		return nil, nil
-	}
 	var connected []string
-	for _, p := range e.transport.Peers() {
-		lack := lackOf(p)
-		if lack == "" {
+	for _, p := range e.peers() {
+		if isConnected(p) {
 			connected = append(connected, fmt.Sprint(p.Member))
-			continue
 		}
-		list = append(list, lack)
+		if lack := e.lackOf(p); lack != "" {
+			list = append(list, lack)
+		}
 		refusals = append(refusals, slices.DeleteFunc([]error{p.RefusedBy, p.Refused}, func(err error) bool { return err == nil })...)
 	}
 	if all && len(connected) > 0 {
@@ -131,35 +129,64 @@ func (e *Engine) lackingPeers(all bool) (list []string, refusals []error) {
 	return list, refusals
 }
 
-// Connected returns the other members to which this one has a connection, and they to it, in the
-// order of their ids.
-func (e *Engine) Connected() (list []MemberID) {
+func (e *Engine) peers() []transport.Peer {
 	if e.transport == nil || e.cfg.Alone {
 		return nil
 	}
-	for _, p := range e.transport.Peers() {
-		if lackOf(p) == "" {
+	return e.transport.Peers()
+}
+
+// Connected returns the other members to which this one has a connection, and they to it, in the
+// order of their ids.
+func (e *Engine) Connected() (list []MemberID) {
+	for _, p := range e.peers() {
+		if isConnected(p) {
 			list = append(list, MemberID(p.Member))
 		}
 	}
 	return list
 }
 
-// lackOf says what is wrong with the connections of a peer. It is empty if nothing is.
-func lackOf(p transport.Peer) string {
+// Missing returns the other members to which this one lacks a connection that it needs, in the order
+// of their ids. Members of which neither leads need none.
+func (e *Engine) Missing() (list []MemberID) {
+	for _, p := range e.peers() {
+		if e.lackOf(p) != "" {
+			list = append(list, MemberID(p.Member))
+		}
+	}
+	return list
+}
+
+// isConnected reports whether there is a connection of a peer's, and nothing is wrong with one to
+// it. There is none to it before this node has something to send.
+func isConnected(p transport.Peer) bool {
+	return p.RefusedBy == nil && p.Refused == nil && p.Err == nil && p.Heard
+}
+
+// needs reports whether this member must be connected with another one: either leads a shard, or
+// nobody does.
+func (e *Engine) needs(peer MemberID) bool {
+	return slices.ContainsFunc(e.shards, func(r *replica.Replica) bool {
+		leader := e.Leader(r.Shard).Member
+		return leader == 0 || leader == e.self() || leader == peer
+	})
+}
+
+// lackOf says what is wrong with the connections of a peer. It is empty if nothing is, and if a
+// connection that is not there is not needed.
+func (e *Engine) lackOf(p transport.Peer) string {
 	switch {
 	case p.RefusedBy != nil:
 		return fmt.Sprintf("refused by member %d: %v", p.Member, p.RefusedBy)
 	case p.Refused != nil:
 		return fmt.Sprintf("member %d is refused: %v", p.Member, p.Refused)
+	case isConnected(p), !e.needs(MemberID(p.Member)):
+		return ""
 	case p.Err != nil:
 		return fmt.Sprintf("no connection to member %d: %v", p.Member, p.Err)
-	case p.Reached && p.Heard:
-		return ""
 	case p.Reached:
 		return fmt.Sprintf("member %d does not connect to this one", p.Member)
-	case p.Heard:
-		return "" // this node has had nothing to send to it yet
 	}
 	return fmt.Sprintf("no connection to member %d yet", p.Member)
 }

@@ -21,10 +21,9 @@ import (
 //
 // The file is text in two parts:
 //
-//	vivarium identity <crc32c of the rest, 8 hex digits>\n
+//	vivarium identity crc32c <of the rest, 8 hex digits>\n
 //	<JSON object>\n
 type Identity struct {
-	Format    int                   // format of the file; see identityFormat
 	Digest    [32]byte              // founding digest
 	Member    MemberID              // the member whose log and image are here; zero: not admitted yet
 	Shards    int                   // Raft groups
@@ -63,12 +62,11 @@ const (
 	// LogTan is the log store this version writes.
 	LogTan = "tan"
 
-	// identityFormat is the newest format. A file with nothing of what it brought is written in
-	// identityFormatMin, which older builds read: they may come back until the ensemble has a lineage.
-	identityFormat    = 2
-	identityFormatMin = 1
-	identityName      = "identity"
-	identityMagic     = "vivarium identity "
+	identityFormat = 1
+	identityName   = "identity"
+	identityMagic  = "vivarium identity crc32c "
+	// unreleasedMagic began the files of builds from before the first release.
+	unreleasedMagic = "vivarium identity "
 	// identityMax bounds how much of the file is read. It is far above any ensemble's size, and far
 	// below a size that would cost much.
 	identityMax = 1 << 20
@@ -87,7 +85,7 @@ type identityJSON struct {
 	Digest    string              `json:"digest"`
 	Member    MemberID            `json:"member"`
 	Shards    int                 `json:"shards"`
-	Lineage   string              `json:"lineage,omitempty"`
+	Lineage   string              `json:"lineage"`
 	Directory string              `json:"directory"`
 	Start     uint64              `json:"start"`
 	Log       string              `json:"log"`
@@ -129,7 +127,7 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	if err != nil {
 		advice := WayOut
 		if errors.Is(err, errFormat) {
-			advice = "start the build that wrote it, or a newer one"
+			advice = "start the build that wrote it"
 		}
 		return Identity{}, false, fmt.Errorf("%w: %s: %w; %s", ErrIdentity, name, err, advice)
 	}
@@ -139,10 +137,6 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 // WriteIdentity replaces the identity file of dir. When it returns nil the file is durable. A crash
 // before that leaves the old or the new file.
 func WriteIdentity(d Disk, dir string, id Identity) error {
-	id.Format = identityFormat
-	if id.Lineage == ([16]byte{}) && id.Member != 0 && !id.grows() {
-		id.Format = identityFormatMin
-	}
 	text, err := encodeIdentity(id)
 	if err != nil {
 		return err
@@ -162,15 +156,9 @@ func WriteIdentity(d Disk, dir string, id Identity) error {
 	return d.Err()
 }
 
-// grows reports whether the file has anything that the oldest format lacks, besides a lineage.
-func (id *Identity) grows() bool {
-	recovery := len(id.Ancestors) > 0 || id.Recovering != ([16]byte{}) || len(id.Stopped) > 0 || id.Recovered || id.Base > 0
-	return len(id.Founders) > 0 || id.Joined || id.Former != (Former{}) || id.Out != "" || recovery
-}
-
 func encodeIdentity(id Identity) ([]byte, error) {
 	j := identityJSON{
-		Format: id.Format, Ensemble: id.Ensemble, Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
+		Format: identityFormat, Ensemble: id.Ensemble, Lineage: hex.EncodeToString(id.Lineage[:]), Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
 		Stopped: id.Stopped, Commits: id.Commits, Recovered: id.Recovered, Base: id.Base,
@@ -183,9 +171,6 @@ func encodeIdentity(id Identity) ([]byte, error) {
 	}
 	if f := id.Former; f != (Former{}) {
 		j.Former = &formerJSON{Member: f.Member, Directory: hex.EncodeToString(f.Directory[:])}
-	}
-	if id.Format > identityFormatMin {
-		j.Lineage = hex.EncodeToString(id.Lineage[:])
 	}
 	for m, dir := range id.Peers {
 		j.Peers[m] = hex.EncodeToString(dir[:])
@@ -201,6 +186,9 @@ func encodeIdentity(id Identity) ([]byte, error) {
 func decodeIdentity(text []byte) (Identity, error) {
 	head, body, ok := bytes.Cut(text, []byte("\n"))
 	sum, isOurs := bytes.CutPrefix(head, []byte(identityMagic))
+	if ok && !isOurs && bytes.HasPrefix(head, []byte(unreleasedMagic)) {
+		return Identity{}, fmt.Errorf("%w: a build from before the first release wrote it, whose directories no other build opens, and nothing was changed", errFormat)
+	}
 	if !ok || !isOurs {
 		return Identity{}, errors.New("not an identity file")
 	}
@@ -209,8 +197,8 @@ func decodeIdentity(text []byte) (Identity, error) {
 	}
 	var j identityJSON
 	err := json.Unmarshal(body, &j)
-	if err == nil && (j.Format < identityFormatMin || j.Format > identityFormat) {
-		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d to %d", errFormat, j.Format, identityFormatMin, identityFormat)
+	if err == nil && j.Format != identityFormat {
+		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d", errFormat, j.Format, identityFormat)
 	}
 	if err == nil { // the format is known, so every field is
 		d := json.NewDecoder(bytes.NewReader(body))
@@ -224,7 +212,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 }
 
 func (j identityJSON) identity() (Identity, error) {
-	id := Identity{Format: j.Format, Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
+	id := Identity{Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
 		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Commits: j.Commits, Recovered: j.Recovered, Base: j.Base}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
@@ -244,13 +232,8 @@ func (j identityJSON) identity() (Identity, error) {
 			return Identity{}, fmt.Errorf("recovering: %w", err)
 		}
 	}
-	switch {
-	case j.Format > identityFormatMin:
-		if err := unhex(id.Lineage[:], j.Lineage); err != nil {
-			return Identity{}, fmt.Errorf("lineage: %w", err)
-		}
-	case j.Lineage != "" || j.Former != nil || id.Member == 0 || id.grows():
-		return Identity{}, fmt.Errorf("format %d has no lineage and no member that joins", j.Format)
+	if err := unhex(id.Lineage[:], j.Lineage); err != nil {
+		return Identity{}, fmt.Errorf("lineage: %w", err)
 	}
 	if j.Former != nil {
 		id.Former.Member = j.Former.Member

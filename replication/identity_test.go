@@ -21,7 +21,7 @@ import (
 
 func testIdentity() Identity {
 	id := Identity{
-		Format: 2, Digest: Founding("orders", []MemberID{1, 2, 3}, 2), Member: 2, Shards: 2, Ensemble: "orders", Start: 41, Log: LogTan,
+		Digest: Founding("orders", []MemberID{1, 2, 3}, 2), Member: 2, Shards: 2, Ensemble: "orders", Start: 41, Log: LogTan,
 		Lineage: [16]byte{5, 6},
 		Peers:   map[MemberID][16]byte{1: {1, 2}, 3: {3, 4}},
 	}
@@ -47,11 +47,10 @@ func TestIdentity_RoundTrip(t *testing.T) {
 	}
 }
 
-// The file's formats are fixed, because a newer version must read them. A file without a lineage
-// has the first format, which an older version reads too.
+// The file's format is fixed, because a newer version must read it.
 func TestIdentity_Golden(t *testing.T) {
 	first := testIdentity()
-	first.Format, first.Lineage = 1, [16]byte{}
+	first.Lineage = [16]byte{}
 	joined := testIdentity()
 	joined.Member, joined.Founders, joined.Joined, joined.Peers = 7, []MemberID{1, 2, 3}, true, nil
 	joined.Former, joined.Out = Former{Member: 2, Directory: [16]byte{6, 7}}, "left"
@@ -62,7 +61,7 @@ func TestIdentity_Golden(t *testing.T) {
 	recovering.Recovering, recovering.Stopped, recovering.Ancestors = [16]byte{8, 9}, []MemberID{1, 3}, [][16]byte{{1}}
 	recovered.Lineage, recovered.Ancestors, recovered.Recovered = [16]byte{8, 9}, [][16]byte{{1}, {5, 6}}, true
 	recovered.Base = 1 << 50
-	for file, want := range map[string]Identity{"identity": first, "identity-2-recovering": recovering, "identity-2-recovered": recovered, "identity-2": testIdentity(), "identity-2-joined": joined, "identity-2-joining": joining} {
+	for file, want := range map[string]Identity{"identity-new": first, "identity-recovering": recovering, "identity-recovered": recovered, "identity": testIdentity(), "identity-joined": joined, "identity-joining": joining} {
 		dir, d := t.TempDir(), newPlainDisk(t)
 		if err := WriteIdentity(d, dir, want); err != nil {
 			t.Fatal(err)
@@ -108,15 +107,17 @@ func TestIdentity_Corruption(t *testing.T) {
 		refused("bit flipped at "+string(rune('0'+i%10)), flipped)
 		refused("cut", whole[:i])
 	}
-	newer := testIdentity()
-	newer.Format = 3
-	text, err := encodeIdentity(newer)
-	if err != nil {
-		t.Fatal(err)
+	sealed := func(magic string, body []byte) []byte {
+		return append(fmt.Appendf(nil, "%s%08x\n", magic, crc32.Checksum(body, castagnoli)), body...)
 	}
-	refused("newer format", text)
-	body := bytes.Replace(whole[bytes.IndexByte(whole, '\n')+1:], []byte("{"), []byte(`{"pet": 1,`), 1)
-	refused("unknown field", append(fmt.Appendf(nil, "%s%08x\n", identityMagic, crc32.Checksum(body, castagnoli)), body...))
+	body := whole[bytes.IndexByte(whole, '\n')+1:]
+	refused("newer format", sealed(identityMagic, bytes.Replace(body, []byte(`"format": 1`), []byte(`"format": 2`), 1)))
+	refused("of before the first release", sealed(unreleasedMagic, body))
+	if _, _, err := ReadIdentity(d, dir); !strings.Contains(err.Error(), "a build from before the first release wrote it") || strings.Contains(err.Error(), WayOut) {
+		t.Errorf("of before the first release: %v", err)
+	}
+	body = bytes.Replace(body, []byte("{"), []byte(`{"pet": 1,`), 1)
+	refused("unknown field", sealed(identityMagic, body))
 	if err := os.WriteFile(name, make([]byte, identityMax+1), 0o640); err != nil {
 		t.Fatal(err)
 	}

@@ -158,16 +158,6 @@ func (t *Table) Speaks(m MemberID) bool {
 	return false
 }
 
-// RewriteOrigins makes Drain pass on all registered origins, because their records have another
-// form from now on.
-func (t *Table) RewriteOrigins() {
-	for m, o := range t.origins {
-		if o.Start > 0 {
-			t.dirtyOrigins[m] = struct{}{}
-		}
-	}
-}
-
 // Doom makes the in-process sessions of a member Closing, because it is known that the process is
 // over and that no other will speak for the member. Remote sessions go on: their clients may come
 // to another member until the silence ends them.

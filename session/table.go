@@ -388,16 +388,6 @@ func (t *Table) Origin(m MemberID) (Origin, bool) {
 	return o.Origin, true
 }
 
-// RecordSchemes notes the ACL schemes that all registered members have.
-func (t *Table) RecordSchemes(schemes []string) {
-	for m, o := range t.origins {
-		if o.Start > 0 {
-			o.Schemes = schemes
-			t.dirtyOrigins[m] = struct{}{}
-		}
-	}
-}
-
 // markClosing decides a session's end: it stays due, whatever its origin does from now on.
 func (t *Table) markClosing(e *entry) {
 	e.closing = true

@@ -316,13 +316,9 @@ func newVersion(old *version) *version {
 	return &v.version
 }
 
-// SetPzxidStops makes the Pzxid of a znode stop with its create counter, as in ZooKeeper. Otherwise
-// it goes on, because it tells a client that comes back what its watches have missed. It belongs to
-// the writer, and must be the same on every replica at each transaction.
-func (t *Tree) SetPzxidStops(stops bool) { t.pzxidStops = stops }
-
 // addZnode stages the first version of a new znode, and a version of its parent with one more
-// child.
+// child. In ZooKeeper the parent's Pzxid stops with its create counter. Here it goes on, because it
+// tells a client that comes back what its watches have missed.
 func (t *Tree) addZnode(e *entry, s state) *version {
 	v := t.stage(e)
 	s.marks = v.marks
@@ -332,13 +328,10 @@ func (t *Tree) addZnode(e *entry, s state) *version {
 	r.children = r.children.add(Base(e.path), t.edit)
 	r.numChildren++
 	t.countBelow(e, 1)
-	full := r.created == math.MaxInt32
-	if !full {
+	if r.created < math.MaxInt32 {
 		r.created++
 	}
-	if !full || !t.pzxidStops {
-		r.pzxid = t.header.Zxid
-	}
+	r.pzxid = t.header.Zxid
 	t.changes = append(t.changes, Change{Type: Created, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), ParentACL: p.acl()})
 	size := int64(len(v.data))
 	t.recount(e)

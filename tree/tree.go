@@ -52,7 +52,6 @@ type Tree struct {
 	bytes       int64                    // bytes of their paths and data
 	weight      int64                    // of all znodes
 	weightMax   int64                    // see SetWeightMax
-	pzxidStops  bool                     // see SetPzxidStops
 	mortals     map[*entry]time.Duration // with the time of the last write; see At
 	now         time.Duration            // see At
 	quotas      map[string]*entry        // limits, by subtree

@@ -31,6 +31,7 @@ type ensemble struct {
 	founders int
 	voters   int // of members that come and go, so many vote at rest
 	shards   int
+	next     bool // as in Upgrade
 
 	mu struct {
 		sync.Mutex
@@ -101,7 +102,7 @@ func (e *ensemble) start(id embed.MemberID) error {
 	r := e.newRunLocked(id, p)
 	e.mu.Unlock()
 	q := e.newStart(id) // after the run, which is told of all later changes of the links
-	q.Run, q.HoldLevel = r.number, b.hold
+	q.Run, q.HoldLevel, q.Next = r.number, b.hold, e.next && !b.old
 	p.Send(Request{Call: callExpired}, func(r Reply) { add(e.history, expiries, expiry{r.Session, r.At}) })
 	go func() {
 		<-p.Dead()

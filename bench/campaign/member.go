@@ -203,19 +203,16 @@ func (m *Member) startFirst(s *start) error {
 		Tick: stretch(tick), RequestTimeout: stretch(requestTimeout), ContainerCheckInterval: stretch(reapEvery), MaxSessionTimeout: stretch(embed.DefaultMaxSessionTimeout),
 		Events: embed.Events{SessionExpired: func(id embed.SessionID) { m.expired.say(Reply{Session: id, At: m.Now()}, true) }},
 	}
-	if err := setHold(&cfg, s.HoldLevel); err != nil {
-		return err
+	cfg.HoldLevel = int(s.HoldLevel)
+	if s.Next { // Inside is of a type that only the library's own packages can name
+		if err := json.Unmarshal([]byte(`{"Inside": {"Next": true}}`), &cfg); err != nil {
+			return err
+		}
 	}
 	if len(s.Join) > 0 {
 		letGrow(&cfg, s, m.Faults)
 	}
 	return m.run(s.Run, cfg)
-}
-
-// setHold sets Config.HoldLevel where there is one. This package also builds with releases that
-// have no levels.
-func setHold(cfg *embed.Config, level int64) error {
-	return json.Unmarshal(fmt.Appendf(nil, `{"HoldLevel": %d}`, level), cfg)
 }
 
 func (m *Member) run(number int, cfg embed.Config) error {

@@ -1,5 +1,3 @@
-//go:build !nomembers
-
 package campaign
 
 import (

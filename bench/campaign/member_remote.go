@@ -1,5 +1,3 @@
-//go:build !noclients
-
 package campaign
 
 import (

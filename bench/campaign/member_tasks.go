@@ -1,5 +1,3 @@
-//go:build !norecipes
-
 package campaign
 
 import (

@@ -121,7 +121,7 @@ func (m *Member) watch(ctx context.Context, n opener, s *embed.Session, q *Reque
 		}
 		// An event of a once-watch may stand for all that an install has changed. The Stat of the root
 		// combines the zxids of several shards.
-		if readsAfterEvents && embed.WatchMode(q.Mode) != embed.WatchOnce && (e.Path != rootPath || len(t.newest) == 1) {
+		if embed.WatchMode(q.Mode) != embed.WatchOnce && (e.Path != rootPath || len(t.newest) == 1) {
 			if stat, exists, err := s.Exists(ctx, e.Path); err == nil && behind(e, stat, exists) {
 				r.Wrong = fmt.Sprintf("after %v of zxid %d the watch of %s read %s of czxid %d, mzxid %d, pzxid %d", e.Type, e.Zxid, q.Path, e.Path, stat.Czxid, stat.Mzxid, stat.Pzxid)
 			}

@@ -53,6 +53,7 @@ type start struct {
 	ID        embed.MemberID
 	Shards    int
 	HoldLevel int64 `json:",omitempty"`
+	Next      bool  `json:",omitempty"` // as in Upgrade
 	Voters    int   `json:",omitempty"`
 	Links     map[embed.MemberID]link
 }

@@ -126,7 +126,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	if err != nil {
 		return nil, nil, err
 	}
-	e.voters = voters
+	e.voters, e.next = voters, c.Upgrade != nil && c.Upgrade.Next
 	defer e.end()
 	c.chooseBuilds(e)
 	for _, id := range e.here() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/bench/campaign"
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // The exit statuses.
@@ -36,7 +37,7 @@ func main() {
 	if from == "" {
 		violated, err = campaign.Run(s, processes{}, os.Stdout)
 	} else {
-		violated, err = upgradeFrom(from, s)
+		violated, err = upgradeFrom(from, s, os.Stdout)
 	}
 	switch {
 	case err != nil:
@@ -49,18 +50,22 @@ func main() {
 }
 
 // upgradeFrom builds members of another commit or tag, and runs a campaign that begins with them.
-func upgradeFrom(from string, s campaign.Settings) (violated bool, err error) {
+func upgradeFrom(from string, s campaign.Settings, out io.Writer) (violated bool, err error) {
 	dir, err := os.MkdirTemp("", "chaos-old-")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	old, level, err := buildOld(from, dir)
+	var old string
+	if s.Upgrade.Next {
+		old, err = os.Executable()
+	} else {
+		old, s.Upgrade.From, err = buildOld(from, dir)
+	}
 	if err != nil {
 		return false, err
 	}
-	s.Upgrade.From = level
-	return campaign.Run(s, processes{old}, os.Stdout)
+	return campaign.Run(s, processes{old}, out)
 }
 
 // parse returns the settings, and the commit or tag to upgrade from.
@@ -75,9 +80,9 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 	set.StringVar(&s.Dir, "dir", "", "keep all directories and logs in this directory; empty means a temporary directory that is kept only after a violation")
 	set.BoolVar(&s.Remote, "clients", false, "have clients of the gateways, in the members' processes, open a third of the workload's sessions")
 	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas; \"none\" causes none")
-	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before")
+	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before; \"next\" begins with the present build, and changes to one to come")
 	mixed := set.Bool("mixed", false, "with -upgrade: keep one member with the older build until the end of each round")
-	join := set.Bool("join", false, "with -upgrade: the present build runs with Config.Join, and members come and go once all have it")
+	join := set.Bool("join", false, "with -upgrade: the newer build runs with Config.Join, and members come and go once all have it")
 	err = set.Parse(args)
 	s.Only = strings.Split(*only, ",")
 	switch {
@@ -110,7 +115,13 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 			s.Repeat += " -clients"
 		}
 		if from != "" {
-			s.Upgrade = &campaign.Upgrade{Level: levelMax, Mixed: *mixed, Join: *join}
+			if from == "previous" {
+				from = previous
+			}
+			s.Upgrade = &campaign.Upgrade{From: engine.LevelMax, Level: engine.LevelMax, Next: from == next, Mixed: *mixed, Join: *join}
+			if s.Upgrade.Next {
+				s.Upgrade.Level++
+			}
 			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t -join=%t", from, *mixed, *join)
 		}
 		return s, from, nil

@@ -5,12 +5,14 @@ package main
 import (
 	"fmt"
 	"os"
+
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // main is the program of a member alone, for upgrade.go. By itself it says its level.
 func main() {
 	if os.Getenv(memberVariable) == "" {
-		fmt.Println(levelMax)
+		fmt.Println(engine.LevelMax)
 		return
 	}
 	runMember()

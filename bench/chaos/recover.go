@@ -1,4 +1,4 @@
-//go:build unix && !nomembers
+//go:build unix
 
 package main
 

@@ -68,7 +68,7 @@ func served(t *testing.T) (dir, addr string, p *child.Program) {
 func withoutStat(lines string) []string {
 	var list []string
 	for _, l := range strings.Split(regexp.MustCompile(`,"stat":\{[^}]*\}|,"shard":\d+`).ReplaceAllString(lines, ""), "\n") {
-		if !strings.Contains(l, `"path":"/zookeeper`) && !strings.Contains(l, `"ephemeral"`) {
+		if !strings.Contains(l, `"path":"/zookeeper`) && !strings.Contains(l, `"ephemeral"`) && !strings.Contains(l, `"end"`) {
 			list = append(list, l)
 		}
 	}
@@ -131,8 +131,11 @@ func TestBackup(t *testing.T) {
 	if live := asked(t, "export", "-config", config); live != lines {
 		t.Error("what a member exports is not what its backup has")
 	}
-	if one := mustRun(t, "", "export", "-path", "/a/7", file); strings.Count(one, "\n") != 1 || !strings.Contains(one, `"/a/7"`) {
+	if one := mustRun(t, "", "export", "-path", "/a/7", file); !strings.HasSuffix(one, "\n{\"end\":1}\n") || strings.Count(one, "\n") != 2 || !strings.Contains(one, `"/a/7"`) {
 		t.Error(one)
+	}
+	if code, out, stderr := fed("", "export", "-path", "/none", file); code != exitFailed || out != "" || !strings.Contains(stderr, "/none: the backup does not have this znode") {
+		t.Errorf("of what is not there: %d, %s%s", code, out, stderr)
 	}
 
 	_, server, _ := served(t)

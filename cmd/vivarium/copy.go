@@ -107,11 +107,13 @@ func (o *copyOptions) config() (cfg transfer.Config, err error) {
 	for _, s := range cfg.From.Servers {
 		a, b := cfg.From.Path, cfg.To.Path
 		if slices.Contains(cfg.To.Servers, s) && (within(a, b) || within(b, a)) {
-			return cfg, fmt.Errorf("%s and %s are in one tree, one within the other", a, b)
+			return cfg, fmt.Errorf("%s and %s: %w", a, b, transfer.ErrOneTree)
 		}
 	}
 	return cfg, nil
 }
+
+var within = transfer.Within
 
 // sideOf returns a side. Its path is the one in the whole tree.
 func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error) {
@@ -131,11 +133,6 @@ func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error)
 		return transfer.Side{}, fmt.Errorf("%s belongs to the ensemble itself", path)
 	}
 	return transfer.Side{Servers: list, Path: path, Auth: auth}, nil
-}
-
-// within reports whether a path is at or below another one.
-func within(path, at string) bool {
-	return at == "/" || path == at || strings.HasPrefix(path, at+"/")
 }
 
 // untilCutOver returns a context that a signal ends. If follow is set, the first signal closes cut

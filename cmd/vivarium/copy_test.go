@@ -61,6 +61,24 @@ func TestCopy(t *testing.T) {
 	}
 }
 
+// A copy into its own tree does not begin, whatever name the server has.
+func TestCopy_IntoItself(t *testing.T) {
+	t.Parallel()
+	_, server, _ := served(t)
+	mustRun(t, "", "shell", "-server", server, "create", "/o", "x")
+	_, port, _ := strings.Cut(server, ":")
+	args := []string{"copy", "-from", server, "-path", "/o", "-server", "localhost:" + port, "-auth", "digest:super:pw"}
+	for _, more := range [][]string{{"-as", "/o/copy", "-follow"}, {"-as", "/", "-existing", "overwrite", "-prune"}} {
+		code, _, stderr := fed("", append(args, more...)...)
+		if code != exitFailed || !strings.Contains(stderr, "one within the other") {
+			t.Errorf("%q: %d, %s", more, code, stderr)
+		}
+	}
+	if out := mustRun(t, "", "shell", "-server", server, "ls", "-R", "/"); !strings.HasPrefix(out, "/\n/o\n/zookeeper\n") {
+		t.Error(out)
+	}
+}
+
 // With -follow, the first signal cuts over, and a second one gives up.
 func TestCopy_Signals(t *testing.T) {
 	ctx, cut, stop := untilCutOver(context.Background(), true)

@@ -89,7 +89,7 @@
 //	  connectionsPerAddress: 60
 //	  connections: 10000
 //	  handshakes: 2000         # new sessions per second. Negative: no bound
-//	  frameSize: 1048575       # bytes of a request. Raise it together with maxDataSize
+//	  frameSize: 0             # bytes of a request. 0: what a znode of maxDataSize takes, at least 1048575
 //	  outstanding: 1000        # requests that were read and not yet answered
 //	  watchBytes: 67108864     # memory for the watches of one connection
 //	  watches: 0               # number of watches of one connection. 0: no bound
@@ -208,19 +208,22 @@
 // backup asks a running member for a backup, at the addresses in join and members of the config,
 // and prefers one that does not lead. It needs what the command members needs. With -dir it reads
 // the directory of a stopped member instead. It writes beside FILE, syncs, reads everything again,
-// and only then gives the file its name. Only its owner may read the file.
+// and only then gives the file its name. Only its owner may read the file. It replaces an older
+// backup of the ensemble, and no other file.
 //
 // verify refuses every byte that is not as it was written.
 //
-// export prints a line for each znode of a file. With -config or -dir it prints those of a member.
-// import creates the znodes of a backup or of such lines through the port for clients. It verifies
-// a backup first. -path limits both commands to a znode and what is below it.
+// export prints a line for each znode of a file, and an end with their number. With -config or -dir
+// it prints those of a member. import creates the znodes of a backup or of such lines through the
+// port for clients. It reads a file to its end first. -path limits both commands to a znode and what
+// is below it.
 //
 // With -as, import puts that subtree elsewhere. -existing says what it does with a znode that
 // exists; the value is fail, skip or overwrite. -prune deletes what the server has in the subtree
-// and the file does not. It keeps ephemerals, what is above them, and what others change meanwhile.
-// It prints a line for each znode that it keeps. -dry-run changes nothing and prints a line for
-// each step. If an import is interrupted, the same command with skip or overwrite goes on.
+// and the file does not; it refuses lines without an end. It keeps ephemerals, what is above them,
+// and what others change meanwhile. It prints a line for each znode that it keeps. -dry-run changes
+// nothing and prints a line for each step. If an import is interrupted, the same command with skip
+// or overwrite goes on.
 //
 // A FILE named "-" is the standard output of backup, and the standard input of the others.
 // docs/backup.md of the repository says what is in a backup, and what is not.
@@ -231,6 +234,9 @@
 // through another server's port for clients. With -follow it goes on with the changes until the
 // first SIGINT or SIGTERM; a second one ends it at once. Then it compares the paths, data and ACLs
 // of both sides, and prints a digest of each. It never changes the source.
+//
+// It refuses to begin if source and target are in one tree, one within the other: it creates an
+// ephemeral at the target and asks the source for it.
 //
 // It refuses to begin if the target has the subtree, unless -existing overwrite is given; -prune
 // then deletes what the source has not. Containers and TTL znodes become persistent, because the

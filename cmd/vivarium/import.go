@@ -40,7 +40,7 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
-	in, znodes, err := znodesOf(flags.Arg(0), stdin)
+	in, znodes, err := znodesOf(flags.Arg(0), stdin, o.Prune)
 	if err != nil {
 		fmt.Fprintf(stderr, "vivarium import: %v\n", err)
 		return exitFailed
@@ -64,11 +64,15 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		fmt.Fprint(out, "dry run: ")
 	}
 	fmt.Fprintln(out, report)
+	if report.NoEnd && err == nil {
+		fmt.Fprintf(stderr, "vivarium import: %v\n", backup.ErrNoEnd)
+	}
 	return said(err, "import", func() {}, stderr)
 }
 
-// znodesOf opens a file. A backup is verified first, so that nothing comes of one that is damaged.
-func znodesOf(name string, stdin io.Reader) (io.Closer, iter.Seq2[backup.Znode, error], error) {
+// znodesOf opens a file. It is verified first, so that nothing comes of one that is damaged, nor of
+// lines without an end if whole is set. What comes from a pipe shows its faults on the way.
+func znodesOf(name string, stdin io.Reader, whole bool) (io.Closer, iter.Seq2[backup.Znode, error], error) {
 	if name == "-" {
 		return io.NopCloser(nil), backup.Lines(stdin), nil
 	}
@@ -76,30 +80,48 @@ func znodesOf(name string, stdin io.Reader) (io.Closer, iter.Seq2[backup.Znode, 
 	if err != nil {
 		return nil, nil, err
 	}
-	_, err = backup.Verify(f)
+	znodes, err := verified(f, whole)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return f, znodes, nil
+}
+
+// verified reads a file to its end, and returns what it has.
+func verified(f *os.File, whole bool) (iter.Seq2[backup.Znode, error], error) {
+	_, err := backup.Verify(f)
 	isBackup := !errors.Is(err, backup.ErrNotBackup)
 	if !isBackup {
-		err = nil
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			err = soundLines(f, whole)
+		}
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
-	switch {
-	case err != nil:
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-	case !isBackup:
-		return f, backup.Lines(bufio.NewReader(f)), nil
+	if err != nil || !isBackup {
+		return backup.Lines(f), err
 	}
 	r, err := backup.NewReader(f)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+		return nil, err
 	}
-	return f, r.Znodes(), nil
+	return r.Znodes(), nil
+}
+
+// soundLines returns what is wrong with lines.
+func soundLines(r io.Reader, whole bool) error {
+	for _, err := range backup.Lines(r) {
+		if err != nil && (whole || !errors.Is(err, backup.ErrNoEnd)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // connect opens a session.
 func connect(ctx context.Context, servers []string, root, auth string) (*client.Client, error) {
-	zk, err := client.New(client.Config{Servers: servers, Chroot: root})
+	zk, err := client.New(client.Config{Servers: servers, Chroot: root, WithoutConfig: true})
 	if err != nil {
 		return nil, err
 	}

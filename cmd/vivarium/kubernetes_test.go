@@ -37,8 +37,12 @@ type manifest struct {
 			Metadata struct{ Labels map[string]any }
 			Spec     struct {
 				TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
-				Containers                    []container
-				Volumes                       []struct {
+				SecurityContext               struct {
+					FSGroup             int    `yaml:"fsGroup"`
+					FSGroupChangePolicy string `yaml:"fsGroupChangePolicy"`
+				} `yaml:"securityContext"`
+				Containers []container
+				Volumes    []struct {
 					Name      string
 					ConfigMap struct{ Name string } `yaml:"configMap"`
 				}
@@ -135,6 +139,18 @@ func TestKubernetes_ManifestsFit(t *testing.T) {
 	set := manifests(t, "StatefulSet")["StatefulSet"].Spec
 	if service := manifests(t, "StatefulSet")["Service"]; set.ServiceName != service.Metadata.Name || set.PodManagementPolicy != "Parallel" {
 		t.Errorf("StatefulSet: service %q, policy %q", set.ServiceName, set.PodManagementPolicy)
+	}
+}
+
+// A claimed volume belongs to root until fsGroup gives it to a group. That must be the image's, or
+// the member cannot create its directory. The policy keeps Kubernetes from opening the files that
+// the member made for its owner alone.
+func TestKubernetes_TheImageMayWriteItsVolume(t *testing.T) {
+	stages := instructions(t)
+	_, group, _ := strings.Cut(instruction(t, stages[len(stages)-1], "USER"), ":")
+	got := manifests(t, "StatefulSet")["StatefulSet"].Spec.Template.Spec.SecurityContext
+	if fmt.Sprint(got.FSGroup) != group || got.FSGroupChangePolicy != "OnRootMismatch" {
+		t.Errorf("the volume is given to %+v, and the image runs in group %s", got, group)
 	}
 }
 

@@ -50,7 +50,7 @@ func lostMajority(t *testing.T, dir string, join bool) (dirs []string) {
 	return dirs
 }
 
-// hasLineage reports whether the identity file in a directory has a lineage, as from level 3 on.
+// hasLineage reports whether the identity file in a directory has a lineage.
 func hasLineage(dir string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "identity"))
 	return err == nil && regexp.MustCompile(`"lineage": "0*[1-9a-f]`).Match(text)

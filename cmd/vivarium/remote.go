@@ -47,6 +47,8 @@ func (r remote) transaction(ctx context.Context, ops []wire.Operation) error {
 	return nil
 }
 
+func (r remote) Root() string { return r.zk.Root() }
+
 func (r remote) Sync(ctx context.Context, path string) error {
 	_, err := r.call(ctx, wire.Operation{Op: wire.OpSync, Path: path})
 	return err
@@ -107,9 +109,9 @@ func aclOf(z *backup.Znode) (list []wire.ACL) {
 }
 
 func (r remote) Overwrite(ctx context.Context, z backup.Znode) error {
-	_, err := r.call(ctx, wire.Operation{Op: wire.OpSetData, Path: z.Path, Data: z.Data, Version: -1})
+	_, err := r.call(ctx, wire.Operation{Op: wire.OpSetACL, Path: z.Path, ACL: aclOf(&z), Version: -1})
 	if err == nil {
-		_, err = r.call(ctx, wire.Operation{Op: wire.OpSetACL, Path: z.Path, ACL: aclOf(&z), Version: -1})
+		_, err = r.call(ctx, wire.Operation{Op: wire.OpSetData, Path: z.Path, Data: z.Data, Version: -1})
 	}
 	return err
 }

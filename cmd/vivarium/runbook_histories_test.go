@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,14 +23,7 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(1, "/before")
-	n.risen(3) // below that level nobody is admitted
-	for id := range 3 {
-		// Members that do not know it may be given another one.
-		until(t, "the directories to have the lineage", func() bool {
-			identity, err := os.ReadFile(filepath.Join(n.data(id+1), "identity"))
-			return err == nil && strings.Contains(string(identity), `"lineage"`)
-		})
-	}
+	n.known()
 	end(t, runs[2])
 	end(t, runs[1])
 	old := n.data(2) + "-old"
@@ -73,6 +65,9 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	}
 	if code, stdout, stderr := vivarium("check", n.data(1)); code != exitOK {
 		t.Errorf("check: %d, %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := vivarium("export", "-dir", n.data(1), "-path", "/lost"); code != exitOK || !strings.Contains(stdout, `"path":"/lost"`) {
+		t.Errorf("the lost write cannot be read: %d, %s%s", code, stdout, stderr)
 	}
 
 	must(t, os.Rename(n.data(1), n.data(1)+"-kept"))

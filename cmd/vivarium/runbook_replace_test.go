@@ -18,7 +18,7 @@ func TestRunbook_AMemberThatCannotComeBack(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(1, "/before")
-	n.risen(3) // below that level nobody is admitted
+	n.known()
 	end(t, runs[2])
 	away := n.data(3) + "-away"
 	must(t, os.Rename(n.data(3), away))
@@ -61,7 +61,7 @@ func TestRunbook_TheMajorityIsLost(t *testing.T) {
 	n := newNight(t, 3)
 	runs := n.startAll()
 	n.writes(3, "/before")
-	// Below level 3 nobody can go on alone.
+	// Without a lineage nobody can go on alone.
 	until(t, "a lineage", func() bool { return hasLineage(n.data(1)) })
 	until(t, "the first member to have it", func() bool {
 		return strings.Contains(n.shell(1, "ls", "/"), "before")

@@ -8,9 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,21 +130,13 @@ func (n *night) writes(id int, path string) {
 	})
 }
 
-// risen waits until all members have a feature level, or a higher one.
-func (n *night) risen(level int) {
+// known waits until the directories of all members have the ensemble's lineage. Without it nobody is
+// admitted, and members that do not know it may be given another one.
+func (n *night) known() {
 	n.t.Helper()
-	until(n.t, fmt.Sprintf("level %d", level), func() bool {
-		for _, addr := range n.clients {
-			m := regexp.MustCompile(`zk_feature_level\t(\d+)\n`).FindStringSubmatch(mntr(n.t, addr))
-			if m == nil {
-				return false
-			}
-			if has, err := strconv.Atoi(m[1]); err != nil || has < level {
-				return false
-			}
-		}
-		return true
-	})
+	for id := range n.clients {
+		until(n.t, "the directories to have the lineage", func() bool { return hasLineage(n.data(id + 1)) })
+	}
 }
 
 // contains reports an error of the test if an answer lacks a text.

@@ -50,10 +50,7 @@ func (c *call) export() error {
 	if err != nil {
 		return err
 	}
-	n, err := backup.WriteLines(c.stream(linesType), backup.Below(r.Znodes(), top))
-	if err == nil && n == 0 {
-		return embed.ErrNoNode
-	}
+	_, err = backup.WriteLines(c.stream(linesType), backup.Below(r.Znodes(), top))
 	return err
 }
 
@@ -67,6 +64,8 @@ type importAnswer struct {
 	Existed     int    `json:"existed"`
 	Ephemerals  int    `json:"ephemerals"` // left out
 	Reserved    int    `json:"reserved"`   // left out
+	NoPlace     int    `json:"noPlace"`    // left out: /zookeeper is the ensemble's own
+	NoEnd       bool   `json:"noEnd"`      // the lines had no end: some may be missing
 }
 
 // imports creates the znodes of a backup or of lines.
@@ -86,7 +85,7 @@ func (c *call) imports() error {
 	o := backup.Options{Path: c.path, As: c.query.Get("as"), Existing: existing, DryRun: dry}
 	return c.with(func(ctx context.Context, s *embed.Session) error {
 		r, err := backup.Import(ctx, backup.Session(s), znodes, o)
-		a := importAnswer{Created: r.Created, Overwritten: r.Overwritten, Existed: r.Existed, Ephemerals: r.Ephemerals, Reserved: r.Reserved}
+		a := importAnswer{Created: r.Created, Overwritten: r.Overwritten, Existed: r.Existed, Ephemerals: r.Ephemerals, Reserved: r.Reserved, NoPlace: r.NoPlace, NoEnd: r.NoEnd}
 		switch {
 		case dry && err == nil: // nothing was written, and nothing refused
 			c.w.Header().Del(outcomeHeader)

@@ -114,7 +114,6 @@ func inBubble(t *testing.T, members int, o admin.Options, fn func(t *testing.T, 
 		if o.Authorize == nil {
 			o.Authorize = as
 		}
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		h, err := admin.New(ens.Node(1), o)
 		must(t, err)
 		fn(t, ens, h)

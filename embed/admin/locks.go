@@ -139,6 +139,7 @@ func (c *call) locks() error {
 type cycleAnswer struct {
 	Certain bool         `json:"certain"`
 	Links   []linkAnswer `json:"links"`
+	Length  int          `json:"length"` // how many links there are, shown or not
 }
 
 // A linkAnswer is a contender and the one that it waits for.
@@ -153,13 +154,17 @@ func (c *call) lockGraph() error {
 	if err != nil {
 		return err
 	}
+	cycles, err := lock.Cycles(c.r.Context(), s.queues)
+	if err != nil {
+		return err
+	}
 	list := []cycleAnswer{}
-	for _, cycle := range lock.Cycles(s.queues) {
-		a := cycleAnswer{Certain: cycle.Certain}
-		for _, l := range cycle.Links {
+	for _, cycle := range cycles[:min(len(cycles), pageMax)] {
+		a := cycleAnswer{Certain: cycle.Certain, Length: len(cycle.Links)}
+		for _, l := range cycle.Links[:min(len(cycle.Links), shownMax)] {
 			a.Links = append(a.Links, linkAnswer{s.contender(&l.Waits), s.contender(&l.Behind)})
 		}
 		list = append(list, a)
 	}
-	return c.answer(http.StatusOK, map[string]any{"cycles": list[:min(len(list), pageMax)]})
+	return c.answer(http.StatusOK, map[string]any{"cycles": list})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ type statusAnswer struct {
 	Sessions   *int             `json:"sessions,omitempty"` // absent if unknown
 	Ephemerals *int             `json:"ephemerals,omitempty"`
 	Connected  []embed.MemberID `json:"connected"` // the others with which there are connections both ways
+	Missing    []embed.MemberID `json:"missing"`   // the others with which it needs a connection, and has none
 	Shards     []shardAnswer    `json:"shards"`
 	Disk       *diskAnswer      `json:"disk,omitempty"` // absent if unknown
 	Grant      grantAnswer      `json:"grant"`          // of the one who asks
@@ -104,8 +106,9 @@ func (c *call) status() error {
 	s, health := c.h.node.Status(), c.h.node.Health()
 	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Version: c.h.parts.Engine.Version(), Ready: health.Ready, Since: health.Since,
 		Waiting: health.Waiting, Slow: health.Slow, Joining: s.Joining, Level: s.Level, HeldDown: s.HeldDown,
-		Znodes: c.h.parts.Engine.Znodes(), Connected: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
+		Znodes: c.h.parts.Engine.Znodes(), Connected: []embed.MemberID{}, Missing: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
 	a.Connected = append(a.Connected, c.h.parts.Engine.Connected()...)
+	a.Missing = append(a.Missing, c.h.parts.Engine.Missing()...)
 	if health.Err != nil {
 		a.Over = health.Err.Error()
 	}
@@ -131,18 +134,26 @@ type memberAnswer struct {
 	Observer bool           `json:"observer,omitempty"`
 	Leaving  string         `json:"leaving,omitempty"`
 	Since    time.Time      `json:"since,omitzero"`
-	Answers  bool           `json:"answers"`
-	Behind   uint64         `json:"behind"`
+	Answers  *bool          `json:"answers,omitempty"` // absent if unknown
+	Behind   *uint64        `json:"behind,omitempty"`  // absent if unknown
 }
 
-// members lists the members. Only the leader of the first shard knows who answers.
+// members lists the members. Only the leader of the first shard knows who answers, and always answers
+// itself.
 func (c *call) members() error {
-	list := []memberAnswer{}
-	for _, m := range c.h.node.Members() {
-		list = append(list, memberAnswer(m))
+	known, list := c.h.node.Members(), []memberAnswer{}
+	leads := slices.ContainsFunc(known, func(m embed.Member) bool { return m.ID == c.h.node.Status().Member && m.Answers })
+	for _, m := range known {
+		a := memberAnswer{ID: m.ID, Name: m.Name, Zone: m.Zone, Address: m.Address, Client: m.Client, Role: m.Role,
+			Observer: m.Observer, Leaving: m.Leaving, Since: m.Since}
+		if leads {
+			a.Answers = &m.Answers
+		}
+		if m.Answers {
+			a.Behind = &m.Behind
+		}
+		list = append(list, a)
 	}
-	s := c.h.node.Status()
-	leads := len(s.Shards) > 0 && s.Leading(s.Shards[0])
 	return c.answer(http.StatusOK, map[string]any{"members": list, "leads": leads})
 }
 

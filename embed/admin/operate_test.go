@@ -295,7 +295,7 @@ func TestBackupExportImport(t *testing.T) {
 			t.Errorf("%+v %v", info, saved.header)
 		}
 		lines := request{path: "/v1/export?path=/a", role: "backup"}.send(h).want(t, 200)
-		if n := strings.Count(lines.body, "\n"); n != 3 || !strings.Contains(lines.body, "secret") {
+		if n := strings.Count(lines.body, "\n"); n != 4 || !strings.Contains(lines.body, "secret") || !strings.HasSuffix(lines.body, "{\"end\":3}\n") {
 			t.Errorf("%d lines: %s", n, lines.body)
 		}
 		request{path: "/v1/export?path=/none", role: "backup"}.send(h).want(t, 404)
@@ -303,10 +303,14 @@ func TestBackupExportImport(t *testing.T) {
 		load := func(pairs, kind, body string) answer {
 			return request{method: "POST", path: "/v1/import" + pairs, body: body, role: "editor/alice", header: map[string]string{"Content-Type": kind}}.send(h)
 		}
-		if a := load(query("path", "/a", "as", "/copy"), "application/x-ndjson", lines.body).want(t, 200); a.outcome() != "applied" || !strings.Contains(a.body, `"created":3`) {
+		if a := load(query("path", "/a", "as", "/copy"), "application/x-ndjson", lines.body).want(t, 200); a.outcome() != "applied" || !strings.Contains(a.body, `"created":3`) || !strings.Contains(a.body, `"noEnd":false`) {
 			t.Errorf("%s %s", a.outcome(), a.body)
 		}
 		request{path: znode("/copy/b")}.send(h).want(t, 200)
+		cut, _, _ := strings.Cut(lines.body, `{"end"`)
+		if a := load(query("path", "/a", "as", "/cut"), "application/x-ndjson", cut).want(t, 200); !strings.Contains(a.body, `"noEnd":true`) {
+			t.Errorf("lines without an end: %s", a.body)
+		}
 		if a := load(query("path", "/a", "dryRun", "", "existing", "skip"), "application/octet-stream", saved.body).want(t, 200); a.outcome() != "" || !strings.Contains(a.body, `"existed":3`) {
 			t.Errorf("%s %s", a.outcome(), a.body)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
-	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -270,7 +269,6 @@ func FuzzPaths(f *testing.F) {
 	must(f, err)
 	f.Cleanup(func() { _ = node.Close() })
 	must(f, node.Ready(f.Context()))
-	testkit.Until(f, "the level to rise", func() bool { return node.Status().Level >= 4 })
 	h, err := admin.New(node, admin.Options{Authorize: as})
 	must(f, err)
 	f.Fuzz(func(t *testing.T, name string) {

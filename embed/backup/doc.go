@@ -12,6 +12,11 @@
 // backup. It is for looking into a backup, and for moving a part of a tree:
 //
 //	{"path":"/a","text":"data","mode":"persistent","acl":[…],…}
+//	{"end":1}
+//
+// The last line is the end, with the number of znodes. Without it, some may be missing: a damaged
+// backup gives good lines up to the damage. So Prune needs it, and whoever writes or filters lines
+// by hand leaves it out.
 //
 // Data is in text if it is valid UTF-8, and otherwise in data, as base64. A znode whose data is nil
 // has neither. A line also has what an import does not use: zxids, times, versions, the create
@@ -30,5 +35,5 @@
 // Znodes get new zxids, times and versions. The counter of a parent's sequence numbers counts what
 // the import creates, so it may be lower than before, and numbers may come again. An import leaves
 // out ephemerals, which belong to sessions that have ended, and everything below /zookeeper, so
-// quotas must be set anew.
+// quotas must be set anew. Only /zookeeper of the whole tree is meant, in the backup and at the target.
 package backup

@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// ErrMissing says that an import was asked for a znode that the backup does not have.
+// ErrMissing says that a backup was asked for a znode that it does not have.
 var ErrMissing = errors.New("the backup does not have this znode")
 
 // Existing says what an import does with a znode that exists already.
@@ -24,8 +24,9 @@ const (
 	Fail Existing = iota
 	// Skip leaves the znode as it is.
 	Skip
-	// Overwrite sets the data and the ACL, if they differ. The znode keeps its mode. An ephemeral,
-	// which belongs to a session, is left as it is.
+	// Overwrite sets the ACL and then the data, if one of them differs. If the ACL is refused, the
+	// data stays as well. The znode keeps its mode. An ephemeral, which belongs to a session, is
+	// left as it is.
 	Overwrite
 )
 
@@ -38,10 +39,10 @@ type Options struct {
 	As       string
 	Existing Existing
 	// Prune also deletes what is below As and not in the backup, after everything else. It never
-	// deletes an ephemeral, nor a znode above one, nor anything at /zookeeper: these are Kept. It
-	// needs Skip or Overwrite, and a backup that has the znode at Path. What others write to or
-	// create anew after Prune has read it is Kept too. It keeps the paths of the imported znodes in
-	// memory.
+	// deletes an ephemeral, nor a znode above one: these are Kept. Nor does it touch /zookeeper. It
+	// needs Skip or Overwrite, and a backup that has the znode at Path. Lines need their end, or the
+	// error is ErrNoEnd. What others write to or create anew after Prune has read it is Kept too. It
+	// keeps the paths of the imported znodes in memory.
 	Prune bool
 	// DryRun makes the import change nothing. It takes the same steps and returns the same report
 	// as the import would, and the same error for a znode that exists or a parent that is missing.
@@ -85,18 +86,36 @@ type Report struct {
 	Deleted, Kept        int // see Action
 	Ephemerals           int // of the backup: left out
 	Reserved             int // of the backup, left out: the root, and /zookeeper and what is below
+	NoPlace              int // of the backup, left out: what would come to /zookeeper and below it
+	// NoEnd says that the znodes were Lines without an end. So nobody knows whether some are missing.
+	NoEnd bool
 }
 
 // String returns the report in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d created, %d overwritten, %d existed, %d deleted, %d kept, %d ephemerals left out",
+	text := fmt.Sprintf("%d created, %d overwritten, %d existed, %d deleted, %d kept, %d ephemerals left out",
 		r.Created, r.Overwritten, r.Existed, r.Deleted, r.Kept, r.Ephemerals)
+	if r.NoPlace > 0 {
+		text += fmt.Sprintf(", %d left out because /zookeeper is the ensemble's own", r.NoPlace)
+	}
+	return text
 }
 
+// Bounds of a transaction. A znode that is larger comes alone.
 const (
 	batchMax      = 100
 	batchBytesMax = 256 << 10
 )
+
+// sizeOf returns about how many bytes the create of a znode takes in any protocol.
+func sizeOf(z *Znode) int {
+	const fixed, entry = 100, 12 // the numbers, and the lengths of texts
+	size := fixed + len(z.Path) + len(z.Data)
+	for i := range z.ACL {
+		size += entry + len(z.ACL[i].Scheme) + len(z.ACL[i].ID)
+	}
+	return size
+}
 
 // Import creates the znodes, each parent before its children. It creates no parents that are not
 // among them, and leaves out what the package doc says. It goes on until the first error; the
@@ -104,12 +123,13 @@ const (
 // that ended at any point.
 //
 // Errors: embed.ErrInvalidPath and embed.ErrInvalidArgument for Options that cannot be; ErrMissing;
-// those of the sequence and of the Target, with the path. With a Session those are the ones of
+// ErrNoEnd, with Prune only, after everything else is done and before anything is deleted; those
+// of the sequence and of the Target, with the path. With a Session those are the ones of
 // embed.Session.Multi, Set, SetACL, Get, ACL, Children and Sync, such as embed.ErrNoNode for a
 // missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, embed.ErrUnknownOutcome, and
 // embed.ErrLevel with Prune below feature level 4.
 func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Options) (Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.check(to.Root()); err != nil {
 		return Report{}, err
 	}
 	if err := to.Sync(ctx, o.As); err != nil {
@@ -123,6 +143,10 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 		i.had = make(map[string]bool)
 	}
 	for z, err := range Below(znodes, o.Path) {
+		if errors.Is(err, ErrNoEnd) {
+			i.report.NoEnd = true
+			continue // to the end of the sequence
+		}
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -133,18 +157,21 @@ func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Op
 			return i.report, err
 		}
 	}
-	if o.Path != "/" && !i.found || o.Prune && !i.had[o.As] {
+	if o.Prune && !i.had[o.As] {
 		return i.report, fmt.Errorf("%s: %w", o.Path, ErrMissing)
 	}
 	err := i.flush()
-	if err == nil && o.Prune {
-		err = i.prune()
+	switch {
+	case err != nil || !o.Prune:
+		return i.report, err
+	case i.report.NoEnd:
+		return i.report, fmt.Errorf("nothing was deleted: %w", ErrNoEnd)
 	}
-	return i.report, err
+	return i.report, i.prune()
 }
 
-// check replaces what is empty, and refuses what cannot be.
-func (o *Options) check() error {
+// check replaces what is empty, and refuses what cannot be below a root.
+func (o *Options) check(root string) error {
 	if o.Path == "" {
 		o.Path = "/"
 	}
@@ -155,7 +182,9 @@ func (o *Options) check() error {
 		if err := tree.ValidatePath(path); err != nil {
 			return err
 		}
-		if path != "/" && reserved(path) {
+	}
+	for _, path := range []string{o.Path, moved(o.As, "/", root)} {
+		if reserved(path) {
 			return fmt.Errorf("%s: %w: an import leaves out what belongs to the ensemble", path, embed.ErrInvalidPath)
 		}
 	}
@@ -174,7 +203,6 @@ type importer struct {
 	to     Target
 	o      Options
 	report Report
-	found  bool            // there was a znode to import
 	had    map[string]bool // the paths in the target of all that the backup has; nil without Prune
 	batch  []Znode         // below one child of the root
 	size   int
@@ -198,8 +226,7 @@ func (i *importer) step(a Action, path string) {
 }
 
 func (i *importer) add(z Znode) error {
-	i.found = true
-	if reserved(z.Path) && z.Path != "/" {
+	if reserved(z.Path) {
 		i.report.Reserved++
 		return nil
 	}
@@ -208,14 +235,17 @@ func (i *importer) add(z Znode) error {
 		i.had[z.Path] = true
 	}
 	switch {
-	case reserved(z.Path):
+	case z.Path == "/":
 		i.report.Reserved++
+		return nil
+	case i.noPlace(z.Path):
+		i.report.NoPlace++
 		return nil
 	case z.Mode.IsEphemeral():
 		i.report.Ephemerals++
 		return nil
 	}
-	size := len(z.Path) + len(z.Data) + 100
+	size := sizeOf(&z)
 	if len(i.batch) == batchMax || i.size+size > batchBytesMax || len(i.batch) > 0 && top(i.batch[0].Path) != top(z.Path) {
 		if err := i.flush(); err != nil {
 			return err
@@ -224,6 +254,9 @@ func (i *importer) add(z Znode) error {
 	i.batch, i.size = append(i.batch, z), i.size+size
 	return nil
 }
+
+// noPlace reports whether a path in the target belongs to the ensemble itself.
+func (i *importer) noPlace(path string) bool { return reserved(moved(path, "/", i.to.Root())) }
 
 // moved returns where a path at or below one path is, when that is at another.
 func moved(path, from, to string) string {

@@ -18,12 +18,19 @@ import (
 // LineMax bounds a line. The largest znode that an ensemble can be configured for fits.
 const LineMax = 128 << 20
 
-// ErrLine says that a line is none of WriteLines. The text says which line, and why.
-var ErrLine = errors.New("not a znode")
+var (
+	// ErrLine says that a line is none of WriteLines, or that lines are missing. The text says which
+	// line, and why.
+	ErrLine = errors.New("not as an export wrote it")
+	// ErrNoEnd says that lines lack their end, which has the number of znodes. They are written by
+	// hand, or cut.
+	ErrNoEnd = errors.New("the lines have no end: some may be missing")
+)
 
-// A line is a Znode as JSON.
+// A line is a Znode as JSON, or the end of all lines.
 type line struct {
-	Path  string    `json:"path"`
+	End   *int      `json:"end,omitempty"` // how many znodes came before; then there is no path
+	Path  string    `json:"path,omitempty"`
 	Text  *string   `json:"text,omitempty"`
 	Data  []byte    `json:"data,omitempty"`
 	Mode  string    `json:"mode,omitempty"` // empty: persistent
@@ -54,8 +61,8 @@ type lineStat struct {
 
 var modes = map[string]embed.CreateMode{"": embed.Persistent, "persistent": embed.Persistent, "ephemeral": embed.Ephemeral, "container": embed.Container, "ttl": embed.TTL}
 
-// WriteLines writes a line for each znode, and returns how many it has written. It returns the
-// sequence's error, or the writer's.
+// WriteLines writes a line for each znode and then their end, and returns how many znodes it has
+// written. It returns the sequence's error, or the writer's. After an error there is no end.
 func WriteLines(w io.Writer, znodes iter.Seq2[Znode, error]) (n int, err error) {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
@@ -69,7 +76,7 @@ func WriteLines(w io.Writer, znodes iter.Seq2[Znode, error]) (n int, err error) 
 		}
 		n++
 	}
-	return n, out.Flush()
+	return n, errors.Join(enc.Encode(line{End: &n}), out.Flush())
 }
 
 func lineOf(z *Znode) line {
@@ -94,51 +101,84 @@ func lineOf(z *Znode) line {
 }
 
 // Lines yields the znodes of lines, in their order. Empty lines are passed over. The sequence can
-// be read once. It ends after an error: ErrLine, or the reader's.
+// be read once. It ends after an error: ErrLine, or the reader's. If all lines were good and their
+// end is missing, it is ErrNoEnd: whether these are all znodes, nobody knows.
 func Lines(r io.Reader) iter.Seq2[Znode, error] {
 	return func(yield func(Znode, error) bool) {
 		in := bufio.NewScanner(r)
 		in.Buffer(nil, LineMax)
+		znodes, ended := 0, false
 		for n := 1; in.Scan(); n++ {
 			if len(bytes.TrimSpace(in.Bytes())) == 0 {
 				continue
 			}
-			z, err := parseLine(in.Bytes())
-			if err != nil {
-				err = fmt.Errorf("line %d: %w: %w", n, ErrLine, err)
+			l, err := parseLine(in.Bytes())
+			switch {
+			case err != nil:
+			case ended:
+				err = errors.New("it comes after the end")
+			case l.End != nil && *l.End != znodes:
+				err = fmt.Errorf("the end of %d znodes, and %d came: leave it out if you took some away",
+					*l.End, znodes)
 			}
-			if !yield(z, err) || err != nil {
+			if err != nil {
+				yield(Znode{}, fmt.Errorf("line %d: %w: %w", n, ErrLine, err))
+				return
+			}
+			if ended = l.End != nil; ended {
+				continue
+			}
+			if znodes++; !yield(l.znode(), nil) {
 				return
 			}
 		}
-		if err := in.Err(); err != nil {
+		err := in.Err()
+		if err == nil && !ended {
+			err = ErrNoEnd
+		}
+		if err != nil {
 			yield(Znode{}, err)
 		}
 	}
 }
 
-func parseLine(b []byte) (Znode, error) {
-	var l line
+// parseLine reads a line, and refuses what is no znode and no end.
+func parseLine(b []byte) (l line, err error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&l); err != nil {
-		return Znode{}, err
+		return l, err
 	}
-	mode, known := modes[l.Mode]
-	ttl := time.Duration(l.TTL) * time.Millisecond
 	switch {
 	case dec.More():
-		return Znode{}, errors.New("more follows it")
-	case tree.ValidatePath(l.Path) != nil:
-		return Znode{}, tree.ValidatePath(l.Path)
-	case l.Text != nil && l.Data != nil:
-		return Znode{}, fmt.Errorf("%s: it has both text and data", l.Path)
-	case !known:
-		return Znode{}, fmt.Errorf("%s: mode %q: it is persistent, container, ttl or ephemeral", l.Path, l.Mode)
-	case l.TTL < 0 || l.TTL > tree.MaxTTL || (l.TTL > 0) != (mode == embed.TTL) && mode != embed.Ephemeral:
-		return Znode{}, fmt.Errorf("%s: a ttl of %d in mode %q", l.Path, l.TTL, l.Mode)
+		return l, errors.New("more follows it")
+	case l.End == nil:
+		return l, l.check()
+	case l.Path != "":
+		return l, errors.New("it is a znode and an end")
 	}
-	z := Znode{Path: l.Path, Data: l.Data, Mode: mode, TTL: ttl, Owner: embed.SessionID(l.Owner), Shard: l.Shard}
+	return l, nil
+}
+
+// check refuses what is no znode.
+func (l *line) check() error {
+	mode, known := modes[l.Mode]
+	switch {
+	case tree.ValidatePath(l.Path) != nil:
+		return tree.ValidatePath(l.Path)
+	case l.Text != nil && l.Data != nil:
+		return fmt.Errorf("%s: it has both text and data", l.Path)
+	case !known:
+		return fmt.Errorf("%s: mode %q: it is persistent, container, ttl or ephemeral", l.Path, l.Mode)
+	case l.TTL < 0 || l.TTL > tree.MaxTTL || (l.TTL > 0) != (mode == embed.TTL) && mode != embed.Ephemeral:
+		return fmt.Errorf("%s: a ttl of %d in mode %q", l.Path, l.TTL, l.Mode)
+	}
+	return nil
+}
+
+func (l *line) znode() Znode {
+	z := Znode{Path: l.Path, Data: l.Data, Mode: modes[l.Mode], TTL: time.Duration(l.TTL) * time.Millisecond,
+		Owner: embed.SessionID(l.Owner), Shard: l.Shard}
 	if l.Text != nil {
 		z.Data = []byte(*l.Text)
 	}
@@ -152,5 +192,5 @@ func parseLine(b []byte) (Znode, error) {
 		z.Czxid, z.Mzxid, z.Pzxid, z.Ctime, z.Mtime = s.Czxid, s.Mzxid, s.Pzxid, s.Ctime, s.Mtime
 		z.Version, z.Aversion, z.Created = s.Version, s.Aversion, s.Created
 	}
-	return z, nil
+	return z
 }

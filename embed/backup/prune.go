@@ -33,7 +33,7 @@ func (p *pruner) below(path string) (kept bool, err error) {
 	}
 	for _, name := range names {
 		child := moved("/"+name, "/", path)
-		if reserved(child) {
+		if p.noPlace(child) {
 			continue
 		}
 		k, err := p.at(child)

@@ -442,3 +442,114 @@ func TestImport_OfADamagedBackup(t *testing.T) {
 		}
 	})
 }
+
+// Only /zookeeper of the whole tree is the ensemble's own. A znode of that name elsewhere is as any
+// other, also for Prune. What would come to the ensemble's own place is left out and counted.
+func TestImport_ZnodesNamedZookeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, s := several(t, 1)
+		super := []embed.Auth{{Scheme: "digest", Credential: []byte("super:pw")}}
+		tenant := ens.Session(1, embed.SessionOptions{Root: "/tenant", Auth: super})
+		for name, c := range map[string]struct {
+			s       *embed.Session
+			as, top string // As, and where that is in the whole tree
+		}{
+			"elsewhere":      {s, "/tenant", "/tenant"},
+			"below a root":   {tenant, "/", "/tenant"},
+			"below both":     {tenant, "/zookeeper", "/tenant/zookeeper"},
+			"no place there": {s, "/", ""},
+		} {
+			clear(t, s)
+			plant(t, s, "/tenant/zookeeper/extra/x")
+			o := backup.Options{Path: "/svc", As: c.as, Existing: backup.Overwrite, Prune: true}
+			all := list("/svc", "/svc/other", "/svc/zookeeper", "/svc/zookeeper/config", "/svc/zookeeper/config/x")
+			report, err := backup.Import(t.Context(), backup.Session(c.s), all, o)
+			must(t, err)
+			want, noPlace := []string{c.top + "/other=/svc/other"}, 3
+			if c.top != "" {
+				noPlace = 0
+				for _, path := range []string{"/zookeeper", "/zookeeper/config", "/zookeeper/config/x"} {
+					want = append(want, c.top+path+"=/svc"+path)
+				}
+			}
+			got := slices.DeleteFunc(contents(t, s), func(text string) bool { return !strings.Contains(text, "=/svc/") })
+			if slices.Sort(want); !slices.Equal(got, want) || report.NoPlace != noPlace {
+				t.Errorf("%s: %v\n%q, want\n%q", name, report, got, want)
+			}
+			if there, err := exists(s, "/tenant/zookeeper/extra"); there || err != nil {
+				t.Errorf("%s: what the backup has not is still there: %v", name, err)
+			}
+			if told := strings.Contains(report.String(), "3 left out because"); told != (noPlace > 0) {
+				t.Errorf("%s: %v", name, report)
+			}
+		}
+	})
+}
+
+// Lines that were cut are a shorter tree. They prune nothing, whichever line was the last; whoever
+// does not prune is told.
+func TestImport_OfCutLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := several(t, 1)
+		paths := []string{"/a", "/a/x", "/a/y", "/a/z"}
+		var text bytes.Buffer
+		_, err := backup.WriteLines(&text, list(paths...))
+		must(t, err)
+		lines := slices.Collect(strings.Lines(text.String()))
+		for cut := range len(lines) + 1 {
+			for _, prune := range []bool{false, true} {
+				clear(t, s)
+				plant(t, s, append(paths, "/a/mine")...)
+				report, err := backup.Import(t.Context(), backup.Session(s),
+					backup.Lines(strings.NewReader(strings.Join(lines[:cut], ""))),
+					backup.Options{Path: "/a", Existing: backup.Skip, Prune: prune})
+				whole := cut == len(lines)
+				want := paths
+				if !prune || !whole {
+					want = slices.Sorted(slices.Values(append(paths, "/a/mine")))
+				}
+				if got := contents(t, s); !slices.Equal(got, want) || report.NoEnd == whole {
+					t.Errorf("%d lines, prune %v: %v\n%q, want\n%q", cut, prune, report, got, want)
+				}
+				switch {
+				case cut == 0 && !errors.Is(err, backup.ErrMissing),
+					cut > 0 && prune && errors.Is(err, backup.ErrNoEnd) == whole,
+					cut > 0 && (!prune || whole) && err != nil:
+					t.Errorf("%d lines, prune %v: %v", cut, prune, err)
+				}
+			}
+		}
+	})
+}
+
+// A secret never comes under the ACL that a znode had before. If its own is refused, it stays out.
+func TestImport_NoDataUnderAnOldACL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, s := several(t, 1)
+		anyone := ens.Session(1, embed.SessionOptions{})
+		secret := func(a embed.ACL) iter.Seq2[backup.Znode, error] {
+			return func(yield func(backup.Znode, error) bool) {
+				yield(backup.Znode{Path: "/secret", Data: []byte("password"), ACL: []embed.ACL{a}}, nil)
+			}
+		}
+		plant(t, s, "/secret=old")
+		o := backup.Options{Existing: backup.Overwrite}
+		alice := embed.ACL{Perms: embed.PermAll, Scheme: "unknown", ID: "alice"}
+		if report, err := backup.Import(t.Context(), backup.Session(s), secret(alice), o); !errors.Is(err, embed.ErrInvalidACL) || report.Overwritten != 0 {
+			t.Errorf("%v, %v", report, err)
+		}
+		if data, _, err := anyone.Get(t.Context(), "/secret"); string(data) != "old" || err != nil {
+			t.Errorf("anyone reads %q, %v", data, err)
+		}
+
+		alice.Scheme, alice.ID = "digest", "alice:hash"
+		_, err := backup.Import(t.Context(), backup.Session(s), secret(alice), o)
+		must(t, err)
+		if data, _, err := anyone.Get(t.Context(), "/secret"); !errors.Is(err, embed.ErrNoAuth) {
+			t.Errorf("anyone reads %q, %v", data, err)
+		}
+		if data, _, err := s.Get(t.Context(), "/secret"); string(data) != "password" || err != nil {
+			t.Errorf("%q, %v", data, err)
+		}
+	})
+}

@@ -4,27 +4,86 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine/backupfile"
 )
 
-// Save has write write a backup, and gives it a name. At no moment does the name belong to less
-// than a whole backup on the disk. Save writes a file beside it, syncs it, reads it again with
-// Verify, and only then renames it. If it fails before that, an older file of the name stays as it
-// was, and nothing else is left. If it fails to make the new name durable, the new file stays. If
-// the process dies, a file stays whose name begins with this one and ".tmp-". Only its owner may
-// read the file.
+// ErrOther says that a file has something else than an older backup of the same ensemble, so it is
+// not replaced.
+var ErrOther = errors.New("the file there is no backup of this ensemble: remove it, or take another name")
+
+// Save has write write a backup, and gives it a name. It replaces a backup of an ensemble of the
+// same name, and no other file. At no moment does the name belong to less than a whole backup on the
+// disk. Save writes a file beside it, syncs it, reads it again with Verify, and only then renames it.
+// If it fails before that, an older file of the name stays as it was, and nothing else is left. If it
+// fails to make the new name durable, the new file stays. If the process dies, a file stays whose
+// name begins with this one and ".tmp-". Only its owner may read the file.
 //
 //	info, err := backup.Save("orders.backup", func(w io.Writer) error {
 //		_, err := node.Backup(ctx, w)
 //		return err
 //	})
 //
-// Errors: those of write, of Verify, and of the file system.
+// Errors: ErrOther, and those of write, of Verify, and of the file system.
 func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, err error) {
+	return save(name, write, func(file string, info embed.BackupInfo) error {
+		if err := mayReplace(name, info); err != nil {
+			return err
+		}
+		return os.Rename(file, name)
+	})
+}
+
+// mayReplace returns ErrOther if a file has something else than a backup of the same ensemble. A file
+// without a byte has nothing, and a damaged backup is as good as an older one.
+func mayReplace(name string, info embed.BackupInfo) error {
+	if there, err := os.Lstat(name); err != nil || !there.Mode().IsRegular() || there.Size() == 0 {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	switch r, err := backupfile.NewReader(f); {
+	case errors.Is(err, ErrNotBackup), err == nil && r.Header.Ensemble != info.Ensemble:
+		return fmt.Errorf("%s: %w", name, ErrOther)
+	}
+	return nil
+}
+
+// SaveNew is Save for a name that may depend on what the backup is. It replaces no file: if there is
+// one with that name, the error matches fs.ErrExist. Until then the file is beside draft, which is
+// never created, and has its name with ".tmp-".
+func SaveNew(draft string, write func(w io.Writer) error, name func(embed.BackupInfo) string) (info embed.BackupInfo, err error) {
+	return save(draft, write, func(file string, info embed.BackupInfo) error {
+		return rename(file, filepath.Join(filepath.Dir(draft), name(info)))
+	})
+}
+
+// rename gives a file a name that no file has. A second process may find the name free at the same
+// time, so a look before os.Rename is not enough, unless the file system has no hard links.
+func rename(file, name string) error {
+	err := os.Link(file, name)
+	switch {
+	case err == nil:
+		return os.Remove(file)
+	case errors.Is(err, fs.ErrExist):
+		return err
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return fmt.Errorf("%s: %w", name, fs.ErrExist)
+	}
+	return os.Rename(file, name)
+}
+
+// save writes a backup beside a name, and has place give it one.
+func save(name string, write func(w io.Writer) error, place func(file string, info embed.BackupInfo) error) (info embed.BackupInfo, err error) {
 	// CreateTemp lets nobody else read the file.
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".tmp-*")
 	if err != nil {
@@ -47,8 +106,8 @@ func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, er
 	if info, err = Verify(f); err != nil {
 		return info, fmt.Errorf("the file was read again: %w", err)
 	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return info, err
+	if err := place(f.Name(), info); err != nil {
+		return embed.BackupInfo{}, err // nobody has this backup
 	}
 	return info, errors.Join(f.Close(), syncDir(filepath.Dir(name)))
 }

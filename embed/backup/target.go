@@ -9,6 +9,8 @@ import (
 // A Target is what an import writes to. Session returns one. Its methods are called one at a time.
 // Their errors match those of package embed: ErrNoNode, ErrNodeExists, ErrNotEmpty, ErrBadVersion.
 type Target interface {
+	// Root returns the path in the whole tree of what the target calls "/".
+	Root() string
 	// Sync makes later reads show everything that was acknowledged before.
 	Sync(ctx context.Context, path string) error
 	// Get returns the data, the ACL and the owner of a znode, and what Delete needs to know it again.
@@ -18,7 +20,8 @@ type Target interface {
 	// Create creates the znodes in one transaction, which are all below one child of the root. An
 	// error that matches embed.ErrNodeExists says that none was created, because one exists.
 	Create(ctx context.Context, znodes []Znode) error
-	// Overwrite sets the data and the ACL of a znode.
+	// Overwrite sets the ACL of a znode, and then the data: new data is never under an old ACL, which
+	// may let more clients read it.
 	Overwrite(ctx context.Context, z Znode) error
 	// Delete deletes znodes as Get has returned them, without their data and ACL, in one
 	// transaction. They are all below one child of the root, and children come first. If one was
@@ -33,6 +36,8 @@ type Target interface {
 func Session(s *embed.Session) Target { return target{s} }
 
 type target struct{ s *embed.Session }
+
+func (t target) Root() string { return t.s.Root() }
 
 func (t target) Sync(ctx context.Context, path string) error {
 	_, err := t.s.Sync(ctx, path)
@@ -63,10 +68,10 @@ func (t target) Create(ctx context.Context, znodes []Znode) error {
 }
 
 func (t target) Overwrite(ctx context.Context, z Znode) error {
-	if _, err := t.s.Set(ctx, z.Path, z.Data, embed.AnyVersion); err != nil {
+	if _, err := t.s.SetACL(ctx, z.Path, z.ACL, embed.AnyVersion); err != nil {
 		return err
 	}
-	_, err := t.s.SetACL(ctx, z.Path, z.ACL, embed.AnyVersion)
+	_, err := t.s.Set(ctx, z.Path, z.Data, embed.AnyVersion)
 	return err
 }
 

@@ -2,7 +2,9 @@ package backup
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -30,9 +32,9 @@ type Znode struct {
 	Shard int
 }
 
-// reserved reports whether a path belongs to the ensemble itself.
+// reserved reports whether a path of the whole tree belongs to the ensemble itself.
 func reserved(path string) bool {
-	return path == "/" || path == "/zookeeper" || len(path) > len("/zookeeper/") && path[:len("/zookeeper/")] == "/zookeeper/"
+	return path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 }
 
 // onAll reports whether each of several shards has a znode of its own at the path.
@@ -58,20 +60,26 @@ func znodeOf(path string, shard int, z tree.Znode) Znode {
 	return o
 }
 
-// Below returns the znode at a path and those below it.
+// Below returns the znode at a path and those below it. If there are none, the sequence ends with
+// ErrMissing.
 func Below(znodes iter.Seq2[Znode, error], path string) iter.Seq2[Znode, error] {
 	prefix := path + "/"
 	if path == "/" {
 		prefix = path
 	}
 	return func(yield func(Znode, error) bool) {
+		found := path == "/"
 		for z, err := range znodes {
-			if err == nil && z.Path != path && (len(z.Path) < len(prefix) || z.Path[:len(prefix)] != prefix) {
+			if err == nil && z.Path != path && !strings.HasPrefix(z.Path, prefix) {
 				continue
 			}
+			found = found || err == nil
 			if !yield(z, err) {
 				return
 			}
+		}
+		if !found {
+			yield(Znode{}, fmt.Errorf("%s: %w", path, ErrMissing))
 		}
 	}
 }

@@ -39,7 +39,6 @@ func must(t *testing.T, err error) {
 // ensemble returns members whose ensemble has risen to the level of the barriers.
 func ensemble(t *testing.T, n int) *embedtest.Ensemble {
 	ens := embedtest.New(t, n, embedtest.Options{})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	return ens
 }
 
@@ -343,27 +342,6 @@ func TestEnter_CancelledAtAnyStep(t *testing.T) {
 	})
 }
 
-// Below level 4 Enter works, unless there is something to clear away; then it says so.
-func TestEnter_BelowItsLevel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 3 }})
-		s, ctx := ens.Session(1, embed.SessionOptions{}), t.Context()
-		pass, err := barrier.Enter(ctx, s, "/b", 1)
-		must(t, err)
-		must(t, pass.Leave(ctx))
-		_, _, err = s.CreateWith(ctx, "/stale/ready", nil, embed.CreateOptions{Parents: true})
-		must(t, err)
-		begun := time.Now()
-		if _, err := barrier.Enter(ctx, s, "/stale", 2); !errors.Is(err, embed.ErrLevel) {
-			t.Errorf("%v", err)
-		}
-		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("it waited %v for the level", took)
-		}
-		ens.Until("it to leave", func() bool { return slices.Equal(children(t, s, "/stale"), []string{"ready"}) })
-	})
-}
-
 func TestEnter_Refused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx, ens := bounded(t), ensemble(t, 1)
@@ -387,7 +365,6 @@ func TestEnter_Refused(t *testing.T) {
 // from the leader, and of the leader.
 func far(t *testing.T) (ens *embedtest.Ensemble, away, leads *embed.Session) {
 	ens = embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.RequestTimeout = 3 * time.Second }})
-	ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 	ens.TransferLeadership(2)
 	ens.Faults(1).SetLink(2, embedtest.Link{Delay: 40 * time.Millisecond})
 	ens.Faults(2).SetLink(1, embedtest.Link{Delay: 40 * time.Millisecond})
@@ -698,6 +675,70 @@ func TestCountdown_AnotherTotalWhileItWaits(t *testing.T) {
 		must(t, barrier.NewCountdown(s, "/parts/21", 2).Done(ctx, "a"))
 		if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
 			t.Errorf("it returned %v", err)
+		}
+	})
+}
+
+// The sessions of a round end without a Leave. Nothing stays of it.
+func TestEnter_ARoundWithoutLeave(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		if testkit.Night() {
+			t.Skip("it takes minutes in real time")
+		}
+		slow := func(c *embed.Config) { c.Tick = time.Second }
+		ens := embedtest.New(t, 1, embedtest.Options{Config: slow})
+		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
+		a, b := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		first := enters(a, "/jobs/17/start", 2)
+		_, err := barrier.Enter(t.Context(), b, "/jobs/17/start", 2)
+		must(t, err)
+		must(t, <-first)
+		must(t, a.Close())
+		must(t, b.Close())
+		s := ens.Session(1, embed.SessionOptions{})
+		for limit := time.Now().Add(time.Hour); ; <-time.After(time.Minute) {
+			_, there, err := s.Exists(t.Context(), "/jobs")
+			must(t, err)
+			if !there {
+				break
+			}
+			if time.Now().After(limit) {
+				names, _, err := s.Children(t.Context(), "/jobs/17/start")
+				t.Fatalf("an hour after all have gone: %v, %v", names, err)
+			}
+		}
+	})
+}
+
+// Very many members pass, although no transaction could check them all.
+func TestEnter_VeryMany(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := t.Context(), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, n := range []int{100, 100_000} {
+			path := fmt.Sprint("/b", n)
+			_, err := s.Create(ctx, path, nil, embed.Persistent)
+			must(t, err)
+			for i := 0; i < n-1; {
+				var ops []embed.Op
+				for ; i < n-1 && len(ops) < 2000; i++ {
+					ops = append(ops, embed.OpCreate(fmt.Sprintf("%s/%026d", path, i), nil, embed.Ephemeral))
+				}
+				_, err := s.Multi(ctx, ops...)
+				must(t, err)
+			}
+			pass, err := barrier.Enter(ctx, s, path, n)
+			must(t, err)
+			_, ready, err := s.Exists(ctx, path+"/ready")
+			if must(t, err); ready != (n == 100) {
+				t.Errorf("with %d members the znode ready is there: %v", n, ready)
+			}
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			err = pass.Leave(short)
+			if !errors.Is(err, context.DeadlineExceeded) || len(err.Error()) > 1000 {
+				t.Errorf("Leave: %.2000s", err)
+			}
 		}
 	})
 }

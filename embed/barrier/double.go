@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
@@ -16,9 +17,17 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// readyName is the child that says that enough have come, for members that do not follow every
-// change.
-const readyName = "ready"
+const (
+	// readyName is the child that says that enough have come, for members that do not follow every
+	// change.
+	readyName = "ready"
+	// readyTime is how long it stays after a round in which nobody has left by Leave. Who waits for it
+	// has seen it by then.
+	readyTime = 10 * time.Minute
+	// checksMax bounds the bytes of the paths that open checks in one transaction, well below what a
+	// client may send at once.
+	checksMax = 512 << 10
+)
 
 // A Pass says that its owner has entered a barrier. Leave may be called by one goroutine at a time.
 type Pass struct {
@@ -35,7 +44,12 @@ type Pass struct {
 //
 // Use a path for each round. If rounds share one, a member that comes while those of the last round
 // still leave passes with them, as in Curator. A member whose process is lost in the barrier counts
-// until its session ends.
+// until its session ends. If the sessions of a round end without Leave, its znodes go ten minutes
+// after it has opened.
+//
+// Clients of Curator and kazoo wait for a znode that a transaction creates which checks all members.
+// It has no room for more than half a MiB of their paths, which is some thousand members: then only
+// callers of Enter pass.
 //
 // Enter creates missing parents as containers. It is bounded by ctx alone, and outlasts the lack of a
 // quorum. After an error the node deletes the member's znode as soon as it can send that, at the
@@ -164,15 +178,22 @@ func (m *member) sawReady(ready embed.Zxid) bool {
 
 // open creates ready in a transaction that checks that n members are there. If some of them have
 // left, they have passed, and those who follow every change need no ready. So it passes without an
-// answer too.
+// answer too, and creates none if the members are too many to be checked at once.
 func (m *member) open(ctx context.Context) error {
-	ops := make([]embed.Op, 0, m.n+1)
+	how := embed.CreateOptions{Mode: embed.TTL, TTL: readyTime}
+	ops := []embed.Op{embed.OpCreateWith(queue.Child(m.path, readyName), nil, how)}
+	size := 0
 	for name := range m.here {
-		if len(ops) < m.n {
-			ops = append(ops, embed.OpCheck(queue.Child(m.path, name), embed.AnyVersion))
+		if name == readyName || len(ops) > m.n {
+			continue
 		}
+		path := queue.Child(m.path, name)
+		if size += len(path); size > checksMax {
+			return nil
+		}
+		ops = append(ops, embed.OpCheck(path, embed.AnyVersion))
 	}
-	_, err := m.session.Multi(ctx, append(ops, embed.OpCreate(queue.Child(m.path, readyName), nil, embed.Persistent))...)
+	_, err := m.session.Multi(ctx, ops...)
 	switch {
 	case errors.Is(err, embed.ErrNoNode), errors.Is(err, embed.ErrNodeExists):
 		return nil
@@ -204,8 +225,8 @@ func removeReady(path string, czxid embed.Zxid) []embed.Op {
 
 // Leave leaves the barrier. Then it waits for those who were there when it opened for this member,
 // until all of them have left or are lost. It does not wait for those who came later. If ctx ends
-// first, the member has left all the same. The error then names who is still there, and Leave may
-// be called again. Other errors: those of an ended session.
+// first, the member has left all the same. The error then names who is still there, at most 20, and
+// Leave may be called again. Other errors: those of an ended session.
 func (p *Pass) Leave(ctx context.Context) error { return wrap("leave", p.path, p.leave(ctx)) }
 
 func (p *Pass) leave(ctx context.Context) error {
@@ -224,11 +245,20 @@ func (p *Pass) leave(ctx context.Context) error {
 			p.tidy(ctx)
 			return nil
 		case err != nil && len(p.others) > 0 && ctx.Err() != nil:
-			return fmt.Errorf("%w: still there: %s", err, strings.Join(slices.Sorted(maps.Keys(p.others)), ", "))
+			return fmt.Errorf("%w: still there: %s", err, listed(slices.Sorted(maps.Keys(p.others))))
 		case err != nil:
 			return err
 		}
 	}
+}
+
+// listed returns a text of the first names.
+func listed(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // look forgets the others who have gone, and reports whether all have.

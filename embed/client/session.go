@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -178,6 +179,8 @@ func (s *session) Err() error {
 
 // Queued counts callers of this process's client.
 func (s *session) Queued() *meter.Gauge { return &s.client.queued }
+
+func (s *session) Log() *slog.Logger { return s.client.log }
 
 // Close ends the session: here at once, in the ensemble as soon as the member hears of it. Further
 // calls wait for the first one and return the same.

@@ -22,7 +22,7 @@ func formats(t *testing.T) string {
 	var b strings.Builder
 	for _, name := range []string{
 		"engine/command/testdata/commands.txt", "engine/command/testdata/records.txt", "replication/testdata/identity",
-		"replication/testdata/identity-2",
+		"replication/testdata/identity-joined",
 		"storage/testdata/stream.hex", "storage/testdata/stream-empty.hex",
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))

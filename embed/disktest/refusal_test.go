@@ -30,20 +30,20 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	base, baseDir := newDisk(t)
 	schemes := map[string]embed.Scheme{"token": embedkit.Tokens{}}
 	testkit.Bubble(t, func(t *testing.T) {
-		n, err := embed.Start(embed.Config{Dir: memberDir(baseDir, 1), Shards: 1, Logger: embedkit.Quiet, Schemes: schemes, Inside: &inside.Seams{Files: base}})
+		n, err := embed.Start(embed.Config{Dir: memberDir(baseDir, 1), Shards: 1, Logger: embedkit.Quiet, Schemes: schemes, Inside: &inside.Seams{Files: base, Next: true}})
 		must(t, err)
-		until(t, "the newest level", func() bool { return n.Status().Level == embedkit.Newest })
+		until(t, "the newest level", func() bool { return n.Status().Level == embedkit.Next })
 		hasLineage(t, base, memberDir(baseDir, 1))
 		must(t, n.Close())
 	})
 
-	// start returns a test of a start on a copy of the directory.
-	start := func(cfg embed.Config, spoil func(t *testing.T, on files.System, dir string)) func(*testing.T, string) {
+	// startOf returns a test of a start on a copy of the directory, by an old build or its own.
+	startOf := func(old bool, cfg embed.Config, spoil func(t *testing.T, on files.System, dir string)) func(*testing.T, string) {
 		return func(t *testing.T, text string) {
 			disk, dir := newDisk(t)
 			copyTree(t, disk, dir, base, baseDir)
 			cfg.Dir, cfg.Shards = memberDir(dir, 1), max(1, cfg.Shards)
-			cfg.Logger, cfg.Inside = embedkit.Quiet, &inside.Seams{Files: disk, Network: on(transporttest.NewMesh(), 1)}
+			cfg.Logger, cfg.Inside = embedkit.Quiet, &inside.Seams{Files: disk, Network: on(transporttest.NewMesh(), 1), Next: !old}
 			if spoil != nil {
 				spoil(t, disk, cfg.Dir)
 			}
@@ -59,6 +59,9 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 			testkit.Unchanged(t, "a refused start", before, contents(t, disk, dir))
 		}
 	}
+	start := func(cfg embed.Config, spoil func(*testing.T, files.System, string)) func(*testing.T, string) {
+		return startOf(false, cfg, spoil)
+	}
 	of := func(name, now, then string, seal func([]byte, int)) func(*testing.T, files.System, string) {
 		return func(t *testing.T, on files.System, dir string) {
 			name := filepath.Join(dir, filepath.FromSlash(name))
@@ -70,7 +73,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 	three := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
 	causes := map[string]func(t *testing.T, text string){
 		"an image of a newer build":                                        start(embed.Config{Schemes: schemes}, of("image/shard-1/format", "format 1", "format 2", sealMarker)),
-		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 2`, `"format": 3`, sealIdentity)),
+		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 1`, `"format": 2`, sealIdentity)),
 		"another `Shards` than the directory's":                            start(embed.Config{Schemes: schemes, Shards: 4}, nil),
 		"another `Ensemble` than the directory's":                          start(embed.Config{Schemes: schemes, Ensemble: "orders"}, nil),
 		"other `Members` than the directory's":                             start(embed.Config{Schemes: schemes, ID: 1, Members: three}, nil),
@@ -78,7 +81,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 		"no common version of the protocol":                                refusedByANewerProtocol,
 		"a `Tick` too far from the others'":                                refusedForItsTick,
 		"an old build on a directory of its level":                         refusedForItsLevel,
-		"an old build, or a `HoldLevel`, on a directory of a higher level": start(embed.Config{Schemes: schemes, HoldLevel: 1}, nil),
+		"an old build, or a `HoldLevel`, on a directory of a higher level": startOf(true, embed.Config{Schemes: schemes}, nil),
 		"another `Shards`, `Ensemble` or `Members` than the others'":       refusedAsAnotherEnsemble,
 		"a directory of another ensemble with the same config":             refusedForItsLineage,
 	}
@@ -102,7 +105,7 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 func hasLineage(t *testing.T, disk files.System, member string) {
 	t.Helper()
 	until(t, "the lineage in the identity file", func() bool {
-		return bytes.Contains(readFile(t, disk, filepath.Join(member, "identity")), []byte(`"lineage"`))
+		return embedkit.HasLineage(readFile(t, disk, filepath.Join(member, "identity")))
 	})
 }
 
@@ -125,18 +128,13 @@ func refusalsOfDoc(t *testing.T) map[string]string {
 	return texts
 }
 
-// refusedForItsLevel starts member 3 anew, as a build of level 1, when the others have left it
-// behind.
+// refusedForItsLevel starts member 3 anew, as an old build, when the others have left it behind.
 func refusedForItsLevel(t *testing.T, text string) {
-	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-		if c.ID == 3 {
-			c.HoldLevel = 1
-		}
-	}})
+	ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Inside = &inside.Seams{Next: c.ID != 3} }})
 	ens.Kill(3)
 	until(t, "member 3 to be all that holds the level", func() bool { return slices.Equal(ens.Node(1).Status().HeldDown, []embed.MemberID{3}) })
 	must(t, ens.Node(1).RaiseLevel(bounded(t), 3))
-	until(t, "the newest level", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
+	until(t, "the newest level", func() bool { return ens.Node(1).Status().Level == embedkit.Next })
 	embedkit.Complaint(t, ens.Start(3), text)
 }
 
@@ -188,7 +186,7 @@ func refusedAsAnotherEnsemble(t *testing.T, text string) {
 	until(t, "both values in a log", func() bool { return log.Says(embedkit.InLog(text)) })
 }
 
-// refusedByANewerProtocol has a peer that answers every hello in version 5 of the protocol.
+// refusedByANewerProtocol has a peer that answers every hello in version 2 of the protocol.
 func refusedByANewerProtocol(t *testing.T, text string) {
 	mesh := transporttest.NewMesh()
 	l, err := mesh.Network(2).Listen()
@@ -201,7 +199,7 @@ func refusedByANewerProtocol(t *testing.T, text string) {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 1024))
-			_, _ = conn.Write([]byte("VvHi\x00\x05\x01\x00"))
+			_, _ = conn.Write([]byte("VvHi\x00\x02\x01\x00"))
 			_ = conn.Close()
 		}
 	}()

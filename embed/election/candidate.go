@@ -16,7 +16,8 @@ type Options struct {
 	// Priority is from 0 to 999. A candidate goes ahead of those that wait with a lower priority,
 	// even if they came earlier. Candidates of the same priority lead in the order in which they
 	// came. A priority takes the leadership away from nobody, and after a forced recovery it goes
-	// ahead of nobody who came before. A Curator client has priority 0.
+	// ahead of nobody who came before. Nor does it go ahead of a candidate, or right behind one,
+	// whose znode the session may not read. A Curator client has priority 0.
 	// Going ahead of somebody costs one more commit, and a look at all who wait.
 	Priority int
 }
@@ -95,7 +96,8 @@ func published(value []byte) []byte {
 
 // jump moves the candidate ahead of those that wait with a lower priority. Later candidates come
 // behind it, so one jump is enough. It goes ahead of nobody who was there before a forced recovery,
-// because the lost members may have granted later tokens than it would get there.
+// because the lost members may have granted later tokens than it would get there. Nor does it go
+// between candidates of which it may not read one.
 func (c *Candidate) jump(ctx context.Context) error {
 	e := c.election
 	var past []string
@@ -109,18 +111,23 @@ func (c *Candidate) jump(ctx context.Context) error {
 			return nil
 		}
 		stat, ok, err := e.session.Exists(ctx, before)
-		if err != nil {
+		hidden := errors.Is(err, embed.ErrNoAuth) // then its place cannot be known
+		if err != nil && !hidden {
 			return err
 		}
-		if !ok {
+		if !ok && !hidden {
 			continue
 		}
-		if queue.PlaceOf(before, stat.Czxid).IsPast(c.contender.Czxid) {
+		if hidden || queue.PlaceOf(before, stat.Czxid).IsPast(c.contender.Czxid) {
 			past = append(past, before)
 			continue
 		}
 		at := c.contender.InFrontOfLower(before, stat.Czxid, c.options.Priority)
 		err = c.moveTo(ctx, at, c.entry(), embed.OpCheck(ahead, embed.AnyVersion), embed.OpCheck(before, embed.AnyVersion))
+		if errors.Is(err, embed.ErrNoAuth) && c.contender.Claim.Err() == nil {
+			past = append(past, before) // the one ahead of it may not be read
+			continue
+		}
 		if !errors.Is(err, embed.ErrNoNode) || c.contender.Claim.Err() != nil {
 			return err
 		}

@@ -27,8 +27,9 @@ type Election struct {
 func New(s *embed.Session, path string) *Election { return &Election{session: s, path: path} }
 
 // A Leader is the leader of an election as others see it. Token grows with every leader of an
-// election.
+// election. If the session may not read the leader's znode, only Path is set.
 type Leader struct {
+	Path  string // of its znode
 	Value []byte
 	Token lock.Token
 	Owner embed.SessionID
@@ -56,10 +57,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return now.Leader, nil
 }
 
-// A sight is a leader as it was seen, with its path and the zxid of its newest change.
+// A sight is a leader as it was seen, with the zxid of its newest change.
 type sight struct {
 	Leader
-	path  string
 	mzxid embed.Zxid
 }
 
@@ -79,12 +79,15 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 		if errors.Is(err, embed.ErrNoNode) {
 			continue // it has just left
 		}
+		if errors.Is(err, embed.ErrNoAuth) {
+			return sight{Leader: Leader{Path: path}}, nil
+		}
 		if err != nil {
 			return sight{}, err
 		}
-		zxid, local := queue.Order(name, stat.Czxid)
-		l := Leader{Value: value, Token: lock.Token{Zxid: zxid, Local: local}, Owner: stat.EphemeralOwner}
-		return sight{Leader: l, path: path, mzxid: stat.Mzxid}, nil
+		l := Leader{Path: path, Value: value, Owner: stat.EphemeralOwner}
+		l.Token.Zxid, l.Token.Local = queue.Order(name, stat.Czxid)
+		return sight{Leader: l, mzxid: stat.Mzxid}, nil
 	}
 }
 
@@ -113,17 +116,17 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 // next waits until the leader or its value differs from seen.
 func (e *Election) next(ctx context.Context, seen sight) (sight, error) {
 	for {
-		watch, err := e.session.Watch(ctx, cmp.Or(seen.path, e.path), embed.WatchOnce)
+		watch, err := e.session.Watch(ctx, cmp.Or(seen.Path, e.path), embed.WatchOnce)
 		if err != nil {
 			return sight{}, err
 		}
 		// Look after the watch is armed: a change that this look misses fires the watch.
 		now, err := e.look(ctx)
 		switch {
-		case err == nil && (now.path != seen.path || now.mzxid != seen.mzxid):
+		case err == nil && (now.Path != seen.Path || now.mzxid != seen.mzxid):
 			_ = watch.Close()
 			return now, nil
-		case errors.Is(err, ErrNoLeader) && seen.path != "":
+		case errors.Is(err, ErrNoLeader) && seen.Path != "":
 			seen = sight{} // the next leader appears below the election's path
 			_ = watch.Close()
 			continue
@@ -148,7 +151,8 @@ func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
 	}
 }
 
-// A Standing is a candidate as others see it.
+// A Standing is a candidate as others see it. If the session may not read the candidate's znode,
+// only Path and Priority are set.
 type Standing struct {
 	Path  string          // of its znode; Leadership.Transfer wants it
 	Value []byte          // which the candidate publishes
@@ -171,7 +175,7 @@ func (e *Election) Candidates(ctx context.Context) ([]Standing, error) {
 		if errors.Is(err, embed.ErrNoNode) {
 			continue // it has just left
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, embed.ErrNoAuth) {
 			return nil, e.wrap("candidates of", err)
 		}
 		all = append(all, Standing{Path: path, Value: value, Owner: stat.EphemeralOwner, Priority: queue.Priority(name)})

@@ -35,7 +35,7 @@ func NewLatch(from embed.Opener, path string, value []byte, o Options) *Latch {
 	return l
 }
 
-// loop campaigns until Close, or until no attempt can succeed.
+// loop campaigns until Close, or until its candidate is refused.
 func (l *Latch) loop(ctx context.Context, from embed.Opener, r *runner) {
 	defer close(l.done)
 	err := r.run(ctx, from)
@@ -109,7 +109,7 @@ func (l *Latch) Changes(ctx context.Context) iter.Seq[*Leadership] {
 }
 
 // Done returns a channel that is closed when the Latch has ended: by Close, with its node, or
-// because no attempt can succeed; see Run.
+// because the ensemble refuses its candidate; see Run.
 func (l *Latch) Done() <-chan struct{} {
 	if l.done == nil {
 		done := make(chan struct{})

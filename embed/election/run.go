@@ -20,9 +20,10 @@ import (
 //   - ctx ends: its error.
 //   - The node ends: embed.ErrClosed or embed.ErrFailed.
 //   - fn returns an error while it still leads: that error.
-//   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge,
-//     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth,
-//     lock.ErrLockExhausted, or embed.ErrCrossShard (on the root, in an ensemble with several shards).
+//   - The ensemble refuses the candidate: embed.ErrInvalidPath, embed.ErrTooLarge,
+//     embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed,
+//     embed.ErrNoAuth, lock.ErrLockExhausted, or embed.ErrCrossShard (on the root, in an ensemble with
+//     several shards).
 //
 // Before it returns, Run closes its session, which lets the next candidate lead. It waits until the
 // ensemble knows, for at most embed.Config.RequestTimeout, even if ctx is over.
@@ -65,7 +66,9 @@ func each(ctx context.Context, from embed.Opener, path string, fn func(context.C
 }
 
 // final returns err if no further attempt can succeed, and otherwise nil.
-func final(err error) error { return sessions.Final(err, lock.ErrLockExhausted) }
+func final(err error) error {
+	return sessions.Final(err, lock.ErrLockExhausted, embed.ErrQuotaExceeded)
+}
 
 // lead campaigns and leads with one session until the session is lost. It returns an error only if
 // Run must end.

@@ -272,8 +272,8 @@ func (l *Leadership) lookOffer(ctx context.Context, to string, version int32) er
 func (c *Candidate) accept(ctx context.Context) (moved bool, err error) {
 	s, offer := c.election.session, c.election.offer(c.Path())
 	data, stat, err := s.Get(ctx, offer)
-	if errors.Is(err, embed.ErrNoNode) {
-		return false, nil
+	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrNoAuth) {
+		return false, nil // what it may not read is no offer of this package
 	}
 	if err != nil {
 		return false, err

@@ -22,6 +22,10 @@
 //   - Unknown ops get Unimplemented. So do deleteContainer (20), which only the reaper may use, and
 //     a second createSession (-10).
 //   - Answers to auth, sasl and unknown ops keep their place among the answers. They overtake none.
+//   - exists needs Read on a znode that is there, as from ZooKeeper 3.7.3, 3.8.4 and 3.9.2 on, and
+//     hard quotas are enforced, as there with enforceQuota.
+//   - removeWatches of the types Data and Children leaves persistent watches whole, as from ZooKeeper
+//     3.9.0 on.
 //   - TTL modes are always on. Package embed says how the age of a TTL znode or a container is
 //     counted. It is not counted by the leader's wall clock.
 //   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has

@@ -25,8 +25,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
-// Defaults of Config. Those for connections per address, frame size and outstanding requests are
-// ZooKeeper's.
+// Defaults of Config. Those for connections per address and outstanding requests are ZooKeeper's, and
+// so is DefaultFrameSize, the least default of the frame size.
 const (
 	DefaultConnectionsPerAddress = 60
 	DefaultConnections           = 10_000
@@ -38,6 +38,10 @@ const (
 	DefaultWatchBytes            = 64 << 20
 	DefaultMemory                = 512 << 20
 )
+
+// frameRoom is what the largest create takes beside its data: a path of 64 KiB, an ACL of 64 KiB with
+// 100 entries, and their lengths.
+const frameRoom = 160 << 10
 
 // Config says where a gateway listens and what it allows. All fields except Listen may be zero.
 type Config struct {
@@ -59,7 +63,8 @@ type Config struct {
 	// means no bound.
 	Handshakes int `yaml:"handshakes"`
 	// FrameSize bounds the bytes of a request. A connection with a longer request is closed. Zero
-	// means DefaultFrameSize. The node's MaxDataSize bounds the data of znodes as well.
+	// means DefaultFrameSize, or what it takes to create a znode of the node's MaxDataSize with any
+	// path and ACL, if that is more. MaxDataSize bounds the data of znodes as well.
 	FrameSize int `yaml:"frameSize"`
 	// Outstanding bounds the requests that were read and are not answered yet. It applies to each
 	// connection, and to all of them together. At the bound, no more requests are read, except that
@@ -298,11 +303,14 @@ type Gateway struct {
 
 // Start opens a port for clients of the node. The gateway ends with Close, or when the node ends.
 func Start(n *embed.Node, cfg Config) (*Gateway, error) {
+	node, listen := (*inside.Node)(n).Parts(), net.Listen
+	if cfg.FrameSize == 0 {
+		cfg.FrameSize = max(DefaultFrameSize, node.Config.MaxDataSize+frameRoom)
+	}
 	cfg, t, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("gateway: config: %w", err)
 	}
-	node, listen := (*inside.Node)(n).Parts(), net.Listen
 	if len(node.Config.Join) == 0 && (cfg.Reconfig || cfg.Advertise != "") {
 		return nil, errors.New("gateway: config: Reconfig and Advertise are for ensembles whose members come and go: set embed.Config.Join on all members, or leave them out")
 	}
@@ -400,7 +408,7 @@ func (g *Gateway) acceptLoop() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		g.log.Warn("cannot accept a connection, trying again", "cause", err)
+		g.logAccept(err)
 		select {
 		case <-g.ctx.Done():
 			return

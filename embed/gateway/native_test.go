@@ -70,7 +70,6 @@ func connectNative(t testing.TB, g *Gateway) *client {
 func TestNative(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		n := startNode(t, nil)
-		wait(t, "the level of this build", func() bool { return n.Status().Level == engine.LevelMax })
 		g := startOn(t, n, Config{FrameSize: 2 << 20})
 		c := connect(t, g)
 		if r := c.mustNative(wire.Native{Kind: wire.NativeHello}); r.Zxid != embed.DefaultMaxDataSize || r.Count != 2<<20 {

@@ -14,12 +14,18 @@ var (
 	errCredential = errors.New("a credential proves nothing")
 )
 
-// refusalKinds lists the kinds of refusals. Each is logged at a pace of its own.
-var refusalKinds = []error{errCrowded, errCredential, errThrottled, errSeen, errNeedsQuorum,
-	errReattach, errAnyShard}
+// Kinds of troubles that last, and that connections and monitors run into again and again.
+var (
+	errAccept = errors.New("no connection can be accepted")
+	errCensus = errors.New("the sessions cannot be counted")
+)
 
-// refusals limit what the log says of clients that are refused. Clients decide how often that
-// happens, and a storm of them must not fill the log.
+// refusalKinds lists the kinds of refusals and troubles. Each is logged at a pace of its own.
+var refusalKinds = []error{errCrowded, errCredential, errThrottled, errSeen, errNeedsQuorum,
+	errReattach, errAnyShard, errAccept, errCensus}
+
+// refusals limit what the log says of clients that are refused, and of what they run into. Clients
+// decide how often that happens, and a storm of them must not fill the log.
 type refusals struct {
 	mu    rank.Mutex[rank.Refusals]
 	paces map[error]*pace.Pace // by kind
@@ -48,6 +54,20 @@ func kindOf(err error) error {
 		}
 	}
 	return nil
+}
+
+// logAccept logs that a connection could not be accepted.
+func (g *Gateway) logAccept(err error) {
+	if held, ok := g.refusals.due(errAccept, time.Now()); ok {
+		g.log.Warn("cannot accept a connection, trying again", "cause", err, "repeated", held)
+	}
+}
+
+// logCensus logs that the sessions could not be counted.
+func (g *Gateway) logCensus(err error) {
+	if held, ok := g.refusals.due(errCensus, time.Now()); ok {
+		g.log.Warn("cannot count the sessions", "cause", err, "repeated", held)
+	}
 }
 
 // logEnd logs why a connection has ended.

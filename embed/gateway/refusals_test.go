@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +74,36 @@ func TestRefusals_Storm(t *testing.T) {
 		refusals("a session of the ensemble", `cause="no leader is known, so`, func() { e.refused(1, old) })
 		if other := lines("client's connection ended"); len(other) != 0 {
 			t.Errorf("logged otherwise: %q", other)
+		}
+	})
+}
+
+// A listener without descriptors fails at every try.
+type exhausted struct{ net.Listener }
+
+func (exhausted) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
+
+// As long as no connection can be accepted, and the sessions cannot be counted, the log says so now
+// and then, and not at every try.
+func TestRefusals_TroubleThatLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &Gateway{log: slog.New(slog.NewTextHandler(&log, nil)), listener: exhausted{}}
+		g.ctx = ctx
+		g.refusals.open()
+		ended := make(chan struct{})
+		go func() { defer close(ended); g.acceptLoop() }()
+		for range 1800 {
+			<-time.After(time.Second)
+			g.logCensus(syscall.EIO)
+		}
+		cancel()
+		<-ended
+		for _, message := range []string{"cannot accept a connection", "cannot count the sessions"} {
+			if n := strings.Count(log.String(), message); n < 2 || n > 10 {
+				t.Errorf("%s: %d lines in half an hour", message, n)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -306,20 +309,25 @@ func TestLongFrames(t *testing.T) {
 			t.Errorf("%d names", len(r.Names))
 		}
 
+		// By default a request is long enough for whatever znode the node takes.
 		c = connect(t, start(t, Config{}))
-		frame := func(n int) []byte {
-			q := wire.Request{Xid: 1, Operation: create("/f", nil, 0)}
-			q.Data = make([]byte, n-(len(raw(q))-4))
-			return raw(q)
+		long := create("/"+strings.Repeat("n", engine.PathMax-1), make([]byte, embed.DefaultMaxDataSize), 0)
+		long.ACL = nil
+		for i := range 100 {
+			long.ACL = append(long.ACL, wire.ACL{Perms: wire.PermAll, Scheme: "digest", ID: fmt.Sprintf("%0600d:hash", i)})
 		}
-		c.write(frame(wire.FrameMax))
-		if r := c.receive(wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpCreate}}); r.Err != wire.OK {
-			t.Errorf("a frame of %d bytes: code %d", wire.FrameMax, r.Err)
+		long.ACL = append(long.ACL[1:], openACL()...)
+		if r := c.must(long); r.Path != long.Path {
+			t.Errorf("the longest: %d bytes, code %d", len(raw(wire.Request{Operation: long})), r.Err)
 		}
-		if r := c.must(op(wire.OpGetData, "/f")); len(r.Data) != int(r.Stat.DataLength) || len(r.Data) < wire.FrameMax-100 {
+		if r := c.must(op(wire.OpGetData, long.Path)); len(r.Data) != embed.DefaultMaxDataSize {
 			t.Errorf("%d bytes", len(r.Data))
 		}
-		c.write(frame(wire.FrameMax + 1)[:8])
+		c.write([]byte{0, 0x20, 0, 0, 0, 0, 0, 1})
+		c.endsSilently()
+
+		c = connect(t, start(t, Config{FrameSize: wire.FrameMax}))
+		c.write(binary.BigEndian.AppendUint32(nil, wire.FrameMax+1))
 		c.endsSilently()
 	})
 }

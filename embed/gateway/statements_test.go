@@ -24,9 +24,9 @@ type statement struct {
 const (
 	noTTLSwitch     = "TTL modes are always on"
 	noLocalSessions = "there are no local sessions: all sessions belong to the ensemble"
-	noReadOnly      = "there is no read-only mode: a member without a quorum ends its connections"
+	ofReadOnly      = "the mode is off by default, as in ZooKeeper: docs/zookeeper-clients.md has the differences"
 	otherReconfig   = "it removes members and lets learners vote, and adds nobody: see doc.go"
-	noAdminServer   = "there is no HTTP server: a service that embeds a node calls Node.Status"
+	ofAdminServer   = "package admin answers its commands, if it is told to: docs/admin.md has the differences"
 	ofTheClient     = "this is the client library's part"
 )
 
@@ -87,7 +87,7 @@ var statements = []statement{
 	{"3.23", "whoAmI", "TestAuth TestX509 TestReattach", ""},
 	{"3.24", "closeSession", "TestCloseSession TestCloseFiresOwnWatches TestGoldenConversation", ""},
 
-	{"5.1.1", "first frame; a client that has seen more is refused", "TestHandshakeMalformed TestHandshakeOfAClientAhead", noReadOnly},
+	{"5.1.1", "first frame; a client that has seen more is refused", "TestHandshakeMalformed TestHandshakeOfAClientAhead", ""},
 	{"5.1.2", "protocol version and a new session's password are ignored", "TestHandshakeOpensASession TestGoldenConversation", ""},
 	{"5.1.3", "the timeout is clamped", "TestHandshakeOpensASession TestReattach", ""},
 	{"5.1.4", "0 is a new session, which is applied before the answer", "TestHandshakeOpensASession", "the id is the zxid of the transaction"},
@@ -108,7 +108,7 @@ var statements = []statement{
 	{"5.4.6", "idle connections end", "TestSilentClient TestHandshakeMalformed", ""},
 	{"5.5", "close is one transaction", "TestCloseIsOneTransaction TestCloseSession", "with several shards one transaction on each: see package engine"},
 	{"5.6", "local sessions", "", noLocalSessions},
-	{"5.7", "read-only mode", "TestReadOnlyClient TestMemberCutOff", noReadOnly},
+	{"5.7", "read-only mode", "TestReadOnly_CutAndBack TestReadOnly_Actions TestReadOnly_IsOffByDefault TestReadOnlyClient TestMemberCutOff clienttest.TestReadOnly", ofReadOnly},
 	{"5.8", "limits of connections, back-pressure", "TestConnectionLimits TestPipelinedRequestsAreInOrder TestSlowReader", ""},
 	{"5.9", "the Java client's times", "", ofTheClient},
 
@@ -166,7 +166,7 @@ var statements = []statement{
 	{"11.1.1", "what counts as watched", "TestAddAndRemoveWatches watch.TestClient_Counts", ""},
 	{"11.1.2", "names of the last op", "TestLastOps", ""},
 	{"11.1.3", "keys of mntr", "TestWords TestWordsOfAnEnsemble TestMonitor_Counts TestMonitor_NamesOfZooKeeper", "doc.go lists the missing keys"},
-	{"11.2", "AdminServer", "", noAdminServer},
+	{"11.2", "AdminServer", "embed.TestCommands_AreZooKeepers embed.TestCommands_WithoutAGateway", ofAdminServer},
 }
 
 // Every statement names existing tests, or a reason.

@@ -312,7 +312,7 @@ func (g *Gateway) envi(b *strings.Builder) {
 func (g *Gateway) census() engine.Census {
 	c, err := g.node.Engine.Census(g.ctx)
 	if err != nil {
-		g.log.Warn("cannot count the sessions", "cause", err)
+		g.logCensus(err)
 	}
 	return c
 }
@@ -478,7 +478,7 @@ func (g *Gateway) monitor(line func(key string, value any)) {
 	line("watch_count", count)
 	sessions, ephemerals, err := g.node.Engine.Count(g.ctx)
 	if err != nil {
-		g.log.Warn("cannot count the sessions", "cause", err)
+		g.logCensus(err)
 	}
 	line("ephemerals_count", ephemerals)
 	line("approximate_data_size", g.node.Engine.Size())

@@ -432,7 +432,6 @@ func TestClose_AtAnyStepLeavesNothing(t *testing.T) {
 		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 			c.ContainerCheckInterval = 100 * time.Millisecond
 		}})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		s, rng := ens.Session(1, embed.SessionOptions{}), testkit.Rand(t)
 		for i := range 300 {
 			dir := fmt.Sprint("/round-", i, dir)

@@ -68,6 +68,7 @@ func (k *keeper) show(now standing) {
 // the Announcement must end.
 func (k *keeper) live(ctx context.Context, s *embed.Session) error {
 	k.remember(s)
+	var pauses sessions.Pauses
 	for {
 		c, czxid, err := k.enter(ctx, s)
 		if err == nil {
@@ -88,7 +89,7 @@ func (k *keeper) live(ctx context.Context, s *embed.Session) error {
 			return nil // if the node has ended, opening the next session says so
 		case final(err) != nil:
 			return err
-		case !sessions.Pause(ctx):
+		case !pauses.After(ctx, err):
 			return nil
 		}
 	}

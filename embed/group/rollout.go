@@ -31,6 +31,9 @@ const membersName = "members"
 // A member reads the value after it has joined. So it never applies one that is older than a value
 // for which AwaitApplied has returned.
 //
+// If the ensemble refuses to record what was applied, Follow logs that, and tries again after pauses
+// of up to a minute. apply is not called again for that.
+//
 // Follow returns the error of ctx; an error of apply, or of the Codec for a value that does not
 // decode; ErrTaken; embed.ErrInvalidArgument; and the errors with which election.Run ends. By then
 // the ctx of apply has ended, and after that the member has left.
@@ -91,7 +94,7 @@ func (f *follower[T]) live(ctx context.Context, s *embed.Session) error {
 		switch {
 		case ctx.Err() != nil, s.Err() != nil:
 			return nil
-		case final(err) != nil:
+		case final(err) != nil, errors.Is(err, embed.ErrQuotaExceeded):
 			return err
 		case !sessions.Pause(ctx):
 			return nil
@@ -164,13 +167,11 @@ func (f *follower[T]) follow(
 func (f *follower[T]) tell(
 	ctx context.Context, s *embed.Session, tenure *claim.Tenure, z embed.Zxid,
 ) error {
-	for {
+	return sessions.Record(ctx, s, f.member, ctx.Done(), func() error {
 		_, err := s.Multi(ctx, claim.OpGuard(tenure),
 			embed.OpSet(f.member, number(z), embed.AnyVersion))
-		if !queue.Unanswered(err) || ctx.Err() != nil || !sessions.Pause(ctx) {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // hold holds a claim. While the session is not safe, it waits.

@@ -25,10 +25,15 @@ import (
 // is done. If fn returns an error while it has the lock, its caller gets the error, nothing is
 // recorded, and the next member that waits runs its fn.
 //
+// If the ensemble refuses the result, for example because of a hard quota, fn is not run again.
+// Once logs the refusal, keeps the lock, and tries to record the result again, after pauses of up
+// to a minute. It does so until ctx ends; the error then also says why the result was refused, and
+// the next member that waits runs its fn.
+//
 // To run fn anew, delete <path>/done. Errors: the ctx's; fn's; embed.ErrClosed or embed.ErrFailed
-// when the node ends; embed.ErrInvalidPath, embed.ErrTooLarge for the result,
-// embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or lock.ErrLockExhausted
-// if no attempt can succeed.
+// when the node ends; embed.ErrTooLarge for the result, after fn has run; embed.ErrInvalidPath,
+// embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or
+// lock.ErrLockExhausted, before fn has run, if it cannot have the lock.
 func Once(
 	ctx context.Context, from embed.Opener, path string,
 	fn func(context.Context, lock.Token) ([]byte, error),
@@ -50,14 +55,15 @@ func Once(
 }
 
 // They end the loop of a Once.
-var errOver, errFailed = errors.New("there is a result"), errors.New("fn has failed")
+var errOver, errFailed = errors.New("there is a result"), errors.New("there is none")
 
 // A once is one call of Once.
 type once struct {
 	path, done string
 	fn         func(ctx context.Context, t lock.Token) ([]byte, error)
-	result     []byte
-	failed     error // fn's
+	ran        bool   // fn has returned nil
+	result     []byte // fn's, or what is recorded
+	failed     error  // what Once returns: fn's error, or that its result is not recorded
 }
 
 // each runs fn with one session, unless there is a result.
@@ -77,7 +83,7 @@ func (o *once) each(ctx context.Context, s *embed.Session) error {
 	return nil
 }
 
-// attempt returns errOver if there is a result, and errFailed if fn has failed.
+// attempt returns errOver if there is a result, and errFailed if Once is to return failed.
 func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 	hold, err := o.lock(ctx, s)
 	if err != nil {
@@ -89,25 +95,46 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 	}
 	life, cancel := queue.Both(ctx, hold.Context())
 	defer cancel()
-	result, err := o.fn(life, hold.Token())
-	if err != nil {
-		if hold.Err() != nil {
-			return nil // perhaps another member runs it by now
+	if !o.ran {
+		o.result, err = o.fn(life, hold.Token())
+		if err != nil {
+			if hold.Err() != nil {
+				return nil // perhaps another member runs it by now
+			}
+			o.failed = err
+			return errFailed
 		}
-		o.failed = err
-		return errFailed
+		o.ran = true
 	}
-	// If it is not known whether the result is recorded, the next attempt looks.
-	p := s.Submit(hold.Context(), lock.Guard(hold), embed.OpCreate(o.done, result, embed.Persistent))
+	err = sessions.Record(life, s, o.done, life.Done(), func() error { return o.record(hold) })
+	switch {
+	case err == nil:
+		o.ran = false // if somebody deletes the result now, it is to run anew
+		return o.look(ctx, s)
+	case ctx.Err() != nil:
+		o.failed = fmt.Errorf("once %s: fn has run, but its result is not recorded: %w: %w", o.path,
+			ctx.Err(), err)
+		return errFailed
+	case hold.Err() != nil:
+		return nil // the next attempt records it, unless another member has run its fn by then
+	}
+	return err
+}
+
+// record creates the result's znode while the lock is held. If it exists, look says with what.
+func (o *once) record(hold *lock.Hold) error {
+	p := hold.Session().Submit(hold.Context(), lock.Guard(hold),
+		embed.OpCreate(o.done, o.result, embed.Persistent))
 	select {
 	case <-p.Done():
 	case <-hold.Done():
+		return hold.Err()
+	}
+	_, err := p.Result()
+	if errors.Is(err, embed.ErrNodeExists) {
 		return nil
 	}
-	if _, err := p.Result(); err != nil {
-		return err
-	}
-	return o.look(ctx, s)
+	return err
 }
 
 // look takes the result if there is one, and then returns errOver.

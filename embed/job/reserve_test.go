@@ -18,7 +18,6 @@ import (
 // leveled is bubble with an ensemble that has risen to the level of Renew.
 func leveled(t *testing.T, n int, test func(t *testing.T, ens *embedtest.Ensemble)) {
 	bubble(t, n, func(t *testing.T, ens *embedtest.Ensemble) {
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		test(t, ens)
 	})
 }

@@ -25,9 +25,13 @@ const lookPause = 10 * time.Second
 //   - The node ends: embed.ErrClosed or embed.ErrFailed.
 //   - A job is wrong, or there is none, or two have one name: embed.ErrInvalidArgument.
 //   - The record of a job cannot be read: ErrUnreadable.
-//   - No attempt can succeed: embed.ErrInvalidPath, embed.ErrTooLarge,
+//   - A tick cannot begin: embed.ErrInvalidPath, embed.ErrTooLarge, embed.ErrQuotaExceeded,
 //     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or
 //     lock.ErrLockExhausted.
+//
+// If the ensemble refuses to record how a tick ended, Run logs that, and tries again after pauses
+// of up to a minute. Meanwhile no other tick of the job begins anywhere. If ctx ends before, the
+// tick counts as cut short.
 //
 // What ends it for one job ends it for all; an error of Job.Run does not. Before Run returns, it
 // waits until every Job.Run that is under way has returned. Then it closes its sessions, which lets
@@ -107,7 +111,9 @@ type runner struct {
 }
 
 // final returns err if no further attempt can succeed, and otherwise nil.
-func final(err error) error { return sessions.Final(err, lock.ErrLockExhausted, ErrUnreadable) }
+func final(err error) error {
+	return sessions.Final(err, lock.ErrLockExhausted, ErrUnreadable, embed.ErrQuotaExceeded)
+}
 
 // each takes turns with one session, until it ends.
 func (r *runner) each(ctx context.Context, s *embed.Session) error {

@@ -502,7 +502,6 @@ func TestRun_AShutdown(t *testing.T) {
 func TestTick_Commit(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		s := ens.Session(1, embed.SessionOptions{})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		for _, path := range []string{"/jobs", "/jobs/sum"} {
 			_, err := s.Create(t.Context(), path, embed.Int64.Format(0), embed.Persistent)
 			must(t, err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -104,12 +103,8 @@ func (t *Tick) run(ctx context.Context) error {
 		return nil
 	}
 	end := t.ended(err)
-	for {
-		err := t.save(end)
-		if !queue.Unanswered(err) || t.hold.Err() != nil || !sessions.Pause(t.hold.Context()) {
-			return err
-		}
-	}
+	return sessions.Record(ctx, t.hold.Session(), recordPath(t.runner.path), t.hold.Done(),
+		func() error { return t.save(end) })
 }
 
 // ended returns the record of the tick that has ended with an error of its run.

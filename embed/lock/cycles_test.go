@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,14 @@ func queuesOf(t testing.TB, contenders ...string) []lock.Queue {
 		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
 	})
 	return all(t, lock.Queues("/", walked(list)))
+}
+
+// cycles returns the deadlocks among queues.
+func cycles(t testing.TB, queues []lock.Queue) []lock.Cycle {
+	t.Helper()
+	all, err := lock.Cycles(context.Background(), queues)
+	must(t, err)
+	return all
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {
@@ -179,7 +188,7 @@ func TestCycles(t *testing.T) {
 			[]string{"true: /b2 behind /b1, /s/locks2 behind /s/leases1"},
 		},
 	} {
-		if got := short(lock.Cycles(queuesOf(t, c.contenders...))); !slices.Equal(got, c.want) {
+		if got := short(cycles(t, queuesOf(t, c.contenders...))); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
 	}
@@ -199,7 +208,7 @@ func TestCycles_ManyReaders(t *testing.T) {
 		})
 	}
 	queues := all(t, lock.Queues("/", walked(znodes)))
-	if len(queues) != 1 || len(queues[0].Waiters) != 49_999 || lock.Cycles(queues) != nil {
+	if len(queues) != 1 || len(queues[0].Waiters) != 49_999 || cycles(t, queues) != nil {
 		t.Error("another queue")
 	}
 }
@@ -231,15 +240,15 @@ func TestCycles_Ring(t *testing.T) {
 			}()
 		}
 		watcher := ens.Session(1, embed.SessionOptions{})
-		var cycles []lock.Cycle
+		var found []lock.Cycle
 		ens.Until("the ring to close", func() bool {
-			cycles = lock.Cycles(all(t, lock.Survey(bounded(t), watcher, "/ring")))
-			return len(cycles) > 0
+			found = cycles(t, all(t, lock.Survey(bounded(t), watcher, "/ring")))
+			return len(found) > 0
 		})
-		if len(cycles) != 1 || !cycles[0].Certain || len(cycles[0].Links) != 3 {
-			t.Fatalf("%+v", cycles)
+		if len(found) != 1 || !found[0].Certain || len(found[0].Links) != 3 {
+			t.Fatalf("%+v", found)
 		}
-		must(t, lock.Evict(bounded(t), watcher, cycles[0].Links[0].Waits.Path))
+		must(t, lock.Evict(bounded(t), watcher, found[0].Links[0].Waits.Path))
 		evicted := 0
 		for range ring {
 			if err := <-ended; errors.Is(err, embed.ErrDeleted) {
@@ -252,4 +261,38 @@ func TestCycles_Ring(t *testing.T) {
 			t.Errorf("%d callers were evicted", evicted)
 		}
 	})
+}
+
+// Two sessions have n goroutines each. Each of these holds a lock, and waits for one of the other
+// session. Nobody tells what it holds, so each might hold what any other of its session holds.
+func TestCycles_ManyOfTwoSessions(t *testing.T) {
+	const n = 4000
+	list := []embed.Znode{{Path: "/l"}}
+	for i := range n {
+		for session := embed.SessionID(1); session <= 2; session++ {
+			path := fmt.Sprintf("/l/%d-%06d", session, i)
+			list = append(list, embed.Znode{Path: path})
+			for place, owner := range []embed.SessionID{session, 3 - session} {
+				name := fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d-lock-%010d", path, i, place)
+				stat := embed.Stat{EphemeralOwner: owner, Czxid: embed.Zxid(len(list))}
+				list = append(list, embed.Znode{Path: name, Stat: stat})
+			}
+		}
+	}
+	queues := all(t, lock.Queues("/", walked(list)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found := cycles(t, queues)
+	runtime.ReadMemStats(&after)
+	if len(found) != 1 || found[0].Certain || len(found[0].Links) != 2 {
+		t.Errorf("%d deadlocks, the first %v", len(found), short(found[:min(1, len(found))]))
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 200 {
+		t.Errorf("it took %d MiB for %d contenders", took, 4*n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := lock.Cycles(ctx, queues); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a ctx that is over: %v", err)
+	}
 }

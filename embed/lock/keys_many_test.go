@@ -20,7 +20,6 @@ func TestKeys_VeryManyOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(c *embed.Config) { c.Tick = 100 * time.Millisecond }
 		ens := embedtest.New(t, 1, embedtest.Options{Config: slow})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		s, look := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 		size := func() (znodes int, bytes int64) {
 			znodes, err := look.CountDescendants(t.Context(), "/")

@@ -226,7 +226,6 @@ func TestKeys_TheFirstLockIsOneCommit(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := one(t)
 		s := ens.Session(1, embed.SessionOptions{Timeout: time.Hour})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		keys := lock.NewKeys(s, "/some/keys")
 		for i := range 5 {
 			before, err := s.Sync(bounded(t), "/")

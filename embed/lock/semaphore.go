@@ -10,7 +10,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
-	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -63,7 +62,7 @@ const permitsMax = 1000
 // Acquire waits for n permits, 1 to 1,000, as long as ctx allows. After an error it has no permit,
 // and nothing stays in the queue, as after Mutex.Lock. Errors: embed.ErrInvalidArgument if n is out
 // of range; ErrTooManyPermits, ErrLimitDiffers and ErrNoLimit, by the limit that the ensemble has;
-// embed.ErrLevel in an ensemble that is held below level 4; and those of Mutex.Lock.
+// and those of Mutex.Lock.
 func (m *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.acquire(ctx, n)
 	return h, wrap("acquire", m.path, err)
@@ -135,6 +134,12 @@ func (m *Semaphore) acquireOrSleep(ctx context.Context, n int, c *queue.Contende
 		return nil, err
 	}
 	defer leases.Close()
+	// It tells nothing of a permit whose znode may not be read.
+	names, err := m.session.Watch(ctx, m.leases(), embed.WatchOnce)
+	if err != nil {
+		return nil, err
+	}
+	defer names.Close()
 	h, err := m.acquireFree(ctx, n, c, false)
 	if !errors.Is(err, ErrHeld) {
 		return h, err
@@ -146,6 +151,7 @@ func (m *Semaphore) acquireOrSleep(ctx context.Context, n int, c *queue.Contende
 	select {
 	case <-limit.Events():
 	case <-leases.Events():
+	case <-names.Events():
 	case <-late:
 	case <-c.Claim.Done():
 		return nil, c.Claim.Err()
@@ -214,11 +220,7 @@ func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contend
 		for range n {
 			ops = append(ops, e.Create(m.leases()))
 		}
-		var c *queue.Contender
-		err = level.Await(ctx, func() error {
-			c, err = e.Claim(ctx, m.session, ops...)
-			return err
-		})
+		c, err := e.Claim(ctx, m.session, ops...)
 		switch {
 		case errors.Is(err, embed.ErrTooManyChildren), errors.Is(err, embed.ErrBadVersion), errors.Is(err, embed.ErrNoNode):
 			continue // the tree differs from what this node knew
@@ -349,10 +351,8 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, mzxid embed.Zxid, er
 // rewrite writes the path's data, if mzxid was its last write, and applies operations with it.
 func (m *Semaphore) rewrite(ctx context.Context, mzxid embed.Zxid, data []byte, ops ...embed.Op) error {
 	ops = append([]embed.Op{embed.OpCheckMzxid(m.path, mzxid), embed.OpSet(m.path, data, embed.AnyVersion)}, ops...)
-	return level.Await(ctx, func() error {
-		_, err := m.session.Multi(ctx, ops...)
-		return err
-	})
+	_, err := m.session.Multi(ctx, ops...)
+	return err
 }
 
 // complete creates what is missing below the znode, and reports whether anything was.
@@ -400,8 +400,8 @@ func (m *Semaphore) make(ctx context.Context, data string) error {
 // Resize sets the limit. From then on it applies to all callers, whatever limit they give. Permits
 // that are out stay out: with a smaller limit nobody is granted a permit until enough have come
 // back. Zero removes the limit that Resize has set, and callers must agree again. Errors:
-// embed.ErrInvalidArgument if limit is negative or above 2147483647, embed.ErrLevel in an ensemble
-// that is held below level 4, and those of embed.Session.Sync and embed.Session.Multi.
+// embed.ErrInvalidArgument if limit is negative or above 2147483647, and those of
+// embed.Session.Sync and embed.Session.Multi.
 func (m *Semaphore) Resize(ctx context.Context, limit int) error {
 	return wrap("resize", m.path, m.resize(ctx, limit))
 }

@@ -356,3 +356,29 @@ func TestSemaphore_ManyGoroutinesAndSessions(t *testing.T) {
 		must(t, h.Release())
 	})
 }
+
+// A permit whose znode may not be read counts, and stops nobody.
+func TestSemaphore_AHiddenPermit(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{})
+		s, other := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
+		first, err := lock.NewSemaphore(s, "/s", 2).Acquire(bounded(t), 1)
+		must(t, err)
+		hidden, _, err := other.CreateWith(bounded(t), "/s/leases/_c_00000000-0000-4000-8000-000000000001-lease-", nil,
+			embed.CreateOptions{Mode: embed.EphemeralSequential, ACL: []embed.ACL{{Perms: embed.PermWrite, Scheme: "world", ID: "anyone"}}})
+		must(t, err)
+		got := make(chan error, 1)
+		go func() {
+			_, err := lock.NewSemaphore(s, "/s", 2).Acquire(bounded(t), 1)
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			t.Errorf("a third permit of two: %v", err)
+		case <-time.After(time.Second):
+		}
+		must(t, other.Delete(bounded(t), hidden, embed.AnyVersion))
+		must(t, <-got)
+		must(t, first.Release())
+	})
+}

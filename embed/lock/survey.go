@@ -134,12 +134,12 @@ func Queues(root string, znodes iter.Seq2[embed.Znode, error]) iter.Seq2[Queue, 
 type collector struct {
 	root  string
 	yield func(Queue) bool
-	open  []*parent // the znode that was read last, and those above it, the root first
-	over  bool      // yield has returned false
+	open  []*level // the znode that was read last, and those above it, the root first
+	over  bool     // yield has returned false
 }
 
-// A parent is a znode and what is known of its children.
-type parent struct {
+// A level is a znode and what is known of its children.
+type level struct {
 	path    string
 	zNodes  map[string]embed.Znode // of the contenders, by name
 	permits map[string][]Contender // of the children that may belong to a semaphore, by name
@@ -167,11 +167,11 @@ func (c *collector) add(z embed.Znode) bool {
 			at.permits[name] = nil // it exists
 		}
 	}
-	c.open = append(c.open, &parent{path: z.Path, permits: make(map[string][]Contender)})
+	c.open = append(c.open, &level{path: z.Path, permits: make(map[string][]Contender)})
 	return true
 }
 
-func (l *parent) add(name string, z embed.Znode) {
+func (l *level) add(name string, z embed.Znode) {
 	if l.zNodes == nil {
 		l.zNodes = make(map[string]embed.Znode)
 	}
@@ -190,9 +190,9 @@ func (c *collector) leave(path string) {
 	}
 }
 
-// end yields the queue of a parent, if it has one. Whether the children of a semaphore are queues of
+// end yields the queue of a level, if it has one. Whether the children of a semaphore are queues of
 // their own is known only at the end of their parent.
-func (c *collector) end(l *parent) {
+func (c *collector) end(l *level) {
 	all := l.contenders(c.root)
 	parent, name := queue.Split(l.path)
 	if above := len(c.open) - 1; above >= 0 && c.open[above].path == parent && (name == locksName || name == leasesName) {
@@ -213,8 +213,8 @@ func (c *collector) found(q Queue) {
 	}
 }
 
-// contenders returns the parent's contenders, in order.
-func (l *parent) contenders(root string) (all []Contender) {
+// contenders returns the level's contenders, in order.
+func (l *level) contenders(root string) (all []Contender) {
 	names := make([]string, 0, len(l.zNodes))
 	for name := range l.zNodes {
 		names = append(names, name)

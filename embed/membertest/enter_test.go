@@ -64,7 +64,8 @@ func TestJoin_Found(t *testing.T) {
 		down = false
 		mu.Unlock()
 		for _, place := range places {
-			joining(e, place, "no seed of")
+			joining(e, place, "Config.Found says no, so this node waits for a member, or for the node to which Found says yes; no seed of")
+			joining(e, place, "has yet to join, too")
 		}
 		mu.Lock()
 		chosen = "member-2.test:1"
@@ -96,10 +97,15 @@ func TestJoin_AWipedFounderWaitsForTheOthers(t *testing.T) {
 		}
 		e.Wipe(1)
 		e.Start(1)
-		joining(e, 1, "no seed of")
+		joining(e, 1, "Config.Found says no")
 		<-time.After(time.Minute)
 		if id := e.ID(1); id != 0 {
 			t.Fatalf("it has founded again, as member %d", id)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if why := e.Node(1).Ready(ctx); why == nil || !strings.Contains(why.Error(), "Config.Found says no") {
+			t.Errorf("Ready: %v", why)
 		}
 		for place := embed.MemberID(2); place <= 3; place++ {
 			e.Start(place)

@@ -14,8 +14,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
 )
 
 // ends waits until a member has failed because it is out.
@@ -468,7 +468,6 @@ func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
 				c.Join, c.Advertise = []string{"members.test:1"}, c.Members[c.ID]
 			}
 		}})
-		e.Until("the highest level", func() bool { return e.Node(1).Status().Level == engine.LevelMax })
 		e.Kill(3)
 		grows = true
 		for _, place := range []embed.MemberID{1, 2} {
@@ -574,12 +573,13 @@ func TestJoin_WhatDoesNotFit(t *testing.T) {
 		"tick":     {func(c *embed.Config) { c.Tick *= 5 }, "Tick is 50ms"},
 		"name":     {func(c *embed.Config) { c.Name = "pod" }, "give each replica a Name of its own"},
 		"schemes":  {func(c *embed.Config) { c.Schemes = nil }, `Schemes lack "token", which the ensemble's ACLs use: set Config.Schemes`},
-		"level":    {func(c *embed.Config) { c.HoldLevel = 2 }, fmt.Sprint("the ensemble is at level ", embedkit.Newest)},
+		"level":    {func(c *embed.Config) { c.HoldLevel = 1 }, fmt.Sprint("the ensemble is at level ", embedkit.Next)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var join bool
 			embedkit.Growing(t, 1, func(cfg *embed.Config) {
 				cfg.Name, cfg.Schemes = "", map[string]embed.Scheme{"token": embedkit.Tokens{}}
+				cfg.Inside = &inside.Seams{Next: true}
 				if cfg.ID != 0 {
 					cfg.Name = "pod"
 				}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,20 +14,21 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
-// A fleet is an ensemble whose members are held at a level as older builds would hold it.
+// A fleet is an ensemble of a build to come, of which some members still have the build of today.
 type fleet struct {
 	*embedtest.Ensemble
 	t *testing.T
 
 	mu   sync.Mutex
-	held map[embed.MemberID]bool // at level 1
+	held map[embed.MemberID]bool // by the build of today
 }
 
 // withFleets runs fn in a bubble, with three members and with one shard and four. The held members
-// are at level 1.
+// have the build of today.
 func withFleets(t *testing.T, fn func(f *fleet, t *testing.T), held ...embed.MemberID) {
 	for _, shards := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d shards", shards), func(t *testing.T) {
@@ -43,14 +42,12 @@ func withFleets(t *testing.T, fn func(f *fleet, t *testing.T), held ...embed.Mem
 					f.mu.Lock()
 					defer f.mu.Unlock()
 					c.Shards = shards
-					if f.held[c.ID] {
-						c.HoldLevel = 1
-					}
+					c.Inside = &inside.Seams{Next: !f.held[c.ID]}
 				}})
 				for _, m := range f.Members() {
 					f.Until("all members have registered", func() bool {
 						s := f.Node(m).Status()
-						return s.Level > 1 || slices.Equal(s.HeldDown, held)
+						return s.Level > 1 || f.held[m] || slices.Equal(s.HeldDown, held)
 					})
 				}
 				fn(f, t)
@@ -59,7 +56,7 @@ func withFleets(t *testing.T, fn func(f *fleet, t *testing.T), held ...embed.Mem
 	}
 }
 
-// restart starts a member anew, as the build of level 1 or as this one.
+// restart starts a member anew, as the build of today or as the one to come.
 func (f *fleet) restart(m embed.MemberID, old bool) {
 	f.t.Helper()
 	f.Kill(m)
@@ -85,7 +82,7 @@ func (f *fleet) wait(level int, members ...embed.MemberID) {
 func (f *fleet) stays(heldDown ...embed.MemberID) {
 	f.t.Helper()
 	for _, m := range f.Members() {
-		if s := f.Node(m).Status(); s.Level != 1 || !slices.Equal(s.HeldDown, heldDown) {
+		if s := f.Node(m).Status(); s.Level != 1 || !f.held[m] && !slices.Equal(s.HeldDown, heldDown) {
 			f.t.Fatalf("member %d is at level %d, held down by %d, want %d", m, s.Level, s.HeldDown, heldDown)
 		}
 	}
@@ -111,7 +108,7 @@ func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 		f.restart(3, false)
 		f.restart(2, false)
 		begun := time.Now()
-		f.wait(embedkit.Newest, 1, 2, 3)
+		f.wait(embedkit.Next, 1, 2, 3)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -127,16 +124,16 @@ func TestLevel_RisesWhenTheLastMemberIsUpgraded(t *testing.T) {
 func TestLevel_NeverGoesDown(t *testing.T) {
 	t.Parallel()
 	withFleets(t, func(f *fleet, t *testing.T) {
-		f.wait(embedkit.Newest, 1, 2, 3)
+		f.wait(embedkit.Next, 1, 2, 3)
 		f.Stop(2) // its image is of the newest level
 		f.hold(2, true)
 		_, err := f.TryStart(2)
-		if !errors.Is(err, embed.ErrLevel) || !strings.Contains(err.Error(), fmt.Sprint("level ", embedkit.Newest)) || !strings.Contains(err.Error(), "level 1") {
+		if !errors.Is(err, embed.ErrLevel) || !strings.Contains(err.Error(), fmt.Sprint("level ", embedkit.Next)) || !strings.Contains(err.Error(), "level 1") {
 			t.Fatal(err)
 		}
 		f.hold(2, false)
 		f.Start(2)
-		f.wait(embedkit.Newest, 2)
+		f.wait(embedkit.Next, 2)
 	})
 }
 
@@ -154,7 +151,7 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, f.Node(1).RaiseLevel(t.Context(), 3))
-		f.wait(embedkit.Newest, 1, 2)
+		f.wait(embedkit.Next, 1, 2)
 		if err := n.RaiseLevel(t.Context()); !errors.Is(err, embed.ErrLevel) {
 			t.Fatalf("raised to a level that this build does not know: %v", err)
 		}
@@ -165,11 +162,11 @@ func TestLevel_RisesWithoutWhoIsLeftBehind(t *testing.T) {
 			defer cancel()
 			err = old.Ready(ctx)
 		}
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprint("level ", embedkit.Newest)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprint("level ", embedkit.Next)) {
 			t.Fatalf("the old build is back: %v", err)
 		}
 		f.restart(3, false)
-		f.wait(embedkit.Newest, 3)
+		f.wait(embedkit.Next, 3)
 	}, 3)
 }
 
@@ -190,15 +187,15 @@ func TestLevel_ComesWithAnInstalledState(t *testing.T) {
 		must(t, f.Snapshot(1))
 		must(t, f.Snapshot(2))
 		f.Start(3)
-		f.wait(embedkit.Newest, 3)
+		f.wait(embedkit.Next, 3)
 		if _, err := f.Session(3, embed.SessionOptions{}).Create(t.Context(), "/there", nil, embed.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}, 3)
 }
 
-// A scheme can be added by a rolling restart. At that level the members without it go on.
-func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
+// A scheme can be added by a rolling restart. The members without it go on.
+func TestSchemes_AreAddedByARollingRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -210,9 +207,6 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 				c.Schemes = map[string]embed.Scheme{"token": embedkit.Tokens{}}
 			}
 		}})
-		for _, m := range ens.Members() {
-			ens.Until("the newest level", func() bool { return ens.Node(m).Status().Level == embedkit.Newest })
-		}
 		acl := []embed.ACL{{Perms: embed.PermAll, Scheme: "token", ID: "*"}}
 		use := func(m embed.MemberID) error {
 			s := ens.Session(m, embed.SessionOptions{})
@@ -246,20 +240,16 @@ func TestLevel_SchemesAreAddedByARollingRestart(t *testing.T) {
 	})
 }
 
-// B5: an ensemble of fixed members gets Config.Join in a rolling restart, while it is held at level
-// 1. Until the level rises, its directories are as the older build reads them, and each member may
-// go back. From then on others join and vote, and a founder is removed.
-func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
+// B5: an ensemble of fixed members gets Config.Join in a rolling restart, in which each member may go
+// back. From then on others join and vote, and a founder is removed.
+func TestJoin_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		fixed, held, forgotten := map[embed.MemberID]bool{1: true, 2: true, 3: true}, true, false
+		fixed, forgotten := map[embed.MemberID]bool{1: true, 2: true, 3: true}, false
 		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir(), Config: func(c *embed.Config) {
 			mu.Lock()
 			defer mu.Unlock()
-			if held {
-				c.HoldLevel = 1
-			}
 			if c.Voters = 5; fixed[c.ID] {
 				c.Join, c.Advertise, c.Voters = nil, "", 0
 			}
@@ -278,17 +268,6 @@ func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 		for _, m := range e.Members() {
 			restart(m, false)
 			restart(m, true)
-			restart(m, false)
-			<-time.After(looks)
-			text, err := os.ReadFile(filepath.Join(e.Dir(m), "identity"))
-			if err != nil || !strings.Contains(string(text), `"format": 1`) || e.Node(m).Status().Level != 1 {
-				t.Fatalf("level %d, %v, the identity file is\n%s", e.Node(m).Status().Level, err, text)
-			}
-		}
-		mu.Lock()
-		held = false
-		mu.Unlock()
-		for _, m := range e.Members() {
 			restart(m, false)
 		}
 		embedkit.WithLineage(t, e)
@@ -313,15 +292,13 @@ func TestLevel_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
 func TestLevel_AnotherOneIsWhereItWas(t *testing.T) {
 	t.Parallel()
 	embedkit.Growing(t, 3, func(c *embed.Config) {
-		if c.ID == 3 {
-			c.HoldLevel = embedkit.Newest - 1
-		}
+		c.Inside = &inside.Seams{Next: c.ID != 3}
 	}, func(t *testing.T, e *embedtest.Ensemble) {
 		four := away(e)
 		e.Start(four)
 		e.Ready(four)
 		must(t, e.Node(1).RaiseLevel(bounded(t), 3))
-		if got := e.Node(1).Status().Level; got != embedkit.Newest {
+		if got := e.Node(1).Status().Level; got != embedkit.Next {
 			t.Errorf("the level is %d", got)
 		}
 	})
@@ -334,9 +311,7 @@ func TestLevel_OfANewcomerOnSomeShards(t *testing.T) {
 	held := true
 	embedkit.Growing(t, 3, func(c *embed.Config) {
 		c.Shards = 2
-		if c.ID == 0 || c.ID == 3 && held {
-			c.HoldLevel = embedkit.Newest - 1
-		}
+		c.Inside = &inside.Seams{Next: c.ID != 0 && (c.ID != 3 || !held)}
 	}, func(t *testing.T, e *embedtest.Ensemble) {
 		embedkit.Founded(e)
 		<-time.After(time.Minute) // the leaderships are even
@@ -351,7 +326,7 @@ func TestLevel_OfANewcomerOnSomeShards(t *testing.T) {
 		<-time.After(time.Minute)
 		e.HealAll()
 		e.Ready(four)
-		if err := e.Node(four).Err(); err != nil || e.Node(1).Status().Level != embedkit.Newest-1 {
+		if err := e.Node(four).Err(); err != nil || e.Node(1).Status().Level != 1 {
 			t.Errorf("the ensemble is at level %d, and the newcomer says %v", e.Node(1).Status().Level, err)
 		}
 	})

@@ -274,23 +274,6 @@ func TestRecover_OfAFixedEnsemble(t *testing.T) {
 	})
 }
 
-// An ensemble below the level that has lineages cannot tell old members from new ones.
-func TestRecover_WithoutALineage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 2 }})
-		<-time.After(10 * time.Second)
-		killAll(e)
-		if err := e.Recover(2, 1, 3); !errors.Is(err, engine.ErrRecover) || !strings.Contains(err.Error(), "no lineage yet") {
-			t.Errorf("it says %v", err)
-		}
-		for _, place := range e.Members() {
-			e.Start(place)
-		}
-		e.Ready(2)
-	})
-}
-
 // nowhere is a network on which nobody is.
 type nowhere struct {
 	unknown error // of all names

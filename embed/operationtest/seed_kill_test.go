@@ -9,7 +9,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -99,7 +98,6 @@ func loseLeader(t *testing.T, p *past, shards int, l loss) (hit bool) {
 	for _, id := range ens.Members() {
 		ens.Start(id)
 	}
-	ens.Until("the highest level", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
 	at := l.part
 	if l.before {
 		at--

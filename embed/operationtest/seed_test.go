@@ -42,7 +42,6 @@ func newPast(t *testing.T, shards int) *past {
 	t.Helper()
 	ctx := t.Context()
 	ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = shards }})
-	ens.Until("the highest level", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
 	s := ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("u:p")}}})
 	p := &past{newest: embed.Zxid(s.ID())}
 	create := func(path string, o embed.CreateOptions) {
@@ -497,7 +496,6 @@ func TestSeed_NotIntoAnEmptiedEnsemble(t *testing.T) {
 				c.Seed = p.Load().seed
 			}
 		}})
-		ens.Until("the highest level", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
 		s := ens.Session(1, embed.SessionOptions{})
 		must(t, s.Close())
 		<-time.After(5 * time.Second)
@@ -527,7 +525,6 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 		for _, id := range ens.Members() {
 			ens.Start(id)
 		}
-		ens.Until("the highest level", func() bool { return ens.Node(1).Status().Level == embedkit.Newest })
 		ens.Kill(3) // nothing is loaded yet, or little
 		for at := ens.Node(1); at.Status().Shards[0].Zxid < 1<<32 || parts(at) < 5; {
 			<-time.After(time.Millisecond)
@@ -555,37 +552,6 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 			t.Error(err)
 		}
 		missing.Store(false)
-		wantPast(t, ens, p)
-	})
-}
-
-// Held at a level below that of seeds, the ensemble loads nothing, lets nobody in, and says why.
-func TestSeed_HeldDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPast(t, 1)
-		var free atomic.Bool
-		ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
-			if c.Seed = p.seed; c.ID == 3 && !free.Load() {
-				c.HoldLevel = 4
-			}
-		}})
-		for _, id := range ens.Members() {
-			ens.Start(id)
-		}
-		<-time.After(20 * time.Second)
-		for _, id := range ens.Members() {
-			n := ens.Node(id)
-			const want = "the backup in Config.Seed is not loaded: the ensemble is at level 4, and a backup is loaded from level 5 on: members 3 hold it down"
-			if text := waits(n); !strings.Contains(text, want) || !strings.Contains(n.Health().Waiting, want) {
-				t.Errorf("member %d: %q, %+v", id, text, n.Health())
-			}
-			if _, err := n.NewSession(t.Context(), embed.SessionOptions{}); !errors.Is(err, embed.ErrUnavailable) {
-				t.Error(err)
-			}
-		}
-		free.Store(true)
-		ens.Stop(3)
-		ens.Start(3)
 		wantPast(t, ens, p)
 	})
 }

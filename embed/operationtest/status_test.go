@@ -10,7 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
 
 // Status is true of a node that has failed and of one that is closed: it leads nothing and knows no
@@ -24,12 +24,9 @@ func TestStatus_OfANodeThatIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-					if c.Shards = 2; c.ID == 3 {
-						c.HoldLevel = engine.LevelMax - 1
-					}
+					c.Shards, c.Inside = 2, &inside.Seams{Next: c.ID != 3}
 				}})
 				ens.TransferLeadership(1)
-				ens.Until("the level", func() bool { return ens.Node(1).Status().Level == engine.LevelMax-1 })
 				s := ens.Session(1, embed.SessionOptions{})
 				_, err := s.Create(bounded(t), "/a", nil, embed.Persistent)
 				must(t, err)

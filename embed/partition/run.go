@@ -74,7 +74,7 @@ type Options struct {
 //     timeout; embed.ErrInvalidArgument for the options, an empty part or no parts;
 //     embed.ErrTooLarge, if the set is larger than embed.Config.MaxDataSize; embed.ErrInvalidPath,
 //     embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth,
-//     lock.ErrLockExhausted or embed.ErrCrossShard.
+//     embed.ErrQuotaExceeded, lock.ErrLockExhausted or embed.ErrCrossShard.
 //
 // embed.OpenerWith sets the timeout of the sessions, which is how long the others wait for a
 // process that died, and credentials or a root.
@@ -147,7 +147,9 @@ func (r *runner) check(parts []string) error {
 }
 
 // final returns err if no further attempt can succeed, and otherwise nil.
-func final(err error) error { return sessions.Final(err, ErrTaken, lock.ErrLockExhausted) }
+func final(err error) error {
+	return sessions.Final(err, ErrTaken, lock.ErrLockExhausted, embed.ErrQuotaExceeded)
+}
 
 // share is a member with one session, until that session is lost. It returns an error only if Run
 // must end.

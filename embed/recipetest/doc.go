@@ -16,4 +16,5 @@
 // promise on a member that lags. own_ctx_test.go calls what ends the ctx that it is given.
 //
 // ended_test.go cancels the calls of all other recipes too, and ends their sessions, at every step.
+// refused_test.go refuses each single write of every recipe, or hides its outcome.
 package recipetest

@@ -55,7 +55,7 @@ func (l *looker) Done() <-chan struct{} {
 // A visit is where one call is made.
 type visit struct {
 	t     *testing.T
-	node  *embed.Node
+	node  embed.Opener
 	s     *embed.Session // for the call
 	other *embed.Session // of somebody else
 	path  string         // below a znode that nothing else is below
@@ -399,18 +399,25 @@ func blockings() []blocking {
 			return nil, err
 		}, stays: "^/ready"},
 		{name: "barrier.Pass.Leave", call: func(ctx context.Context, c *visit) (got, error) {
-			over := make(chan got, 1)
+			over := make(chan *barrier.Pass, 1)
+			both, cancel := context.WithCancel(c.t.Context())
+			defer cancel()
 			go func() {
-				p, err := barrier.Enter(c.t.Context(), c.other, c.path, 2)
-				over <- func() { _ = p.Leave(c.t.Context()) }
-				must(c.t, err)
+				p, err := barrier.Enter(both, c.other, c.path, 2)
+				if both.Err() == nil {
+					must(c.t, err)
+				}
+				over <- p
 			}()
 			p, err := barrier.Enter(c.t.Context(), c.s, c.path, 2)
+			if err != nil {
+				cancel()
+			}
 			their := <-over
 			if err != nil {
-				return their, err
+				return nil, err
 			}
-			time.AfterFunc(time.Second, their)
+			time.AfterFunc(time.Second, func() { _ = their.Leave(c.t.Context()) })
 			return nil, p.Leave(ctx)
 		}, stays: "^/ready"},
 		{name: "barrier.Gate.Shut", call: func(ctx context.Context, c *visit) (got, error) {
@@ -533,7 +540,6 @@ func TestRecipes_EndedAtEveryStep(t *testing.T) {
 				ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
 					c.Tick, c.ContainerCheckInterval, c.Shards = 100*time.Millisecond, time.Second, 1
 				}})
-				ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 				other := ens.Session(1, embed.SessionOptions{})
 				var steps []string
 				for _, cancelled := range []bool{true, false} {
@@ -658,35 +664,38 @@ func (c *visit) play(b *blocking, n int32, cancelled bool) (reached bool) {
 	over.got.back()
 	end.back()
 	cancel()
-	owned := func() (list []string) {
-		all, err := walk(t.Context(), c.other, strings.TrimSuffix(c.path, "/a/b"))
-		if !errors.Is(err, embed.ErrNoNode) {
-			must(t, err)
-		}
-		for _, z := range all {
-			if z.Stat.EphemeralOwner != 0 {
-				list = append(list, z.Path)
-			}
-		}
-		return list
-	}
-	left := func() string {
-		if list := owned(); len(list) > 0 {
-			return fmt.Sprint(list)
-		}
-		return recipesAtWork()
-	}
-	// A create that is on its way comes before the Sync, and is taken back after it.
-	_, _ = c.s.Sync(t.Context(), c.path)
-	what, limit := left(), time.Now().Add(20*time.Second)
-	for ; what != "" && time.Now().Before(limit); what = left() {
-		<-time.After(100 * time.Millisecond)
-	}
-	if what != "" {
+	if what := c.left(); what != "" {
 		t.Errorf("%s: %v, left: %s", where, over.err, what)
 	}
 	must(t, c.s.Close())
 	return reached
+}
+
+// left returns what a call has left when it has had some time: ephemerals or goroutines.
+func (c *visit) left() string {
+	look := func() string {
+		all, err := walk(c.t.Context(), c.other, strings.TrimSuffix(c.path, "/a/b"))
+		if !errors.Is(err, embed.ErrNoNode) {
+			must(c.t, err)
+		}
+		var owned []string
+		for _, z := range all {
+			if z.Stat.EphemeralOwner != 0 {
+				owned = append(owned, z.Path)
+			}
+		}
+		if len(owned) > 0 {
+			return fmt.Sprint(owned)
+		}
+		return recipesAtWork()
+	}
+	// A create that is on its way comes before the Sync, and is taken back after it.
+	_, _ = c.s.Sync(c.t.Context(), c.path)
+	what := look()
+	for limit := time.Now().Add(20 * time.Second); what != "" && time.Now().Before(limit); what = look() {
+		<-time.After(100 * time.Millisecond)
+	}
+	return what
 }
 
 // recipesAtWork returns the stacks of this bubble's goroutines that are in a recipe.

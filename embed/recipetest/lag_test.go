@@ -115,7 +115,6 @@ func newLag(t *testing.T, shards int, clients bool) *lag {
 	ens := embedtest.New(t, 4, embedtest.Options{Config: func(c *embed.Config) {
 		c.Tick, c.Shards = 100*time.Millisecond, shards
 	}})
-	ens.Until("the level to rise", func() bool { return ens.Node(3).Status().Level >= 4 })
 	ens.TransferLeadership(1)
 	l := &lag{t: t, ens: ens, from: ens.Node(3), path: "/a/b"}
 	if clients {

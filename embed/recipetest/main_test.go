@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/testkit/sessionsflag"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
@@ -20,7 +22,10 @@ var (
 	longFlag      = flag.Duration("long", 0, "each test plays schedules with every fault until so much time has passed")
 )
 
-func init() { shardsflag.Define() }
+func init() {
+	shardsflag.Define()
+	sessionsflag.Define(clienttest.Over)
+}
 
 // long reports whether schedules have every fault, and log all that happened if they fail.
 func long() bool { return *schedulesFlag > 0 || *longFlag > 0 }

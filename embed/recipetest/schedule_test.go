@@ -100,7 +100,6 @@ func newSchedule(t *testing.T, seed uint64, kinds []*kind, faults []fault, confi
 		c.RequestTimeout = requestTimeout
 		configure(c)
 	}})
-	s.ens.Until("the level to rise", func() bool { return s.ens.Node(1).Status().Level >= 4 })
 	if !long() {
 		embedkit.Distant(s.ens, time.Millisecond) // otherwise callers would stop the clock of a bubble
 	}

@@ -26,7 +26,8 @@
 // a task may begin after some that were put later, but before all of a later priority. A task that
 // is retried keeps its place. A claim that was lost counts as an attempt too. So Options.Attempts
 // also stops a task that kills its workers. Such a task, and one that cannot be decoded, moves to
-// the dead ones. Nothing is ever dropped.
+// the dead ones. Nothing is ever dropped. A task that may not be read, or cannot be moved, is logged
+// and passed over, and stops no other.
 //
 // Claim, Take and Work wait for a task. There is no sequence of the tasks that wait: by the time
 // that a loop sees one, somebody else may have it. Whoever has a Task is told by Task.Context that

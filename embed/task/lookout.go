@@ -31,7 +31,56 @@ type lookout struct {
 		rank.Mutex[rank.Lookout]
 		trying map[string]bool // names
 		width  int             // from 1 to widthMax
+		passed map[string]pass // by name
 	}
+}
+
+// A pass says how long callers pass over a task that troubles them.
+type pass struct {
+	until time.Time
+	pause time.Duration
+}
+
+// A trouble is an error that concerns one task alone. It ends no call: callers pass over the task.
+type trouble struct{ error }
+
+// ofTask returns a trouble if the error is one of some, and otherwise the error.
+func ofTask(err error, those ...error) error {
+	if err != nil && unless(err, those...) == nil {
+		return trouble{err}
+	}
+	return err
+}
+
+const (
+	// passMin and passMax bound how long a task is passed over. The time doubles with each trouble.
+	passMin = time.Second
+	passMax = time.Minute
+	// passedMax is how many such tasks are remembered. Callers try others again and again.
+	passedMax = 1000
+)
+
+// pass notes that a task is in trouble, and reports whether that is new.
+func (l *lookout) pass(name string) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, known := l.mu.passed[name]
+	if !known && len(l.mu.passed) >= passedMax {
+		maps.DeleteFunc(l.mu.passed, func(_ string, p pass) bool { return time.Since(p.until) > passMax })
+		if len(l.mu.passed) >= passedMax {
+			return false
+		}
+	}
+	pause := min(max(2*was.pause, passMin), passMax)
+	l.mu.passed[name] = pass{time.Now().Add(pause), pause}
+	return !known
+}
+
+// passes returns how long a task is still passed over.
+func (l *lookout) passes(name string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Until(l.mu.passed[name].until)
 }
 
 // widthMax bounds the width, and so how far a task may begin out of order.
@@ -40,7 +89,7 @@ const widthMax = 128
 func newLookout() *lookout {
 	l := &lookout{turn: make(chan struct{}, 1), again: make(chan struct{}, 1),
 		sweep: newSweep()}
-	l.mu.trying, l.mu.width = make(map[string]bool), 1
+	l.mu.trying, l.mu.width, l.mu.passed = make(map[string]bool), 1, make(map[string]pass)
 	return l
 }
 
@@ -101,7 +150,9 @@ const (
 
 var (
 	// faster are the errors after which another task is tried, because somebody else was faster.
-	faster = []error{embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion}
+	faster = []error{
+		embed.ErrNoNode, embed.ErrNodeExists, embed.ErrBadVersion, embed.ErrTooManyChildren,
+	}
 	// away are those after which any task is tried again, because the session or the quorum is not
 	// there at this moment.
 	away = []error{embed.ErrSuspended, embed.ErrUnavailable}
@@ -124,6 +175,16 @@ func (q *Queue) wait(ctx context.Context, try func(name string) (bool, error)) e
 			}
 			if errors.Is(err, embed.ErrUnknownOutcome) {
 				return err // of a Take: the task may be removed
+			}
+			if of, ok := err.(trouble); ok {
+				if q.look.pass(name) {
+					path := queue.Child(q.entries, name)
+					sessions.Log(q.session).Warn("a task is passed over: see why", "path", path, "cause", of.error)
+				}
+				err = nil
+			}
+			if errors.Is(err, embed.ErrQuotaExceeded) && q.makeRoom(ctx) {
+				continue
 			}
 			other := unless(err, faster...)
 			if err != nil && other == nil {
@@ -168,7 +229,7 @@ func (q *Queue) next(ctx context.Context, lost losses) (string, error) {
 	}
 	defer func() { <-q.look.turn }()
 	for {
-		err := ensure(ctx, q.session, q.entries, q.locks, q.tries)
+		err := ensure(ctx, q.session, q.entries, q.locks)
 		if err != nil && !queue.Unanswered(err) {
 			return "", err
 		}
@@ -280,6 +341,10 @@ func (s *scan) free(ctx context.Context, name string) (free, over bool, err erro
 		s.pause = min(s.pause, lostPause)
 		return false, false, nil
 	}
+	if left := s.q.look.passes(name); left > 0 {
+		s.pause = min(s.pause, left)
+		return false, false, nil
+	}
 	at, ok := s.q.options.Layout.due(name)
 	if !ok {
 		return false, false, nil // not a task
@@ -289,9 +354,12 @@ func (s *scan) free(ctx context.Context, name string) (free, over bool, err erro
 	}
 	_, taken, err := s.q.session.Exists(ctx, queue.Child(s.q.locks, name))
 	if taken || err != nil {
-		return false, false, err
+		return false, false, unless(err, embed.ErrNoAuth) // then it is there
 	}
 	t, _, err := s.q.readTries(ctx, name)
+	if errors.Is(err, embed.ErrNoAuth) {
+		return true, false, nil // whoever tries it passes over it, and says so
+	}
 	return err == nil && !s.early(t.Next), false, err
 }
 

@@ -36,7 +36,6 @@ func bubble(t *testing.T, n int, test func(t *testing.T, ens *embedtest.Ensemble
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(c *embed.Config) { c.Tick = 100 * time.Millisecond }
 		ens := embedtest.New(t, n, embedtest.Options{Config: slow})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		test(t, ens)
 	})
 }
@@ -60,7 +59,6 @@ func synctestShards(t *testing.T, test func(t *testing.T, ens *embedtest.Ensembl
 			c.Tick,
 				c.Shards = 100*time.Millisecond, 4
 		}})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		test(t, ens)
 	})
 }

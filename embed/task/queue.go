@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,8 +108,8 @@ func (q *Queue) check() error {
 // Put puts a task into the queue and returns its name. Missing znodes are created, in commits of
 // their own.
 //
-// Errors: ErrFull; ErrExhausted; embed.ErrInvalidArgument for wrong options; those of
-// embed.Session.Create. After embed.ErrUnknownOutcome the task may be in the queue, once.
+// Errors: ErrFull; ErrExhausted; embed.ErrQuotaExceeded; embed.ErrInvalidArgument for wrong options;
+// those of embed.Session.Create. After embed.ErrUnknownOutcome the task may be in the queue, once.
 func (q *Queue) Put(ctx context.Context, data []byte, o PutOptions) (name string, err error) {
 	name, err = q.put(ctx, data, o)
 	return name, q.wrap("put", err)
@@ -143,6 +144,8 @@ func (q *Queue) put(ctx context.Context, data []byte, o PutOptions) (string, err
 		if err := ensure(ctx, q.session, q.entries); err != nil {
 			return "", err
 		}
+		// A queue that is filled up to a quota could not be given these. Who may only put goes on.
+		_ = ensure(ctx, q.session, q.locks, q.tries)
 	}
 }
 
@@ -165,9 +168,9 @@ func ensure(ctx context.Context, s *embed.Session, paths ...string) error {
 // does. The task is worked on at most once: it is lost if its caller is lost, and after
 // embed.ErrUnknownOutcome it may be.
 //
-// A task that cannot be decoded moves to the dead ones. If a client of Curator has put several
-// elements at once, Take returns the first and leaves the others to nobody: use Claim there. Errors
-// are those of Claim.
+// A task that cannot be decoded, or has no attempts left, moves to the dead ones. If a client of
+// Curator has put several elements at once, Take returns the first and leaves the others to nobody:
+// use Claim there. Errors are those of Claim.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	var data []byte
 	err := q.wait(ctx, func(name string) (ok bool, err error) {
@@ -182,18 +185,18 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 	item, lock := queue.Child(q.entries, name), queue.Child(q.locks, name)
 	raw, stat, err := q.session.Get(ctx, item)
 	if err != nil {
-		return nil, false, err
-	}
-	items, bad := q.layout.decode(raw)
-	if bad != nil {
-		t, err := q.claim(ctx, name) // which buries it
-		if t != nil {
-			err = errors.Join(err, t.giveUp())
-		}
-		return nil, false, err
+		return nil, false, ofTask(err, embed.ErrNoAuth)
 	}
 	had, triesStat, err := q.readTries(ctx, name)
 	if err != nil || time.Now().Before(had.Next) {
+		return nil, false, ofTask(err, embed.ErrNoAuth)
+	}
+	items, bad := q.layout.decode(raw)
+	if bad != nil || q.isSpent(had.Attempts) {
+		t, err := q.claim(ctx, name) // which buries it
+		if t != nil {
+			_ = t.giveUp()
+		}
 		return nil, false, err
 	}
 	tries := queue.Child(q.tries, name)
@@ -205,8 +208,7 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 	}
 	// Nobody has claimed and retried it since, which this node may not know yet.
 	if triesStat == nil {
-		ops = append(ops, embed.OpCreate(tries, nil, embed.Persistent),
-			embed.OpDelete(tries, embed.AnyVersion))
+		ops = append(append(ops, q.newTries(ctx, name)...), embed.OpDelete(tries, embed.AnyVersion))
 	} else {
 		ops = append(ops, embed.OpDelete(tries, triesStat.Version))
 	}
@@ -215,10 +217,55 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 		ops[2] = embed.OpCheck(item, stat.Version)
 		err = q.remove(ctx, ops)
 	}
+	if errors.Is(err, embed.ErrQuotaExceeded) {
+		err = q.takeAtQuota(ctx, name, ops[2:4], triesStat)
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	return items[0], true, nil
+}
+
+// takeAtQuota removes a task by operations that create nothing, not even for a moment. tries is the
+// Stat of its tries, if it has any.
+func (q *Queue) takeAtQuota(
+	ctx context.Context, name string, ops []embed.Op, tries *embed.Stat,
+) error {
+	unclaimed, err := q.without(ctx, q.locks, name)
+	if err != nil {
+		return err
+	}
+	var untried []embed.Op
+	if tries != nil {
+		untried = append(untried, embed.OpDelete(queue.Child(q.tries, name), tries.Version))
+	} else if untried, err = q.without(ctx, q.tries, name); err != nil {
+		return err
+	}
+	return q.remove(ctx, slices.Concat(ops, unclaimed, untried))
+}
+
+// othersMax bounds the checks of without.
+const othersMax = 1000
+
+// without returns operations that pass only if a parent has the children that this node shows, and
+// so not the one of a name. The error is embed.ErrNodeExists if this node shows it.
+func (q *Queue) without(ctx context.Context, parent, name string) ([]embed.Op, error) {
+	names, err := q.session.Page(ctx, parent, "", othersMax)
+	switch {
+	case errors.Is(err, embed.ErrNoNode): // that it is missing cannot be checked
+		return nil, fmt.Errorf("%w: %s is missing", embed.ErrQuotaExceeded, parent)
+	case err != nil:
+		return nil, err
+	case slices.Contains(names, name):
+		return nil, embed.ErrNodeExists
+	case len(names) == othersMax:
+		return nil, fmt.Errorf("%w: %s has too many children to check them", embed.ErrQuotaExceeded, parent)
+	}
+	ops := []embed.Op{embed.OpCheckChildren(parent, len(names))}
+	for _, other := range names {
+		ops = append(ops, embed.OpCheck(queue.Child(parent, other), embed.AnyVersion))
+	}
+	return ops, nil
 }
 
 // remove applies operations. It waits for the outcome as long as ctx and the session last.
@@ -248,8 +295,10 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 // its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
-// embed.ErrCrossShard if the parts of the queue are on several shards; those of
-// embed.Session.Create.
+// embed.ErrCrossShard if the parts of the queue are on several shards; embed.ErrQuotaExceeded if a
+// hard quota has no room for a znode more, although some tasks are claimed or were; those of
+// embed.Session.Create. What concerns one task alone is no error: a task that the session may not
+// read, or that has to go to the dead ones and cannot, is logged and passed over.
 func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 	var t *Task
 	err := q.wait(ctx, func(name string) (_ bool, err error) {

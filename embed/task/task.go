@@ -44,10 +44,42 @@ func (q *Queue) readTries(ctx context.Context, name string) (t tries, stat *embe
 	if err != nil {
 		return t, nil, unless(err, embed.ErrNoNode)
 	}
+	if len(data) == 0 {
+		return tries{Attempts: 1}, &s, nil
+	}
 	if err := json.Unmarshal(data, &t); err != nil {
 		t = tries{} // not ours: it counts from now on
 	}
 	return t, &s, nil
+}
+
+// newTries returns the operations that count the first claim of a task. The tries have no data, so
+// that they need no room where a quota is of bytes. Their parent is created if makeRoom, perhaps of
+// another caller, has deleted it.
+func (q *Queue) newTries(ctx context.Context, name string) (ops []embed.Op) {
+	if _, there, err := q.session.Exists(ctx, q.tries); !there && err == nil {
+		ops = append(ops, embed.OpCreate(q.tries, nil, embed.Persistent))
+	}
+	return append(ops, embed.OpCreate(queue.Child(q.tries, name), nil, embed.Persistent))
+}
+
+// makeRoom deletes the znode of the tries if it has no children, which happens when no task is
+// claimed or was retried. So there is room for a claim in a queue that has filled its own quota. A
+// transaction is judged by what there was before it, and may create several znodes in the room for
+// one.
+func (q *Queue) makeRoom(ctx context.Context) bool {
+	return q.session.Delete(ctx, q.tries, embed.AnyVersion) == nil
+}
+
+// count returns the operations that count a claim of a task. stat is that of its tries, if any.
+func (q *Queue) count(
+	ctx context.Context, name string, attempt int, stat *embed.Stat,
+) ([]embed.Op, error) {
+	if stat == nil {
+		return q.newTries(ctx, name), nil
+	}
+	data, err := json.Marshal(tries{Attempts: attempt})
+	return []embed.Op{embed.OpSet(queue.Child(q.tries, name), data, stat.Version)}, err
 }
 
 // claim claims a task. It returns nil if somebody else was faster, with an error or without.
@@ -55,38 +87,65 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	t := &Task{queue: q, name: name, values: ctx}
 	had, stat, err := q.readTries(ctx, name)
 	if err != nil || time.Now().Before(had.Next) { // it was retried since it was seen
-		return nil, err
+		return nil, ofTask(err, embed.ErrNoAuth)
 	}
 	t.attempt = had.Attempts + 1
-	data, err := json.Marshal(tries{Attempts: t.attempt})
+	count, err := q.count(ctx, name, t.attempt, stat)
 	if err != nil {
 		return nil, err
 	}
-	count := embed.OpCreate(queue.Child(q.tries, name), data, embed.Persistent)
-	if stat != nil {
-		count = embed.OpSet(queue.Child(q.tries, name), data, stat.Version)
-	}
-	t.claim, err = claim.New(ctx, q.session, embed.OpCheck(t.item(), embed.AnyVersion), count,
-		queue.OfTask(embed.OpCreate(queue.Child(q.locks, name), nil, embed.Ephemeral)))
+	ops := append([]embed.Op{embed.OpCheck(t.item(), embed.AnyVersion)}, count...)
+	ops = append(ops, queue.OfTask(embed.OpCreate(queue.Child(q.locks, name), nil, embed.Ephemeral)))
+	t.claim, err = claim.New(ctx, q.session, ops...)
 	if err != nil {
 		return nil, err
 	}
 	results, err := t.claim.Await(ctx)
 	if err == nil {
-		t.czxid = results[2].Stat.Czxid
+		t.czxid = results[len(ops)-1].Stat.Czxid
 		err = t.begin(ctx)
 	}
 	if err != nil {
 		_ = t.claim.Release() // the node deletes what was created once it knows the outcome
-		return nil, unless(err, embed.ErrUnknownOutcome)
+		return nil, unless(hidden(err, stat != nil), embed.ErrUnknownOutcome)
 	}
 	t.items, err = q.layout.decode(slices.Clone(t.raw)) // they belong to the caller
-	if err != nil || q.options.Attempts > 0 && t.attempt > q.options.Attempts {
-		// The outcome says nothing of this call, which goes on to the next task. If the dead task is
-		// still there, it is buried later.
-		return nil, unless(t.bury(ctx), embed.ErrUnknownOutcome, embed.ErrNotHeld)
+	if err != nil || q.isSpent(t.attempt-1) {
+		return nil, t.buryNow(ctx)
 	}
 	return t, nil
+}
+
+// isSpent reports whether a task that was claimed so often has no attempts left.
+func (q *Queue) isSpent(attempts int) bool {
+	return q.options.Attempts > 0 && attempts >= q.options.Attempts
+}
+
+// hidden returns the error of a claim. That the session may not read the task, or may not write the
+// tries that there are, concerns this task alone.
+func hidden(err error, tried bool) error {
+	var refused *embed.MultiError
+	if errors.As(err, &refused) && refused.Index > 0 && !(refused.Index == 1 && tried) {
+		return err
+	}
+	return ofTask(err, embed.ErrNoAuth)
+}
+
+// buryNow buries a task that the caller does not get. The outcome says nothing of the caller's
+// call, which goes on to the next task. If the dead task is still there, it is buried later.
+func (t *Task) buryNow(ctx context.Context) error {
+	err := t.bury(ctx)
+	if err == nil {
+		return nil
+	}
+	_ = t.giveUp()
+	if queue.Unanswered(err) {
+		return unless(err, embed.ErrUnknownOutcome)
+	}
+	if err = unless(err, append(faster, embed.ErrNotHeld)...); err != nil {
+		return trouble{err}
+	}
+	return nil
 }
 
 // begin holds the claim and reads the data.
@@ -106,7 +165,7 @@ func (t *Task) item() string { return queue.Child(t.queue.entries, t.name) }
 func (t *Task) bury(ctx context.Context) error {
 	q := t.queue
 	if err := ensure(ctx, q.session, q.grave); err != nil {
-		return errors.Join(err, t.giveUp())
+		return err
 	}
 	return t.end(embed.OpDelete(t.item(), embed.AnyVersion),
 		embed.OpCreate(queue.Child(q.grave, t.name+"-"), t.raw, embed.Sequential))
@@ -118,18 +177,14 @@ func (t *Task) end(ops ...embed.Op) error {
 	return t.submit(t.queue.withTries(ops[:len(ops):len(ops)], t.name))
 }
 
+// submit is end without the tries. The Task has ended then, but after a refusal its claim still
+// keeps the task from the others: end it again, or give it up.
 func (t *Task) submit(ops []embed.Op) error {
-	if t.tenure == nil {
-		return embed.ErrNotHeld
-	}
-	if err := t.Err(); err != nil {
+	if err := t.claim.Err(); err != nil {
 		return fmt.Errorf("%w: %w", embed.ErrNotHeld, err)
 	}
 	ops = append(ops, claim.OpRelease(t.claim))
 	_, err := t.queue.session.Submit(context.Background(), ops...).Result()
-	if err != nil {
-		_ = t.giveUp() // so that somebody claims it again
-	}
 	return err
 }
 
@@ -141,16 +196,31 @@ func (t *Task) giveUp() error { return t.claim.Release() }
 // queue.
 //
 // After an error the Task has ended all the same. Unless it is embed.ErrUnknownOutcome, nothing was
-// applied, and the task is claimed again. Errors: embed.ErrNotHeld if the claim is lost;
-// embed.ErrNoNode if a client that does not respect claims has removed the task; those of
-// embed.Session.Multi.
+// applied. If the ensemble has refused the operations, that is as a Retry after the time that Work
+// waits after an error: so the task is not claimed again at once. Errors: embed.ErrNotHeld if the
+// claim is lost; embed.ErrNoNode if a client that does not respect claims has removed the task;
+// those of embed.Session.Multi.
 func (t *Task) Finish(ops ...embed.Op) error {
 	if t.queue == nil {
 		return embed.ErrNotHeld
 	}
-	ops = append(ops[:len(ops):len(ops)], embed.OpDelete(t.item(), embed.AnyVersion))
-	return t.wrap("finish", t.end(ops...))
+	err := t.finish(ops...)
+	if err != nil && (queue.Unanswered(err) || t.retry(context.Background(), t.pause()) != nil) {
+		_ = t.giveUp() // so that somebody claims it again
+	}
+	return t.wrap("finish", err)
 }
+
+// finish is Finish that keeps the claim after an error.
+func (t *Task) finish(ops ...embed.Op) error {
+	return t.end(append(ops[:len(ops):len(ops)], embed.OpDelete(t.item(), embed.AnyVersion))...)
+}
+
+// retryMax is the longest time before a task that has failed may be claimed again.
+const retryMax = time.Minute
+
+// pause returns how long a task that has failed is left: a second, which doubles with each attempt.
+func (t *Task) pause() time.Duration { return min(time.Second<<min(t.attempt-1, 6), retryMax) }
 
 // Retry gives the task back. Nobody claims it before a time has passed, by the wall clocks of those
 // that claim. It keeps its place: then it is the first again. A task that has no attempts left
@@ -159,16 +229,25 @@ func (t *Task) Retry(after time.Duration) error {
 	if t.queue == nil {
 		return embed.ErrNotHeld
 	}
+	err := t.retry(context.Background(), after)
+	if err != nil {
+		_ = t.giveUp() // so that somebody claims it again
+	}
+	return t.wrap("retry", err)
+}
+
+// retry is Retry that keeps the claim after an error.
+func (t *Task) retry(ctx context.Context, after time.Duration) error {
 	q := t.queue
 	if q.options.Attempts > 0 && t.attempt >= q.options.Attempts {
-		return t.wrap("retry", t.bury(context.Background()))
+		return t.bury(ctx)
 	}
 	data, err := json.Marshal(tries{Attempts: t.attempt, Next: time.Now().Add(after).UTC().Round(0)})
 	if err != nil {
-		return t.wrap("retry", err)
+		return err
 	}
 	set := embed.OpSet(queue.Child(q.tries, t.name), data, embed.AnyVersion)
-	return t.wrap("retry", t.submit([]embed.Op{embed.OpCheck(t.item(), embed.AnyVersion), set}))
+	return t.submit([]embed.Op{embed.OpCheck(t.item(), embed.AnyVersion), set})
 }
 
 // Name returns the name of the task in its queue.

@@ -2,22 +2,23 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
-// retryMax is the longest time before Work lets a task be claimed again.
-const retryMax = time.Minute
-
 // Work claims tasks for ever and calls fn for one after the other. It outlives sessions. The ctx of
 // fn ends when ctx ends, or when the claim is lost; context.Cause says why. When fn returns nil,
 // Work finishes the task, unless fn has called Finish or Retry. When fn returns an error, the task
 // is claimed again after a second, which doubles with each attempt up to a minute. If ctx has
 // ended, it may be claimed at once.
+//
+// If the ensemble refuses what Work writes when fn has returned, Work logs that, keeps the claim,
+// and tries again after pauses of up to a minute, until ctx ends or the claim is lost. If it
+// refuses a claim because of a hard quota, Work logs that, and claims again after such pauses.
 //
 // Work returns when ctx ends, with its error; when the node ends; with embed.ErrInvalidArgument for
 // wrong options; and if no attempt can succeed: embed.ErrInvalidPath, embed.ErrCrossShard,
@@ -28,22 +29,34 @@ func Work(
 	fn func(ctx context.Context, t *Task) error,
 ) error {
 	err := sessions.Each(ctx, from, func(ctx context.Context, s *embed.Session) error {
-		q := New(s, path, o)
-		for s.Err() == nil && ctx.Err() == nil {
-			err := q.work(ctx, fn)
-			if err := sessions.Final(err); err != nil {
-				return err
-			}
-			if err != nil && !sessions.Pause(ctx) {
-				return nil
-			}
-		}
-		return nil
+		return New(s, path, o).workLoop(ctx, fn)
 	})
 	if err == ctx.Err() {
 		return err
 	}
 	return fmt.Errorf("work: %w", err)
+}
+
+// workLoop works until the session or ctx ends, or until no attempt can succeed.
+func (q *Queue) workLoop(ctx context.Context, fn func(ctx context.Context, t *Task) error) error {
+	var pauses sessions.Pauses
+	told := false
+	for q.session.Err() == nil && ctx.Err() == nil {
+		err := q.work(ctx, fn)
+		if err := sessions.Final(err); err != nil {
+			return err
+		}
+		full := errors.Is(err, embed.ErrQuotaExceeded)
+		if full && !told {
+			sessions.Log(q.session).Warn("no task can be claimed: see why", "path", q.path, "cause", err)
+		}
+		if told = full; err == nil {
+			pauses = sessions.Pauses{}
+		} else if !pauses.After(ctx, err) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // work works on one task. An error is never that of fn.
@@ -54,14 +67,35 @@ func (q *Queue) work(ctx context.Context, fn func(ctx context.Context, t *Task) 
 	}
 	life, cancel := queue.Both(ctx, t.Context())
 	defer cancel()
+	var end func() error
 	switch err := fn(life, t); {
 	case t.Err() != nil: // it is finished, or lost
+		return nil
 	case err == nil:
-		_ = t.Finish() // if it fails, the task is claimed again
+		end = func() error { return t.finish() }
 	case ctx.Err() != nil:
-		_ = t.Retry(0)
+		end = func() error { return t.retry(context.Background(), 0) }
 	default:
-		_ = t.Retry(min(time.Second<<min(t.attempt-1, 6), retryMax))
+		end = func() error { return t.retry(context.Background(), t.pause()) }
+	}
+	if t.record(ctx, end) != nil {
+		_ = t.giveUp() // so that somebody claims it again
 	}
 	return nil
+}
+
+// record ends a task that was worked on. While the ensemble refuses that, the claim stays, so the
+// work is not done again.
+func (t *Task) record(ctx context.Context, end func() error) error {
+	s := t.queue.session
+	return sessions.Record(ctx, s, t.item(), t.claim.Done(), func() error {
+		err := end()
+		if !errors.Is(err, embed.ErrNoNode) {
+			return err
+		}
+		if _, ok, err := s.Exists(context.Background(), t.item()); ok || err != nil {
+			return embed.ErrNoNode
+		}
+		return t.giveUp() // somebody has removed it
+	})
 }

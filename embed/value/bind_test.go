@@ -123,3 +123,62 @@ func TestBind_LeavesNoGoroutine(t *testing.T) {
 		ens.Until("the goroutines to end", func() bool { return strings.Count(testkit.Stacks(), "embed/value.(*binding") == 0 })
 	})
 }
+
+// stop may be called by Validate and Refused, and while they hang. It waits for neither, and
+// nothing is stored after it.
+func TestBind_StopInACallback(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		_, s := one(t)
+		ctx := bounded(t)
+		raw := value.New(s, path, value.Codec[string]{})
+		for _, where := range []string{"Validate", "Validate, which accepts", "Refused", "beside Validate"} {
+			_, err := raw.Set(ctx, "good")
+			must(t, err)
+			var p atomic.Pointer[string]
+			var stop func() error
+			called, hang := make(chan struct{}), make(chan struct{})
+			bad := errors.New("bad")
+			end, err := value.Bind(ctx, s, path, value.Codec[string]{}, &p, value.BindOptions[string]{
+				Validate: func(x string) error {
+					switch {
+					case x == "good":
+						return nil
+					case where == "Refused":
+						return bad
+					case where == "beside Validate":
+						close(called)
+						<-hang
+						return nil
+					}
+					must(t, stop())
+					close(called)
+					if where == "Validate" {
+						return bad
+					}
+					return nil
+				},
+				Refused: func(error) {
+					if where == "Refused" {
+						must(t, stop())
+						close(called)
+					}
+				},
+			})
+			must(t, err)
+			stop = end
+			_, err = raw.Set(ctx, "next")
+			must(t, err)
+			<-called
+			must(t, stop())
+			close(hang)
+			_, err = raw.Set(ctx, "last")
+			must(t, err)
+			<-time.After(time.Second)
+			if now := *p.Load(); now != "good" {
+				t.Errorf("%s: %q was stored after stop", where, now)
+			}
+			must(t, stop())
+		}
+	})
+}

@@ -158,24 +158,6 @@ func TestCounter_Refused(t *testing.T) {
 	})
 }
 
-// In an ensemble that is held at an older level, what needs a newer one fails and says so. What
-// does not works.
-func TestCounter_BelowItsLevel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.HoldLevel = 3 }})
-		s := ens.Session(1, embed.SessionOptions{})
-		c := value.NewCounter(s, "/n", embed.Int64)
-		must(t, c.Set(t.Context(), 1))
-		must(t, c.Set(t.Context(), 2))
-		_, err := c.Add(t.Context(), 1)
-		wantErr(t, err, embed.ErrLevel)
-		wantErr(t, c.Swap(t.Context(), 2, 3), embed.ErrLevel)
-		if n, err := c.Get(t.Context()); n != 2 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-	})
-}
-
 // Swaps compare with the number that the ensemble has, not with what this member shows.
 func TestCounter_Swap(t *testing.T) {
 	t.Parallel()

@@ -36,8 +36,8 @@ type written struct {
 }
 
 var sampleHeader = Header{Time: 1700000000123, Ensemble: "orders", Lineage: "00112233445566778899aabbccddeeff", Member: 2, Members: []uint64{1, 2, 7}, Shards: []Shard{
-	{Shard: 1, Level: 4, Index: 70, Zxid: 0x2b, Znodes: 4, Schemes: []string{"digest", "ip"}},
-	{Shard: 2, Level: 4, Index: 9, Zxid: 3, Znodes: 1},
+	{Shard: 1, Level: 1, Index: 70, Zxid: 0x2b, Znodes: 4, Schemes: []string{"digest", "ip"}},
+	{Shard: 2, Level: 1, Index: 9, Zxid: 3, Znodes: 1},
 }}
 
 var sample = []written{

@@ -497,17 +497,22 @@ func (e *encoder) members(list []session.MemberID) {
 	}
 }
 
-// EncodeExpire encodes the order to expire the next portion of the sessions that are due.
-func EncodeExpire(wall int64) []byte {
+// EncodeExpire encodes the order to expire the next portion of the sessions that are due, for a
+// shard at a level.
+func EncodeExpire(wall int64, level uint32) []byte {
 	e := newEncoder()
-	e.array(2)
+	e.array(KindExpire.fields(level))
 	e.uint(uint64(KindExpire))
 	e.int(wall)
+	if level >= LevelNext {
+		e.uint(LevelNext)
+	}
 	return e.done()
 }
 
-// fields returns the length of a command's array, or zero for a kind that this build does not know.
-func (k Kind) fields() int {
+// fields returns the length of a command's array at a level, or zero for a kind that this build does
+// not know.
+func (k Kind) fields(level uint32) int {
 	switch k {
 	case KindRegister:
 		return 9
@@ -516,6 +521,9 @@ func (k Kind) fields() int {
 	case KindSilence:
 		return 7
 	case KindExpire:
+		if level >= LevelNext {
+			return 3
+		}
 		return 2
 	case KindReap:
 		return 3
@@ -552,6 +560,8 @@ func Decode(b []byte) (Command, error) { return new(Reader).Decode(b) }
 // A Reader decodes entries one after another. It uses the memory of a batch again for the next one;
 // BenchmarkApply shows what that is worth. The zero value is ready to use.
 type Reader struct {
+	Next bool // it reads what is of LevelNext, too
+
 	requests []Request
 	ops      []tree.Op // of all requests
 }
@@ -571,7 +581,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 	d := newDecoder(b)
 	n := d.array()
 	c := Command{Kind: Kind(d.uintTo(math.MaxUint8))}
-	if want := c.Kind.fields(); want == 0 || n != want {
+	if want := c.Kind.fields(LevelMax); want == 0 || n != want && !(r.Next && n == c.Kind.fields(LevelNext)) {
 		d.fail(fmt.Errorf("%w: kind %d with %d fields, which this build does not know: start the build that wrote it, or a newer one", ErrMalformed, c.Kind, n))
 	}
 	switch c.Kind {
@@ -599,6 +609,9 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Wall = d.int()
 	case KindExpire:
 		c.Wall = d.int()
+		if n > KindExpire.fields(LevelMax) && d.uint() != LevelNext {
+			d.fail(ErrMalformed)
+		}
 	case KindReap:
 		c.Wall = d.int()
 		c.Reap = d.mortals()

@@ -45,7 +45,7 @@ func (c Command) encode() []byte {
 	case KindSilence:
 		return EncodeSilence(c.Step, c.Silence, c.Wall)
 	case KindExpire:
-		return EncodeExpire(c.Wall)
+		return EncodeExpire(c.Wall, LevelMax)
 	case KindReap:
 		return EncodeReap(c.Wall, c.Reap)
 	case KindPurge:
@@ -73,14 +73,6 @@ func (c Command) encode() []byte {
 	}
 	return nil
 }
-
-// A levelOrigin is an origin with the level of its record.
-type levelOrigin struct {
-	session.Origin
-	level uint32
-}
-
-func (o levelOrigin) encode() []byte { return EncodeOrigin(o.Origin, o.level) }
 
 // filled returns different bytes, so that a test notices mixed-up fields.
 func filled[T [16]byte | [32]byte](first byte) (a T) {
@@ -196,17 +188,12 @@ func goldenRecords() []golden {
 	record := func(name string, r session.Record) golden {
 		return golden{name, r, func() []byte { return EncodeSession(r) }, func(b []byte) (any, error) { return DecodeSession(b) }}
 	}
-	originAt := func(level uint32, name string, o session.Origin) golden {
-		value := levelOrigin{o, level}
-		return golden{name, value, value.encode, func(b []byte) (any, error) {
-			o, err := DecodeOrigin(b, level)
-			return levelOrigin{o, level}, err
-		}}
+	origin := func(name string, o session.Origin) golden {
+		return golden{name, o, func() []byte { return EncodeOrigin(o) }, func(b []byte) (any, error) { return DecodeOrigin(b) }}
 	}
-	origin := func(name string, o session.Origin) golden { return originAt(LevelMin, name, o) }
 	one := func(name string, s State) golden {
 		s.Level = max(s.Level, LevelMin)
-		return golden{name, s, func() []byte { return EncodeState(s) }, func(b []byte) (any, error) { return DecodeState(b) }}
+		return golden{name, s, func() []byte { return EncodeState(s) }, func(b []byte) (any, error) { return DecodeState(b, LevelNext) }}
 	}
 	ensemble := func(name string, x session.Ensemble) golden {
 		return golden{name, x, func() []byte { return EncodeEnsemble(x) }, func(b []byte) (any, error) { return DecodeEnsemble(b) }}
@@ -237,9 +224,8 @@ func goldenRecords() []golden {
 			LastSeq: 1000, Steps: 4, Silence: 5 * time.Second}),
 		origin("origin-of-the-largest-numbers", session.Origin{Member: math.MaxUint64, Start: math.MaxUint64, Level: math.MaxUint32,
 			LastSeq: math.MaxUint64, Steps: math.MaxUint64, Silence: math.MaxInt64}),
-		originAt(2, "origin-with-schemes", session.Origin{Member: 2, Start: 3, Level: 2, Schemes: []string{"digest", "ip"}}),
-		originAt(2, "origin-without-schemes", session.Origin{Member: 2, Start: 3, Level: 3}),
-		originAt(3, "origin-retired", session.Origin{Member: 2, Start: 3, Level: 3, Schemes: []string{"ip"}, Retired: true}),
+		origin("origin-with-schemes", session.Origin{Member: 2, Start: 3, Level: 2, Schemes: []string{"digest", "ip"}}),
+		origin("origin-retired", session.Origin{Member: 2, Start: 3, Level: 3, Schemes: []string{"ip"}, Retired: true}),
 		ensemble("ensemble", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 70000, Shards: 4, Govern: 300, Governor: 2}),
 		ensemble("ensemble-of-the-largest-numbers", session.Ensemble{Next: math.MaxUint64, Shards: math.MaxUint32, Govern: math.MaxUint64, Governor: math.MaxUint64}),
 		ensemble("ensemble-that-was-recovered", session.Ensemble{Lineage: session.Lineage(filled[[16]byte](0x60)), Next: 1004, Shards: 1,
@@ -250,13 +236,12 @@ func goldenRecords() []golden {
 		member("member-of-the-largest-numbers", session.Member{ID: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Since: math.MinInt64,
 			Places: []session.Place{{Part: math.MaxUint8, Change: math.MaxUint64}}}),
 		one("state", State{Zxid: 70000}),
-		one("state-of-level-2", State{Level: 2, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
 		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
-		one("state-of-level-5", State{Level: 5, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
-		one("state-of-a-shard-in-use", State{Level: 5, Zxid: 70000, Seed: Seed{Done: true}}),
-		one("state-that-is-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: 300}}),
-		one("state-that-was-loaded", State{Level: 5, Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: math.MaxUint64, Done: true}}),
+		one("state-of-the-next-level", State{Level: LevelNext, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),
+		one("state-of-a-shard-in-use", State{Zxid: 70000, Seed: Seed{Done: true}}),
+		one("state-that-is-loaded", State{Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: 300}}),
+		one("state-that-was-loaded", State{Zxid: 1 << 33, Seed: Seed{Source: filled[[32]byte](0x40), Next: math.MaxUint64, Done: true}}),
 	}
 }
 
@@ -333,8 +318,8 @@ func encodeAnyRecord(v any) []byte {
 		return EncodeZnode(v)
 	case session.Record:
 		return EncodeSession(v)
-	case levelOrigin:
-		return v.encode()
+	case session.Origin:
+		return EncodeOrigin(v)
 	case session.Member:
 		return EncodeMember(v)
 	case session.Ensemble:
@@ -475,10 +460,24 @@ func TestReaderKeepsNothingOfAnEntry(t *testing.T) {
 	}
 }
 
+// A command of the next level is another one than this build's, and only who reads that level takes it.
+func TestDecode_OfTheNextLevel(t *testing.T) {
+	b := EncodeExpire(5, LevelNext)
+	if _, err := Decode(b); !errors.Is(err, ErrMalformed) {
+		t.Errorf("this build reads it: %v", err)
+	}
+	next := Reader{Next: true}
+	for _, b := range [][]byte{b, EncodeExpire(5, LevelMax)} {
+		if c, err := next.Decode(b); err != nil || c.Kind != KindExpire || c.Wall != 5 {
+			t.Errorf("%x is read as %+v, %v", b, c, err)
+		}
+	}
+}
+
 // B5: the level comes first, because the rest of a state of another level may have another form.
 func TestImageOfAnotherLevelIsRefused(t *testing.T) {
 	for _, state := range [][]byte{{0x94, LevelMax + 1, 0x05, 0x90, 0x00}, {0x92, LevelMax + 1, 0xc0}, {0x94, LevelMin - 1, 0x05, 0x90, 0x00}} {
-		if _, err := DecodeState(state); !errors.Is(err, ErrLevel) {
+		if _, err := DecodeState(state, LevelMax); !errors.Is(err, ErrLevel) {
 			t.Errorf("%x: %v", state, err)
 		}
 	}
@@ -493,7 +492,7 @@ func TestDocShowsEveryField(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"register": EncodeRegister(session.Origin{}, 0, Rules{}), "batch": EncodeBatch(0, 0, 0, 0, 0, 0, slices.Values([][]byte(nil))),
-		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0), "reap": EncodeReap(0, nil),
+		"silence": EncodeSilence(session.Step{}, 0, 0), "expire": EncodeExpire(0, 1), "reap": EncodeReap(0, nil),
 		"purge": EncodePurge(0, nil), "purged": EncodePurged(0, nil), "raise": EncodeRaise(0, nil), "found": EncodeFound(session.Lineage{}, nil, 0, 0),
 		"govern": EncodeGovern(0, 0), "want": EncodeWant(0, 0, 0, 0, 0), "retire": EncodeRetire(0), "load": EncodeLoad(Load{}, 0), "seed": encoded(func(e *encoder) { e.seed(Seed{Next: 1}) }),
 		"recover": EncodeRecover(session.Recovery{}, nil, 0, 0),
@@ -501,7 +500,7 @@ func TestDocShowsEveryField(t *testing.T) {
 		"txn": request(RequestTxn), "open": request(RequestOpen), "close": request(RequestClose), "release": request(RequestRelease),
 		"addShard": request(RequestAddShard), "introduce": request(RequestIntroduce), "reattach": request(RequestReattach),
 		"setIdentities": request(RequestSetIdentities), "op": encoded(func(e *encoder) { e.op(&tree.Op{}) }),
-		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}, LevelMax), "state": EncodeState(State{Level: LevelMax}),
+		"znode": EncodeZnode(tree.Znode{}), "session": EncodeSession(session.Record{}), "origin": EncodeOrigin(session.Origin{}), "state": EncodeState(State{Level: LevelMax}),
 		"member": EncodeMember(session.Member{}), "ensemble": EncodeEnsemble(session.Ensemble{}),
 	} {
 		want := newDecoder(b).array()

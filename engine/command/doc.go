@@ -46,7 +46,7 @@
 //	          founding member has registered with a build that reads the level. Those in the list
 //	          need not have.
 //	found     Chooses the ensemble's lineage, and says who the founders are and how many shards
-//	          there are. The first one in the log of the home shard counts, from level 3 on.
+//	          there are. The first one in the log of the home shard counts.
 //	join      Gives a directory its member's id, for the home shard. Former are what the process
 //	          was before, or zero. A repeat gives the same id.
 //	report    Tells the home shard what a member is on a shard, since a change of that shard's
@@ -60,12 +60,12 @@
 //	recover   Begins a new lineage on the home shard, if the parent is the present one: all but the
 //	          survivor are out. On every shard it retires the members in the list, and the next
 //	          transaction is above zxid. The lost majority may have given zxids below it.
-//	load      Loads a part of a backup into a new shard, from level 5 on. Part 0 begins that, if
-//	          nobody has used the shard. The shard's transactions go on after zxid, which is above
-//	          all zxids of the backup. Every later part is a transaction. It counts if it is the
-//	          next one of the same source, which is the backup's SHA-256. zxid is zero in it. While
-//	          the home shard loads, it opens no session, so nobody uses any shard. Its part 0 comes
-//	          before those of all other shards, and its last part after theirs.
+//	load      Loads a part of a backup into a new shard. Part 0 begins that, if nobody has used the
+//	          shard. The shard's transactions go on after zxid, which is above all zxids of the
+//	          backup. Every later part is a transaction. It counts if it is the next one of the same
+//	          source, which is the backup's SHA-256. zxid is zero in it. While the home shard loads,
+//	          it opens no session, so nobody uses any shard. Its part 0 comes before those of all
+//	          other shards, and its last part after theirs.
 //
 // # Requests
 //
@@ -81,7 +81,7 @@
 //	setIdentities [8, session, attached, [identity, ...]]
 //	announce      [9, name, address, client, zone]
 //
-//	op            [kind, path, data, mode, version, ttl ms, acl, czxid], or of level 4
+//	op            [kind, path, data, mode, version, ttl ms, acl, czxid]
 //	checkMzxid    [10, path, mzxid]
 //	add           [11, path, width, delta]
 //	ensure        [12, path]
@@ -136,19 +136,8 @@
 //
 // # Levels
 //
-// Every shard has a feature level. All its records are written at this level.
-//
-//	level  from    what it allows
-//	1      start   Everything but what follows. An origin has no schemes. The schemes in force are
-//	               those of the newest register.
-//	2      0.1.0   An origin has the schemes that its member has. The schemes in force only grow: to
-//	               those of before come those that all members of this level have. A create below a
-//	               znode whose create counter is full changes its Pzxid.
-//	3      0.1.0   The home shard has members and the ensemble's lineage. An origin can be retired.
-//	               An entry that changes who the members are, or where, also writes that to
-//	               /zookeeper/config, in a transaction of its own.
-//	4      0.1.0   A transaction may have the operations checkMzxid, add and ensure.
-//	5      0.1.0   A new ensemble can be loaded from a backup: load. A state has a seed.
+// Every shard has a feature level. All its records are written at this level. This build writes
+// level 1, which allows everything above.
 //
 // A later build that writes something new gives it a new level, and goes on reading the former
 // ones. raise itself is read from 0.1.0 on. It is proposed only when all members have registered

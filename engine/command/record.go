@@ -148,21 +148,12 @@ func (d *decoder) incarnations() []session.Incarnation {
 	return list
 }
 
-// originFields returns how many fields an origin's record has at a level.
-func originFields(level uint32) int {
-	switch {
-	case level < LevelSchemes:
-		return 8
-	case level < LevelMembers:
-		return 9
-	}
-	return 10
-}
+const originFields = 10
 
-// EncodeOrigin encodes an origin's record at a level.
-func EncodeOrigin(o session.Origin, level uint32) []byte {
+// EncodeOrigin encodes an origin's record.
+func EncodeOrigin(o session.Origin) []byte {
 	e := newEncoder()
-	e.array(originFields(level))
+	e.array(originFields)
 	e.uint(uint64(o.Member))
 	e.uint(o.Start)
 	e.bytes(o.Directory[:])
@@ -171,19 +162,15 @@ func EncodeOrigin(o session.Origin, level uint32) []byte {
 	e.uint(o.LastSeq)
 	e.uint(o.Steps)
 	e.int(int64(o.Silence))
-	if level >= LevelSchemes {
-		e.strings(o.Schemes)
-	}
-	if level >= LevelMembers {
-		e.flag(o.Retired)
-	}
+	e.strings(o.Schemes)
+	e.flag(o.Retired)
 	return e.done()
 }
 
-// DecodeOrigin reads an origin's record that was written at a level.
-func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
+// DecodeOrigin reads an origin's record.
+func DecodeOrigin(b []byte) (o session.Origin, err error) {
 	d := newDecoder(b)
-	d.want(originFields(level))
+	d.want(originFields)
 	o.Member = session.MemberID(d.uint())
 	o.Start = d.uint()
 	d.fixed(o.Directory[:])
@@ -192,12 +179,8 @@ func DecodeOrigin(b []byte, level uint32) (o session.Origin, err error) {
 	o.LastSeq = d.uint()
 	o.Steps = d.uint()
 	o.Silence = time.Duration(d.int())
-	if level >= LevelSchemes {
-		o.Schemes = d.strings()
-	}
-	if level >= LevelMembers {
-		o.Retired = d.flag()
-	}
+	o.Schemes = d.strings()
+	o.Retired = d.flag()
 	return o, d.end()
 }
 
@@ -206,7 +189,7 @@ type State struct {
 	Level uint32 // at which the shard's records are written, LevelMin at first
 	Zxid  tree.Zxid
 	Rules Rules // in force
-	Seed  Seed  // from LevelSeed on
+	Seed  Seed
 }
 
 // A Seed says how far a shard has been loaded from a backup. It is zero until a backup is loaded or
@@ -222,10 +205,10 @@ func (s Seed) Loading() bool { return s.Next > 0 && !s.Done }
 
 // stateFields returns how many fields the record of a shard has at a level.
 func stateFields(level uint32) int {
-	if level < LevelSeed {
-		return 4
+	if level < LevelNext {
+		return 5
 	}
-	return 5
+	return 6
 }
 
 // EncodeState encodes the record of a shard.
@@ -235,8 +218,9 @@ func EncodeState(s State) []byte {
 	e.uint(uint64(s.Level))
 	e.uint(uint64(s.Zxid))
 	e.rules(s.Rules)
-	if s.Level >= LevelSeed {
-		e.seed(s.Seed)
+	e.seed(s.Seed)
+	if s.Level >= LevelNext {
+		e.uint(LevelNext)
 	}
 	return e.done()
 }
@@ -265,21 +249,21 @@ func (d *decoder) seed() (s Seed) {
 	return s
 }
 
-// DecodeState reads the record of a shard. Its error wraps ErrLevel if this build does not read the
-// level of the records.
-func DecodeState(b []byte) (State, error) {
+// DecodeState reads the record of a shard. Its error wraps ErrLevel if the records are of a level
+// above the highest that is read.
+func DecodeState(b []byte, highest uint32) (State, error) {
 	d := newDecoder(b)
 	n := d.array()
 	level := d.uintTo(math.MaxUint32)
-	if err := CheckLevel(uint32(level), LevelMax); err != nil && d.err == nil {
+	if err := CheckLevel(uint32(level), highest); err != nil && d.err == nil {
 		return State{}, err // the rest may have another form
 	}
 	if n != stateFields(uint32(level)) {
 		d.fail(ErrMalformed)
 	}
-	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Rules: d.rules()}
-	if s.Level >= LevelSeed {
-		s.Seed = d.seed()
+	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Rules: d.rules(), Seed: d.seed()}
+	if s.Level >= LevelNext && d.uint() != LevelNext {
+		d.fail(ErrMalformed)
 	}
 	if err := d.end(); err != nil {
 		return State{}, err

@@ -175,6 +175,11 @@ func Origin() session.Origin {
 	return session.Origin{Member: Member, Start: 3, Directory: [16]byte{1}, Digest: [32]byte{2}, Level: command.LevelMax}
 }
 
+// Rules returns what a member with the schemes of every build registers with.
+func Rules() command.Rules {
+	return command.Rules{Schemes: []string{"digest", "ip", "super"}}
+}
+
 // Decode decodes a command, which must be well-formed.
 func Decode(t testing.TB, cmd []byte) command.Command {
 	t.Helper()

@@ -116,9 +116,7 @@ func (r *Replica) applyRegister(c *command.Command) {
 	}
 	err := r.checkRegister(c)
 	if err == nil {
-		if r.mu.Level >= command.LevelSchemes {
-			c.Origin.Schemes = c.Rules.Schemes
-		}
+		c.Origin.Schemes = c.Rules.Schemes
 		_, err = r.mu.table.Register(c.Origin)
 	}
 	if err != nil {

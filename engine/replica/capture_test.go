@@ -18,7 +18,7 @@ func TestCapture(t *testing.T) {
 		if _, err := r.commit(tree.Header{Zxid: z}, []tree.Op{{Kind: tree.KindCreate, Path: path}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		r.apply(command.EncodeExpire(1))
+		r.apply(command.EncodeExpire(1, 1))
 	}
 	create(1, "/a")
 	c, err := r.Capture(t.Context(), nil)

@@ -81,7 +81,7 @@ func TestCloseOfMoreThanAPortionWakesTheExpirer(t *testing.T) {
 		if wakes > 0 {
 			<-r.expirer.wake
 		}
-		r.apply(command.EncodeExpire(1))
+		r.apply(command.EncodeExpire(1, 1))
 	}
 }
 
@@ -112,7 +112,7 @@ func TestEndIsToldBeforeTheExpiry(t *testing.T) {
 	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(2, 1, 1, 1, 0, 1, slices.Values([][]byte{open})))
 	id := r.mu.table.Sessions(2)[0].ID
 	o.Start++
-	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeExpire(1))
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeExpire(1, 1))
 	ended, expired := fmt.Sprintf("ended %d: %v", id, session.ErrExpired), fmt.Sprint("expired ", id)
 	if n := len(told); n < 2 || told[n-1] != expired || slices.ContainsFunc(told[:n-1], func(s string) bool { return s != ended }) {
 		t.Errorf("told %q, want %q at last, and only %q before", told, expired, ended)

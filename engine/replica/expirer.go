@@ -64,7 +64,7 @@ func (x *expirer) look(now time.Time) time.Duration {
 	next := x.timeoutMin / 4
 	if due, portions := x.replica.dueSessions(); due > 0 {
 		if x.expire.portions != portions || !x.expire.pending(now) {
-			x.expire = proposedExpire{portions: portions, proposed: x.propose(command.EncodeExpire(now.UnixMilli()), now)}
+			x.expire = proposedExpire{portions: portions, proposed: x.propose(command.EncodeExpire(now.UnixMilli(), x.replica.Level()), now)}
 		}
 		next = min(next, PollInterval)
 	}

@@ -14,9 +14,9 @@ func (r *Replica) accept(t storage.Table, _, value []byte) error {
 	if t != storage.Meta {
 		return nil
 	}
-	state, err := command.DecodeState(value)
+	state, err := command.DecodeState(value, r.levelMax())
 	if err == nil {
-		_, err = usable(state, r.schemes, r.levelMax())
+		_, err = pickSchemes(r.schemes, state.Rules.Schemes)
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func TestLagOfLongSteps(t *testing.T) {
 // A replica whose image is not up to date does not lag.
 func TestLag_DoesNotWaitForTheImage(t *testing.T) {
 	r := newRig(t)
-	r.apply(command.EncodeExpire(1))
+	r.apply(command.EncodeExpire(1, 1))
 	if l := r.expirer.lag; l.applied() != 1 || r.image.Applied() != 0 {
 		t.Errorf("the lag sees entry %d applied, the replica is at %d, the image at %d", l.applied(), r.Index(), r.image.Applied())
 	}

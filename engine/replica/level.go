@@ -12,18 +12,16 @@ import (
 func (r *Replica) Level() uint32 { return r.level.Load() }
 
 // HeldDown returns the members without which the shard cannot rise to a level: those that have not
-// registered with a build and a config that agree to it. Up to LevelMembers they are founders,
-// since nobody else could register before. Beyond it they may also have joined and registered here.
-// Who was left behind at a level before does not count, nor who is out. It takes no lock.
+// registered with a build and a config that agree to it. They are founders, and who else has
+// registered here. Who was left behind at a level before does not count, nor who is out. It takes no
+// lock.
 func (r *Replica) HeldDown(level uint32) (by []session.MemberID) {
 	now := r.Level()
 	members := slices.Clone(r.founders)
-	if level > command.LevelMembers {
-		r.origins.Load().Range(func(m, _ any) bool {
-			members = append(members, m.(session.MemberID))
-			return true
-		})
-	}
+	r.origins.Load().Range(func(m, _ any) bool {
+		members = append(members, m.(session.MemberID))
+		return true
+	})
 	slices.Sort(members)
 	for _, m := range slices.Compact(members) {
 		o, _ := r.Origin(m)
@@ -51,17 +49,7 @@ func (r *Replica) applyRaise(c *command.Command) {
 
 // raise raises the shard's level by one. mu is held.
 func (r *Replica) raise(level uint32, behind []session.MemberID) {
-	if level == command.LevelSchemes {
-		r.mu.table.RecordSchemes(r.mu.Rules.Schemes) // each member has at least those in force
-	}
-	if level == command.LevelMembers {
-		r.mu.table.RewriteOrigins()
-	}
-	r.tree.Load().SetPzxidStops(level < command.LevelPzxid)
 	r.setLevel(level)
-	if level == command.LevelSeed && !r.untouched() {
-		r.settle()
-	}
 	r.noteOrigins()
 	r.node.Raised(r.Shard, level, behind)
 }
@@ -84,9 +72,6 @@ func (r *Replica) checkRegister(c *command.Command) error {
 	if err := r.mu.members.CheckRegister(c.Origin.Member, c.Origin.Directory); err != nil {
 		return err
 	}
-	if r.mu.Level < command.LevelSchemes {
-		return nil
-	}
 	for _, name := range r.mu.Rules.Schemes {
 		if !slices.Contains(c.Rules.Schemes, name) {
 			return lacksScheme(name, c.Rules.Schemes)
@@ -102,9 +87,6 @@ func lacksScheme(name string, has []string) error {
 
 // rulesAfter returns the rules in force after a Register that was accepted. mu is held.
 func (r *Replica) rulesAfter(c *command.Command) command.Rules {
-	if r.mu.Level < command.LevelSchemes {
-		return c.Rules
-	}
 	all := slices.Clone(c.Rules.Schemes)
 	for _, o := range r.mu.table.Present() {
 		if o.Level >= r.mu.Level && !o.Retired { // others were left behind

@@ -23,12 +23,13 @@ func registers(m session.MemberID, start uint64, level uint32, schemes ...string
 	return command.EncodeRegister(o, 1, command.Rules{Schemes: schemes})
 }
 
-// levelRig is a rig of an ensemble with members 2, 3 and the rig's own, of which all have
-// registered.
+// levelRig is a rig of a build to come, in an ensemble with members 2, 3 and the rig's own, of which
+// all have registered.
 func levelRig(t *testing.T, of2, of3 uint32) *rig {
-	r := newRig(t)
-	r.founders = []session.MemberID{enginetest.Member, 2, 3}
-	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}), registers(2, 1, of2), registers(3, 1, of3))
+	r, own := newRig(t), enginetest.Origin()
+	own.Level = command.LevelNext
+	r.Become(own, []session.MemberID{enginetest.Member, 2, 3})
+	r.apply(command.EncodeRegister(own, 1, command.Rules{}), registers(2, 1, of2), registers(3, 1, of3))
 	return r
 }
 
@@ -95,46 +96,42 @@ func TestRaiseFailsWhoWasLeftBehind(t *testing.T) {
 	}
 }
 
-// Beyond the level that has members, those that have joined count too. Who is out never does.
+// Those that have joined hold the level down too. Who is out never does.
 func TestHeldDownByMembersThatHaveJoined(t *testing.T) {
-	const next = command.LevelMax + 1
+	const next = command.LevelNext
 	r := foundedRig(t, 1)
-	r.apply(command.EncodeJoin(session.Candidate{Directory: [16]byte{4}}, 1), registers(4, 1, command.LevelMax), registers(3, 2, next))
-	held := func(level uint32, want ...session.MemberID) {
+	r.apply(command.EncodeJoin(session.Candidate{Directory: [16]byte{4}}, 1), registers(3, 2, next), registers(4, 1, command.LevelMax))
+	held := func(want ...session.MemberID) {
 		t.Helper()
-		if by := r.HeldDown(level); !slices.Equal(by, want) {
-			t.Errorf("held down from level %d by %d, want %d", level, by, want)
+		if by := r.HeldDown(next); !slices.Equal(by, want) {
+			t.Errorf("held down by %d, want %d", by, want)
 		}
 	}
-	held(next, enginetest.Member, 2, 4)
-	held(command.LevelMembers)
+	held(2, 4)
 	r.apply(command.EncodeRetire(2), command.EncodeRetire(4), command.EncodeRetire(5))
-	held(next, enginetest.Member)
+	held()
 }
 
 // A level of a later build is an error that names both levels, and the image stays as it was.
 func TestRaiseBeyondThisBuildFailsTheNode(t *testing.T) {
 	r := levelRig(t, 9, 9)
 	r.apply(registers(enginetest.Member, 9, 9))
-	for level := uint32(2); level <= command.LevelMax+1; level++ {
-		r.apply(command.EncodeRaise(level, nil))
-	}
+	const beyond = command.LevelNext + 1
+	r.apply(command.EncodeRaise(command.LevelNext, nil), command.EncodeRaise(beyond, nil))
 	err := r.disk.Err()
-	for _, level := range []uint32{command.LevelMax, command.LevelMax + 1} {
+	for _, level := range []uint32{command.LevelNext, beyond} {
 		if !errors.Is(err, command.ErrLevel) || !strings.Contains(err.Error(), fmt.Sprint("level ", level)) {
 			t.Fatal(err)
 		}
 	}
-	if r.Level() != command.LevelMax {
+	if r.Level() != command.LevelNext {
 		t.Errorf("level %d", r.Level())
 	}
 }
 
-// At level 1 the newest Register decides about the schemes. From level 2 on a scheme is in force
-// once all members have it, and for good.
+// A scheme is in force once all members have it, and for good.
 func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 	r := newRig(t)
-	r.founders = []session.MemberID{2, 3}
 	extra := tree.BuiltinSchemes()["digest"]
 	r.schemes = tree.Schemes{"a": extra, "b": extra, "c": extra}
 	want := func(names ...string) {
@@ -143,9 +140,7 @@ func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 			t.Fatalf("in force: %q, want %q, disk %v", got, names, r.disk.Err())
 		}
 	}
-	r.apply(registers(2, 1, 2, "a", "b"), registers(3, 1, 2, "a"))
-	want("a")
-	r.apply(command.EncodeRaise(2, nil))
+	r.apply(registers(2, 1, 2, "a"), registers(3, 1, 2, "a"))
 	want("a")
 	r.apply(registers(2, 2, 2, "a", "b"))
 	want("a") // not on member 3
@@ -160,10 +155,11 @@ func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 
 // The image is written at the level in use, and a start finds that level.
 func TestImageHasTheLevel(t *testing.T) {
-	for level, records := range map[uint32]int{1: 8, 2: 9, 3: 10} {
-		r := levelRig(t, 3, 3)
-		for next := uint32(2); next <= level; next++ {
-			r.apply(command.EncodeRaise(next, nil))
+	for level, fields := range map[uint32]int{command.LevelMax: 5, command.LevelNext: 6} {
+		r := levelRig(t, command.LevelNext, command.LevelNext)
+		r.apply(command.EncodeExpire(1, command.LevelMax))
+		if level == command.LevelNext {
+			r.apply(command.EncodeRaise(level, nil), command.EncodeExpire(1, level))
 		}
 		if err := r.Sync(); err != nil {
 			t.Fatal(err)
@@ -173,8 +169,8 @@ func TestImageHasTheLevel(t *testing.T) {
 		}
 		options := storage.Options{Disk: r.disk, Dir: filepath.Join(r.disk.Dir(), "image")}
 		_, err := storage.Check(options, func(table storage.Table, _, value []byte) error {
-			if table == storage.Origins && int(value[0]&0xf) != records {
-				t.Errorf("level %d: a record of an origin has %d fields", level, value[0]&0xf)
+			if table == storage.Meta && int(value[0]&0xf) != fields {
+				t.Errorf("level %d: the state has %d fields", level, value[0]&0xf)
 			}
 			return nil
 		})
@@ -187,48 +183,51 @@ func TestImageHasTheLevel(t *testing.T) {
 		}
 		defer image.Close()
 		again := newRig(t)
+		again.Outbox.Origin.Level = command.LevelNext
 		if err := again.Load(image); err != nil {
 			t.Fatal(err)
 		}
 		again.wantLevel(t, level)
 		held := newRig(t)
-		held.Outbox.Origin.Level = 1
 		if err := held.Load(image); (level > 1) != errors.Is(err, command.ErrLevel) {
 			t.Errorf("level %d: a member that agrees to level 1 only gets %v", level, err)
 		}
 	}
 }
 
-// What a transaction does may depend on the level, but on nothing else that differs between builds.
-func TestPzxidOfAFullParentStopsBelowItsLevel(t *testing.T) {
-	for level, moves := range map[uint32]bool{1: false, 2: true} {
-		r := newRig(t)
-		open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: time.Second})
-		o := enginetest.Origin()
-		r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(o.Member, o.Start, 1, 1, 0, 1, slices.Values([][]byte{open})))
-		seq := uint64(1)
-		create := func(path string) {
-			seq++
-			txn := command.EncodeRequest(&command.Request{Kind: command.RequestTxn, Session: r.mu.table.Sessions(o.Member)[0].ID,
-				Ops: []tree.Op{{Kind: tree.KindCreate, Path: path}}})
-			r.apply(command.EncodeBatch(o.Member, o.Start, seq, 1, 0, 1, slices.Values([][]byte{txn})))
-		}
-		create("/full")
-		if err := r.Sync(); err != nil {
-			t.Fatal(err)
-		}
-		full := r.image.NewBatch()
-		full.Put(storage.Znodes, []byte("/full"), command.EncodeZnode(tree.Znode{Created: math.MaxInt32}))
-		if err := errors.Join(full.Commit(r.image.Applied()), r.Load(r.image)); err != nil {
-			t.Fatal(err)
-		}
-		if level == 2 {
-			r.apply(command.EncodeRaise(2, nil))
-		}
-		create("/full/child")
-		stat, ok := r.Tree().Exists("/full")
-		if !ok || stat.NumChildren != 1 || (stat.Pzxid != 0) != moves {
-			t.Errorf("level %d: %+v", level, stat)
-		}
+// A build that does not read the next level does not take its commands for others.
+func TestApply_ACommandOfTheNextLevel(t *testing.T) {
+	r := newRig(t)
+	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}), command.EncodeExpire(1, command.LevelNext))
+	if err := r.disk.Err(); !errors.Is(err, command.ErrMalformed) {
+		t.Errorf("the node goes on: %v", err)
+	}
+}
+
+// In ZooKeeper the Pzxid of a znode stops with its create counter. Here it does not.
+func TestPzxidOfAFullParent(t *testing.T) {
+	r := newRig(t)
+	open := command.EncodeRequest(&command.Request{Kind: command.RequestOpen, Timeout: time.Second})
+	o := enginetest.Origin()
+	r.apply(command.EncodeRegister(o, 1, command.Rules{}), command.EncodeBatch(o.Member, o.Start, 1, 1, 0, 1, slices.Values([][]byte{open})))
+	seq := uint64(1)
+	create := func(path string) {
+		seq++
+		txn := command.EncodeRequest(&command.Request{Kind: command.RequestTxn, Session: r.mu.table.Sessions(o.Member)[0].ID,
+			Ops: []tree.Op{{Kind: tree.KindCreate, Path: path}}})
+		r.apply(command.EncodeBatch(o.Member, o.Start, seq, 1, 0, 1, slices.Values([][]byte{txn})))
+	}
+	create("/full")
+	if err := r.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	full := r.image.NewBatch()
+	full.Put(storage.Znodes, []byte("/full"), command.EncodeZnode(tree.Znode{Created: math.MaxInt32}))
+	if err := errors.Join(full.Commit(r.image.Applied()), r.Load(r.image)); err != nil {
+		t.Fatal(err)
+	}
+	create("/full/child")
+	if stat, ok := r.Tree().Exists("/full"); !ok || stat.NumChildren != 1 || stat.Pzxid == 0 {
+		t.Errorf("%+v", stat)
 	}
 }

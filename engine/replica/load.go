@@ -48,15 +48,14 @@ func (r *Replica) use(l *imageLoader) {
 // loadImage reads a whole image into memory. It refuses an image that no replica of this build
 // could have written, that needs a scheme which is not known, or that is above the highest level.
 func loadImage(image *storage.Image, known tree.Schemes, highest uint32) (*imageLoader, error) {
-	l := newImageLoader()
+	l := newImageLoader(highest)
 	if image.Applied() == 0 {
 		l.state.Level, l.tree = command.LevelMin, tree.New(nil)
-		l.tree.SetPzxidStops(true)
 		return l, nil
 	}
 	var schemes tree.Schemes
 	l.check = func(state command.State) (err error) {
-		schemes, err = usable(state, known, highest)
+		schemes, err = pickSchemes(known, state.Rules.Schemes)
 		return err
 	}
 	if err := image.Load(l.addRecord); err != nil {
@@ -67,17 +66,7 @@ func loadImage(image *storage.Image, known tree.Schemes, highest uint32) (*image
 	}
 	l.tree.SetSchemes(schemes)
 	l.tree.SetWeightMax(l.state.Rules.TreeMax)
-	l.tree.SetPzxidStops(l.state.Level < command.LevelPzxid)
 	return l, nil
-}
-
-// usable returns the schemes of a state, or why a member with these schemes and this highest level
-// cannot go on from it.
-func usable(state command.State, known tree.Schemes, highest uint32) (tree.Schemes, error) {
-	if err := command.CheckLevel(state.Level, highest); err != nil {
-		return nil, err
-	}
-	return pickSchemes(known, state.Rules.Schemes)
 }
 
 // pickSchemes returns the schemes with the given names. The log decides which schemes count, so
@@ -101,14 +90,15 @@ type imageLoader struct {
 	members  *session.Members
 	state    command.State
 	hasState bool
+	highest  uint32 // level that is read
 	// check judges the state; nil accepts any. It is called before an image is opened for writing.
 	check func(command.State) error
 }
 
 var errNoState = fmt.Errorf("%w: the record %q is missing", command.ErrMalformed, command.StateKey)
 
-func newImageLoader() *imageLoader {
-	return &imageLoader{znodes: tree.NewLoader(nil), table: session.NewTable(), members: session.NewMembers()}
+func newImageLoader(highest uint32) *imageLoader {
+	return &imageLoader{highest: highest, znodes: tree.NewLoader(nil), table: session.NewTable(), members: session.NewMembers()}
 }
 
 // addRecord adds one record of any table. The state comes first: its level tells how to read the
@@ -153,7 +143,7 @@ func (l *imageLoader) addSession(key, value []byte) error {
 }
 
 func (l *imageLoader) addOrigin(key, value []byte) error {
-	o, err := command.DecodeOrigin(value, l.state.Level)
+	o, err := command.DecodeOrigin(value)
 	if err == nil && !bytes.Equal(key, command.IDKey(uint64(o.Member))) {
 		err = command.ErrMalformed
 	}
@@ -165,9 +155,6 @@ func (l *imageLoader) addOrigin(key, value []byte) error {
 }
 
 func (l *imageLoader) addMember(key, value []byte) error {
-	if l.state.Level < command.LevelMembers {
-		return fmt.Errorf("%w: a record of a member, at level %d", command.ErrMalformed, l.state.Level)
-	}
 	if bytes.Equal(key, command.EnsembleKey) {
 		ensemble, err := command.DecodeEnsemble(value)
 		if err != nil {
@@ -192,7 +179,7 @@ func (l *imageLoader) addState(key string, value []byte) (err error) {
 		return fmt.Errorf("%w: unknown record %q", command.ErrMalformed, key)
 	}
 	l.hasState = true
-	if l.state, err = command.DecodeState(value); err != nil {
+	if l.state, err = command.DecodeState(value, l.highest); err != nil {
 		return fmt.Errorf("record %q: %w", key, err)
 	}
 	if l.check != nil {
@@ -224,7 +211,7 @@ type Contents struct {
 
 // CheckImage reads and verifies a whole image, and keeps nothing of it in memory.
 func CheckImage(o storage.Options, member session.MemberID) (Contents, error) {
-	l := newImageLoader()
+	l := newImageLoader(command.LevelMax)
 	applied, err := storage.Check(o, func(t storage.Table, key, value []byte) error {
 		if err := l.addRecord(t, key, value); err != nil {
 			return fmt.Errorf("%s: %w", o.Dir, err)

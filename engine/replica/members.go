@@ -63,12 +63,8 @@ func (r *Replica) applyJoin(c *command.Command) {
 	}
 }
 
-// applyRetire closes a member's stream for ever. Below the level of members it does nothing,
-// because the image could not keep it. mu is held.
+// applyRetire closes a member's stream for ever. mu is held.
 func (r *Replica) applyRetire(c *command.Command) {
-	if r.mu.Level < command.LevelMembers {
-		return
-	}
 	r.mu.table.Retire(c.Member)
 	r.mu.members.Forget(r.mu.table)
 	r.noteOrigin(c.Member)
@@ -76,14 +72,10 @@ func (r *Replica) applyRetire(c *command.Command) {
 
 // applyRecover begins the shard's life after a forced recovery. On the home shard it does nothing
 // if the lineage has begun already. On the others it may be repeated: nobody else has registered
-// before the home shard has the lineage. They may lag behind its level, which only the lost members
-// can have kept down. mu is held.
+// before the home shard has the lineage. mu is held.
 func (r *Replica) applyRecover(c *command.Command) {
 	if r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) {
 		return
-	}
-	for r.mu.Level < command.LevelMembers {
-		r.raise(r.mu.Level+1, c.Lost)
 	}
 	for _, m := range c.Lost {
 		r.mu.table.Retire(m)
@@ -124,10 +116,8 @@ func (r *Replica) Orphans(home *Replica) (endings []command.Ending) {
 	return endings
 }
 
-// hasMembers reports whether this shard has the table of members. mu is held.
-func (r *Replica) hasMembers() bool {
-	return r.Shard == command.HomeShard && r.mu.Level >= command.LevelMembers
-}
+// hasMembers reports whether this shard has the table of members.
+func (r *Replica) hasMembers() bool { return r.Shard == command.HomeShard }
 
 // HasSessions reports whether a member has in-process sessions, in the table of the home shard.
 func (r *Replica) HasSessions(m session.MemberID) bool {

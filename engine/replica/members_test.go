@@ -14,10 +14,9 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// The first lineage in the log of the home shard counts, from the level on that has members. The
-// image keeps it, and the members.
+// The first lineage in the log of the home shard counts. The image keeps it, and the members.
 func TestFound(t *testing.T) {
-	r := levelRig(t, 3, 3)
+	r := levelRig(t, 1, 1)
 	found := func(first byte) []byte {
 		return command.EncodeFound(session.Lineage{first}, []session.MemberID{enginetest.Member, 2, 3, 4}, 1, 7)
 	}
@@ -28,16 +27,13 @@ func TestFound(t *testing.T) {
 		}
 	}
 	r.founders = append(r.founders, 4)
-	r.apply(found(1), command.EncodeRaise(2, []session.MemberID{4}), found(1))
-	want(0)
-	r.apply(command.EncodeRaise(3, []session.MemberID{4}))
 	want(0)
 	r.apply(found(2), found(3))
 	want(2)
 	if err := r.save(); err != nil {
 		t.Fatal(err)
 	}
-	r.apply(registers(4, 1, 3)) // a founder that was left behind
+	r.apply(registers(4, 1, 1)) // a founder that was missing
 	members := []session.Member{{ID: enginetest.Member, Directory: enginetest.Origin().Directory, Wish: session.Voter}}
 	for id := session.MemberID(2); id <= 4; id++ {
 		members = append(members, session.Member{ID: id, Directory: [16]byte{byte(id)}, Wish: session.Voter})
@@ -110,12 +106,9 @@ func lives(t *testing.T, r *rig, id tree.SessionID, want bool) {
 	}
 }
 
-// foundedRig is a levelRig that has members, on so many shards.
+// foundedRig is a levelRig that is founded, on so many shards.
 func foundedRig(t *testing.T, shards uint32) *rig {
-	r := levelRig(t, 3, 3)
-	for level := uint32(2); level <= command.LevelMembers; level++ {
-		r.apply(command.EncodeRaise(level, nil))
-	}
+	r := levelRig(t, 1, 1)
 	r.apply(command.EncodeFound(session.Lineage{1}, []session.MemberID{enginetest.Member, 2, 3}, shards, 7))
 	return r
 }
@@ -188,14 +181,6 @@ func TestRetire_FailsTheNode(t *testing.T) {
 	}
 }
 
-func TestRetire_BelowTheLevelOfMembersChangesNothing(t *testing.T) {
-	r := levelRig(t, 3, 3)
-	r.apply(command.EncodeRaise(2, nil), command.EncodeRetire(2), registers(2, 2, 3))
-	if o, _ := r.Origin(2); o.Start != 2 || o.Retired {
-		t.Errorf("member 2 is %+v", o)
-	}
-}
-
 // M35: when a member is out of all shards and its last session has gone, the image has no record of
 // it, and it never registers again.
 func TestMemberIsForgotten(t *testing.T) {
@@ -237,7 +222,7 @@ func TestMemberIsForgotten(t *testing.T) {
 }
 
 func TestAnnounce(t *testing.T) {
-	r := levelRig(t, 3, 3)
+	r := levelRig(t, 1, 1)
 	announce := func(seq uint64) {
 		q := command.Request{Kind: command.RequestAnnounce, Announce: command.Announce{Name: "n", Address: "a:1", Client: "a:2", Zone: "z"}}
 		r.apply(command.EncodeBatch(2, 1, seq, 1, 0, 1, slices.Values([][]byte{command.EncodeRequest(&q)})))
@@ -296,36 +281,31 @@ func TestRecover(t *testing.T) {
 }
 
 // On a further shard only zxids and streams are concerned. A repeat is harmless: nobody registers
-// between two copies. If the lost members have kept its level down, they do so no longer.
+// between two copies.
 func TestRecover_OnAFurtherShard(t *testing.T) {
-	r := levelRig(t, 2, 2)
+	r := levelRig(t, 1, 1)
 	r.Shard = 2
-	r.apply(command.EncodeRaise(2, nil), registers(5, 1, 3))
-	r.wantLevel(t, 2)
+	r.apply(registers(5, 1, 1))
 	for range 2 {
 		r.apply(command.EncodeRecover(session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: 5}, []session.MemberID{2}, 1<<32, 5))
 	}
 	if r.mu.Zxid != 1<<32 || !r.Retired(2) || r.Retired(5) {
 		t.Errorf("zxid %x, retired: %v, the survivor: %v", r.mu.Zxid, r.Retired(2), r.Retired(5))
 	}
-	r.wantLevel(t, command.LevelMembers)
 }
 
 // The survivor's log of a further shard reaches further than its log of the home shard. The session
 // there is unknown at home, so the recovery has to end it; else its lock would stay for ever.
 func TestRecover_EndsOrphans(t *testing.T) {
 	home := foundedRig(t, 2)
-	other := levelRig(t, 3, 3)
+	other := levelRig(t, 1, 1)
 	other.Shard = 2
 	NewPurger([]*Replica{home.Replica, other.Replica}, nil, slog.New(slog.DiscardHandler))
-	for level := uint32(2); level <= command.LevelMembers; level++ {
-		other.apply(command.EncodeRaise(level, nil))
-	}
 	// Member 2 opened session 77 and recorded shard 2 at home. The survivor's home log lacks that.
 	other.ask(2, 1, 1, command.Request{Kind: command.RequestIntroduce, Session: 77, Timeout: 4 * time.Second})
 	other.ask(2, 1, 2, command.Request{Kind: command.RequestTxn, Session: 77, Ops: []tree.Op{{Kind: tree.KindCreate, Path: "/lock", ACL: tree.OpenACL(), Mode: tree.Ephemeral}}})
 	// A member that the survivor's home log does not know, but that registered on shard 2.
-	other.apply(registers(4, 1, 3))
+	other.apply(registers(4, 1, 1))
 	r := session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: 1}
 	cmd := command.EncodeRecover(r, []session.MemberID{2, 3}, 1<<32, 5)
 	other.apply(cmd)

@@ -22,7 +22,7 @@ type Past struct {
 
 // LoadPast reads an image into memory.
 func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
-	l := newImageLoader()
+	l := newImageLoader(command.LevelMax)
 	applied, err := storage.Check(o, l.addRecord)
 	switch {
 	case err != nil:
@@ -35,13 +35,12 @@ func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 		}
 	}
 	schemes := tree.BuiltinSchemes()
-	used, err := usable(l.state, schemes, command.LevelMax)
+	used, err := pickSchemes(schemes, l.state.Rules.Schemes)
 	if err != nil {
 		return nil, fmt.Errorf("shard %d: %w", shard, err)
 	}
 	l.tree.SetSchemes(used)
 	l.tree.SetWeightMax(l.state.Rules.TreeMax)
-	l.tree.SetPzxidStops(l.state.Level < command.LevelPzxid)
 
 	silent, node := slog.New(slog.DiscardHandler), &pastNode{}
 	out := &outbox.Outbox{Shard: shard, Origin: session.Origin{Level: command.LevelMax}} // nobody sends

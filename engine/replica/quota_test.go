@@ -30,7 +30,18 @@ func TestSoftQuotasAreCountedAndLoggedNowAndThen(t *testing.T) {
 		t.Errorf("%d lines within a minute, want %d", lines(), quotaNoticesMax)
 	}
 	over(2*quotaNoticePause, "/a")
-	if lines() != quotaNoticesMax+1 {
+	if lines() != quotaNoticesMax+1 || !strings.Contains(out.String(), "path=/a repeated=99\n") {
 		t.Errorf("%d lines a minute later", lines())
+	}
+	over(2*quotaNoticePause, "/new")
+	if lines() != quotaNoticesMax+2 {
+		t.Errorf("%d lines, and one subtree has grown for the first time", lines())
+	}
+	before := lines()
+	for minute := range 60 {
+		over(time.Duration(minute+3)*time.Minute, "/a")
+	}
+	if n := lines() - before; n != 4 { // after 4, 8, 16 and 32 minutes
+		t.Errorf("a subtree that grows for an hour is logged %d times", n)
 	}
 }

@@ -110,7 +110,7 @@ func (r *rig) commitOne(t *testing.T, z tree.Zxid, op tree.Op) {
 // install brings the rig to the state of another one.
 func (r *rig) install(t *testing.T, ahead *rig) {
 	t.Helper()
-	ahead.apply(command.EncodeExpire(0)) // an entry, so that there is something to save
+	ahead.apply(command.EncodeExpire(0, 1)) // an entry, so that there is something to save
 	snapshot, err := ahead.Snapshot()
 	if err != nil {
 		t.Fatal(err)

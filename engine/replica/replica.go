@@ -150,6 +150,7 @@ func New(o Options) *Replica {
 // starts, and before any loop of the Replica or its Outbox does.
 func (r *Replica) Become(o session.Origin, founders []session.MemberID) {
 	r.Outbox.Origin, r.founders = o, founders
+	r.decoder.Next = o.Level >= command.LevelNext
 }
 
 // leads reports whether this member leads a shard, as far as Raft says.

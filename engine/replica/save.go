@@ -112,7 +112,7 @@ func (r *Replica) writeDirty() error {
 		return err
 	}
 	err = r.mu.table.Drain(func(o session.Origin) error {
-		b.Put(storage.Origins, command.IDKey(uint64(o.Member)), command.EncodeOrigin(o, r.mu.Level))
+		b.Put(storage.Origins, command.IDKey(uint64(o.Member)), command.EncodeOrigin(o))
 		return nil
 	}, func(id tree.SessionID, rec session.Record, exists bool) error {
 		if exists {

@@ -51,7 +51,7 @@ func TestSaveKeepsNoLargeRecord(t *testing.T) {
 		if _, err := r.commit(tree.Header{Zxid: 1}, []tree.Op{op}, nil); err != nil {
 			t.Fatal(err)
 		}
-		r.apply(command.EncodeExpire(1))
+		r.apply(command.EncodeExpire(1, 1))
 		if err := r.Sync(); err != nil {
 			t.Fatal(err)
 		}

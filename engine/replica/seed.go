@@ -25,10 +25,10 @@ func (r *Replica) Untouched() bool {
 	return r.untouched()
 }
 
-// settle records that somebody uses the shard, or has used it below the level of seeds. Nothing is
-// loaded into it from then on, not even if it is empty again one day. mu is held.
+// settle records that somebody uses the shard. Nothing is loaded into it from then on, not even if it
+// is empty again one day. mu is held.
 func (r *Replica) settle() {
-	if r.mu.Level >= command.LevelSeed && r.mu.Seed == (command.Seed{}) {
+	if r.mu.Seed == (command.Seed{}) {
 		r.setSeed(command.Seed{Done: true})
 	}
 }
@@ -46,12 +46,8 @@ func (r *Replica) setSeed(s command.Seed) {
 	}
 }
 
-// applyLoad loads a part of a backup, if it is the one that comes next. Below the level of seeds it
-// does nothing, because the image could not keep how far the loading is. mu is held.
+// applyLoad loads a part of a backup, if it is the one that comes next. mu is held.
 func (r *Replica) applyLoad(c *command.Command) {
-	if r.mu.Level < command.LevelSeed {
-		return
-	}
 	l, now := c.Load, r.mu.Seed
 	switch {
 	case l.Part == 0:

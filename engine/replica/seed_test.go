@@ -19,12 +19,10 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// seedRig is a rig of a new ensemble at the level of seeds.
+// seedRig is a rig of a new ensemble.
 func seedRig(t *testing.T) *rig {
 	r := newRig(t)
 	r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{Schemes: []string{"digest", "ip", "super"}}))
-	r.raise(command.LevelSeed)
-	r.wantLevel(t, command.LevelSeed)
 	return r
 }
 
@@ -45,13 +43,6 @@ func part(s command.Source, n uint64, last bool, paths ...string) []byte {
 		l.Znodes = append(l.Znodes, tree.Named{Path: path, Znode: tree.Znode{Czxid: 5, Mzxid: 6, Pzxid: 7, Ctime: 8, Mtime: 9, Version: 3, Created: 40, Data: []byte(path)}})
 	}
 	return command.EncodeLoad(l, 100)
-}
-
-// raise raises the level, one by one.
-func (r *rig) raise(to uint32) {
-	for level := r.Level() + 1; level <= to; level++ {
-		r.apply(command.EncodeRaise(level, nil))
-	}
 }
 
 // requests makes the replica apply a batch of this member.
@@ -113,8 +104,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Nothing is loaded where somebody may have been before, not even when the shard is empty again, nor
-// below the level that can record it.
+// Nothing is loaded where somebody may have been before, not even when the shard is empty again.
 func TestLoadOnlyIntoANewShard(t *testing.T) {
 	close := func(r *rig, seq uint64) {
 		id := r.mu.table.Sessions(enginetest.Member)[0].ID
@@ -124,25 +114,16 @@ func TestLoadOnlyIntoANewShard(t *testing.T) {
 		}
 	}
 	for name, use := range map[string]func(r *rig){
-		"now":                 func(r *rig) { r.raise(command.LevelSeed); r.opens(t, 1) },
-		"before":              func(r *rig) { r.raise(command.LevelSeed); r.opens(t, 1); close(r, 2) },
-		"since a lower level": func(r *rig) { r.opens(t, 1); r.raise(command.LevelSeed); close(r, 2) },
+		"now":    func(r *rig) { r.opens(t, 1) },
+		"before": func(r *rig) { r.opens(t, 1); close(r, 2) },
 	} {
 		r := newRig(t)
 		r.apply(command.EncodeRegister(enginetest.Origin(), 1, command.Rules{}))
 		use(r)
-		r.wantLevel(t, command.LevelSeed)
 		r.apply(begins(source), part(source, 1, true, "/a"))
 		if r.wantSeed(t, command.Seed{Done: true}); r.Tree().Len() != bornZnodes {
 			t.Errorf("%s: %d znodes", name, r.Tree().Len())
 		}
-	}
-
-	r := newRig(t)
-	r.apply(begins(source), part(source, 1, true, "/a"))
-	r.wantSeed(t, command.Seed{})
-	if r.mu.Zxid != 0 || r.Tree().Len() != bornZnodes {
-		t.Errorf("zxid %d, %d znodes", r.mu.Zxid, r.Tree().Len())
 	}
 }
 

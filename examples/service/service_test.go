@@ -62,11 +62,12 @@ func (s story) until(what string, is func(line string) bool) string {
 
 // The leader is killed, another one leads, and the work goes on. Then it comes back.
 func TestService(t *testing.T) {
-	kill, again, end := make(chan time.Time, 1), make(chan time.Time, 1), make(chan time.Time, 1)
+	kill, again := make(chan time.Time, 1), make(chan time.Time, 1)
+	ctx, end := context.WithCancel(t.Context())
 	s, ended := story{t, make(chan string, 1000)}, make(chan error)
-	go func() { ended <- replicas.Run(s, kill, again, end) }()
+	go func() { ended <- replicas.Run(ctx, s, kill, again) }()
 	defer func() {
-		end <- time.Time{}
+		end()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -228,8 +228,21 @@ type handler struct {
 func (h *handler) Enabled(_ context.Context, level slog.Level) bool { return h.queue.takes(level) }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	h.queue.add(line{from: h, record: r.Clone(), ctx: context.WithoutCancel(ctx)})
+	h.queue.add(line{from: h, record: whole(r), ctx: context.WithoutCancel(ctx)})
 	return nil
+}
+
+// whole returns a copy of a record without the keys that have nothing to say: an empty text, or nil.
+func whole(r slog.Record) slog.Record {
+	w := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if v := a.Value; v.Kind() == slog.KindString && v.String() == "" || v.Kind() == slog.KindAny && v.Any() == nil {
+			return true
+		}
+		w.AddAttrs(a)
+		return true
+	})
+	return w
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -55,6 +55,17 @@ func wantText(t *testing.T, b *bytes.Buffer, want ...string) {
 	}
 }
 
+// A key that has nothing to say is left out.
+func TestQueue_LeavesOutWhatIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		log := New(text(&b, slog.LevelInfo)).Logger()
+		log.Info("a line", "also", "", "cause", error(nil), "count", 0, "shard", 1)
+		synctest.Wait()
+		wantText(t, &b, `level=INFO msg="a line" count=0 shard=1`)
+	})
+}
+
 // Lines come in their order, with what their loggers add.
 func TestQueue_KeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

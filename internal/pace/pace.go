@@ -1,16 +1,23 @@
 package pace
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// Bounds of the pause before an event is told again. The pause doubles while the event repeats.
+// Min is the usual first pause before an event is told again. The pause doubles while the event
+// repeats, up to growth times the first.
 const (
-	Min = 10 * time.Second
-	Max = 10 * time.Minute
+	Min    = 10 * time.Second
+	Max    = growth * Min
+	growth = 60
 )
 
 // A Pace says when an event may be told. The zero value is for an event that was never told. One
 // goroutine at a time may use it.
 type Pace struct {
+	First time.Duration // the first pause; zero means Min
+
 	at    time.Time // told last
 	seen  time.Time // happened last
 	pause time.Duration
@@ -20,17 +27,18 @@ type Pace struct {
 // Due records that the event has happened, and reports whether it may be told now. held is how
 // often it was held back since it was told last.
 func (p *Pace) Due(now time.Time) (held int, ok bool) {
-	goesOn := now.Sub(p.seen) < Max
+	first := cmp.Or(p.First, Min)
+	goesOn := now.Sub(p.seen) < growth*first
 	p.seen = now
 	if p.pause > 0 && now.Sub(p.at) < p.pause {
 		p.held++
 		return 0, false
 	}
 	held = p.held
-	pause := Min
+	pause := first
 	if p.pause > 0 && goesOn {
-		pause = min(2*p.pause, Max)
+		pause = min(2*p.pause, growth*first)
 	}
-	*p = Pace{at: now, seen: now, pause: pause}
+	*p = Pace{First: p.First, at: now, seen: now, pause: pause}
 	return held, true
 }

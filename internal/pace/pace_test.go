@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -49,5 +50,19 @@ func TestPace(t *testing.T) {
 	}
 	if held, ok := p.Due(now.Add(Min)); !ok || held != 1 {
 		t.Errorf("after the shortest pause: %d, %v", held, ok)
+	}
+}
+
+// An event with a longer first pause is told after one, three and seven of it, and so on.
+func TestPace_First(t *testing.T) {
+	p := Pace{First: time.Minute}
+	now, told := time.Now(), []int(nil)
+	for second := range 8 * 3600 {
+		if _, ok := p.Due(now.Add(time.Duration(second) * time.Second)); ok {
+			told = append(told, second/60)
+		}
+	}
+	if want := []int{0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363, 423}; !slices.Equal(told, want) {
+		t.Errorf("told after %v minutes, want %v", told, want)
 	}
 }

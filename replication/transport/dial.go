@@ -29,7 +29,7 @@ func (t *Transport) dialMember(life context.Context, member uint64, p purpose) (
 // the peer answers that it speaks only a lower one. It remembers nothing of that, so a peer with a
 // newer build is met at its highest version the next time.
 func (t *Transport) dial(life context.Context, to Target, greet greeting) (net.Conn, *bufio.Reader, error) {
-	conn, r, err := t.dialIn(life, to, greet, t.o.highest)
+	conn, r, err := t.dialIn(life, to, greet, t.o.Highest)
 	if other, ok := err.(*versionError); ok {
 		return t.dialIn(life, to, greet, other.version)
 	}
@@ -82,13 +82,13 @@ func (e *versionError) Error() string {
 // answeredIn returns the error for an answer in another version than was offered. The verdict after
 // it says nothing more. It cannot even name our nonce, because the peer has not read it.
 func (t *Transport) answeredIn(version uint16, member uint64) error {
-	if protocolMin <= version && version <= t.o.highest {
+	if protocolMin <= version && version <= t.o.Highest {
 		return &versionError{version}
 	}
 	old := member
-	if version > t.o.highest {
+	if version > t.o.Highest {
 		old = t.self().Member
 	}
 	return refusal(ErrOtherVersion, "member %d answers in version %d of the protocol between members, member %d speaks versions %d to %d: start a newer build on member %d",
-		member, version, t.self().Member, protocolMin, t.o.highest, old)
+		member, version, t.self().Member, protocolMin, t.o.Highest, old)
 }

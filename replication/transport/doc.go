@@ -25,12 +25,12 @@
 //	acceptor -> dialer:   hello, verdict
 //	dialer   -> acceptor: verdict, then frames
 //
-// Hello of version 4 (146 bytes, 56 for each shard and the address, big endian):
+// Hello (146 bytes, 56 for each shard and the address, big endian):
 //
 //	offset  size  field
 //	     0     4  magic "VvHi"
 //	     4     2  version of this protocol
-//	     6     1  purpose: 1 messages, 2 snapshot, 3 question (since version 4)
+//	     6     1  purpose: 1 messages, 2 snapshot, 3 question
 //	     7     1  number of shards n; 0 for a peer that is not recognised
 //	     8    32  founding digest
 //	    40     8  member that sends it
@@ -49,9 +49,6 @@
 //	142+56n    a  host:port at which the member says that it is reached; empty for a peer that is
 //	              not recognised
 //	      …    4  crc32c of the bytes before
-//
-// A hello of version 3 lacks the lineage, which stands for zero, and the address. A hello of
-// version 2 also lacks the three levels, and stands for 1, 1 and 1.
 //
 // State of a shard (56 bytes):
 //
@@ -77,7 +74,7 @@
 //	  24+n     4  crc32c of the bytes before
 //
 // If the acceptor refuses, the dialler sends no verdict, with one exception. To an acceptor of
-// another ensemble it says in words what it was founded as, for the log. In version 2 it does not.
+// another ensemble it says in words what it was founded as, for the log.
 //
 // A connection on which both verdicts are "accepted" carries frames:
 //
@@ -121,9 +118,9 @@
 // lets messages in once dragonboat has started the transport.
 //
 // Anybody may ask a question with [Transport.Ask], member or not; with TLS, it needs a certificate.
-// The two sides compare nothing but the version of the protocol, which is at least 4. The hello of
-// the asking side has no digest, lineage, level in use or address. That of the other side has
-// nothing but its member id, which is zero if it is no member.
+// The two sides compare nothing but the version of the protocol. The hello of the asking side has no
+// digest, lineage, level in use or address. That of the other side has nothing but its member id,
+// which is zero if it is no member.
 //
 //	asker    -> acceptor: hello (purpose 3)
 //	acceptor -> asker:    hello, verdict
@@ -138,7 +135,7 @@
 // # Versions
 //
 // A rolling restart puts builds side by side that speak different versions of this protocol. A
-// build speaks a range of versions, now 2 to 4. Magic and version of a hello never move.
+// build speaks a range of versions, now 1 alone. Magic and version of a hello never move.
 //
 // The dialler offers its highest version. The acceptor answers in the same version if it speaks it.
 // If not, it answers with a hello in its own highest version, and refuses. If the dialler speaks
@@ -146,9 +143,8 @@
 // nothing of this. So two members meet in the highest version that both speak as soon as they next
 // connect. If they share no version, the refusal says which build is too old.
 //
-// A build stops for good on a code that it does not know. So code 9 does not travel in version 2,
-// nor codes 10 and 12 before version 4. Codes 1 and 2 take their places: the member goes on to
-// dial, and logs the text. Code 11 is 5 before version 4, on which the member stops too.
+// A build stops for good on a code that it does not know. So a new code must not travel in an older
+// version.
 //
 // # Levels
 //

@@ -198,12 +198,12 @@ func (t *Transport) judge(conn net.Conn, h hello) *Refusal {
 // dialler's hello. If this build does not speak that, it answers in its highest version: the
 // dialler can then dial again with a version that both speak.
 func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, error) {
-	h, err := readHello(r, protocolMin, t.o.highest)
+	h, err := readHello(r, protocolMin, t.o.Highest)
 	var no *Refusal
 	version := h.version
 	switch {
 	case err == ErrOtherVersion:
-		no, version = t.unspoken(h.version), t.o.highest
+		no, version = t.unspoken(h.version), t.o.Highest
 	case err != nil:
 		return h, err
 	default:
@@ -217,7 +217,7 @@ func (t *Transport) acceptHandshake(conn net.Conn, r *bufio.Reader) (hello, erro
 		return h, err
 	}
 	if no != nil {
-		return h, t.withFoundings(r, h.version, own.nonce, no)
+		return h, t.withFoundings(r, own.nonce, no)
 	}
 	err = readVerdict(r, own.nonce)
 	if no, ok := err.(*Refusal); ok && h.purpose != forQuestion {
@@ -239,17 +239,14 @@ func (t *Transport) met(h hello) {
 }
 
 // withFoundings adds to the refusal of another ensemble, for this member's log, what both sides
-// were founded as. The peer says it in its verdict, from version 3 of the protocol on: see
-// refusedAsOther.
-func (t *Transport) withFoundings(r *bufio.Reader, version uint16, nonce [16]byte, no *Refusal) *Refusal {
+// were founded as. The peer says it in its verdict: see refusedAsOther.
+func (t *Transport) withFoundings(r *bufio.Reader, nonce [16]byte, no *Refusal) *Refusal {
 	if no.Kind != ErrOtherEnsemble || t.role.Load().founding == "" {
 		return no
 	}
 	text := no.Text + "; " + t.founding()
-	if version > 2 {
-		if theirs, ok := readVerdict(r, nonce).(*Refusal); ok && theirs.Kind == ErrOtherEnsemble {
-			text += ", " + theirs.Text
-		}
+	if theirs, ok := readVerdict(r, nonce).(*Refusal); ok && theirs.Kind == ErrOtherEnsemble {
+		text += ", " + theirs.Text
 	}
 	return &Refusal{Kind: no.Kind, Text: text}
 }
@@ -276,7 +273,7 @@ func (t *Transport) unspoken(version uint16) *Refusal {
 		next = "start a newer build on the peer"
 	}
 	return refusal(ErrOtherVersion, "the peer offers version %d of the protocol between members, %s speaks versions %d to %d: %s",
-		version, t.self().name(), protocolMin, t.o.highest, next)
+		version, t.self().name(), protocolMin, t.o.Highest, next)
 }
 
 // dialHandshake does the handshake of the side that dialled, in a version of the protocol.

@@ -137,7 +137,7 @@ func TestDiallerRefuses(t *testing.T) {
 // A process that is not member 1, but knows member 1's hello, refuses member 2 again and again. The
 // real member 1 does not refuse it.
 func TestImpostorRefuses(t *testing.T) {
-	for _, highest := range []uint16{protocolMin, protocolMax} {
+	for _, highest := range []uint16{protocolMax, VersionNext} {
 		t.Run(fmt.Sprint("member 1 speaks ", highest), func(t *testing.T) { impostorRefuses(t, highest) })
 	}
 }
@@ -146,7 +146,7 @@ func impostorRefuses(t *testing.T, highest uint16) {
 	mesh := transporttest.NewMesh()
 	b := onMesh(t, mesh, identity(2))
 	o := meshOptions(t, mesh, identity(1))
-	o.highest = highest
+	o.Highest = highest
 	a := newPeer(t, o)
 	for range 3 {
 		conn, err := mesh.Network(3).Dial(t.Context(), Target{Member: 2})
@@ -156,7 +156,7 @@ func impostorRefuses(t *testing.T, highest uint16) {
 		h := helloOf(1, 2)
 		conn.Write(h.marshal(nil))
 		r := bufio.NewReader(conn)
-		there, err := readHello(r, protocolMin, protocolMax)
+		there, err := readHello(r, protocolMin, VersionNext)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestHandshakeBytes(t *testing.T) {
 	newer := bytes.Clone(whole)
 	newer[5] = 9
 	older := bytes.Clone(whole)
-	older[5] = 1
+	older[5] = 0
 	mixed := good
 	mixed.Levels = Levels{Min: 2, Max: 1}
 	purposeless := hello{Identity: identity(1), version: protocolMax, purpose: 7, wanted: 2}
@@ -261,8 +261,8 @@ func TestHandshakeBytes(t *testing.T) {
 		{"oversized", bytes.Repeat([]byte("x"), 1<<20), "which no member sends"},
 		{"flipped", flipped, "checksum"},
 		{"purpose", purposeless.marshal(nil), "purpose 7"},
-		{"newer", newer, "offers version 9 of the protocol between members, member 2 speaks versions 2 to 4"},
-		{"older", older, "offers version 1 of the protocol between members, member 2 speaks versions 2 to 4: start a newer build on the peer"},
+		{"newer", newer, "offers version 9 of the protocol between members, member 2 speaks versions 1 to 1"},
+		{"older", older, "offers version 0 of the protocol between members, member 2 speaks versions 1 to 1: start a newer build on the peer"},
 		{"levels", mixed.marshal(nil), "the build reads levels 2 to 1"},
 		{"no verdict", whole, "closed the connection"},
 		{"verdict on another nonce", (&hello{nonce: [16]byte{1}}).appendVerdict(bytes.Clone(whole), nil), "another hello"},
@@ -376,10 +376,10 @@ func TestHandshakeLayout(t *testing.T) {
 	h := hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
 			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 3}, Level: 4, Lineage: [16]byte{0xa0, 15: 0xa1}, Address: "one:2181", Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
-		version: 4, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
+		version: protocolMax, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
 	got := hex.EncodeToString(h.marshal(nil))
-	want := "56764869" + "0004" + "02" + "02" +
+	want := "56764869" + "0001" + "02" + "02" +
 		"d0" + strings.Repeat("00", 30) + "d1" +
 		"0000000000000001" + "0000000000000002" +
 		"e0" + strings.Repeat("00", 14) + "e1" +
@@ -396,7 +396,7 @@ func TestHandshakeLayout(t *testing.T) {
 	if got[:524] != want || len(got) != 532 {
 		t.Fatalf("hello is %s", got)
 	}
-	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), 4, 4)
+	back, err := readHello(bufio.NewReader(bytes.NewReader(h.marshal(nil))), protocolMin, protocolMax)
 	if err != nil || !reflect.DeepEqual(back, h) {
 		t.Fatalf("%+v came back as %+v, %v", h, back, err)
 	}
@@ -490,7 +490,7 @@ func FuzzHandshake(f *testing.F) {
 // withChecksum returns the bytes with the checksum that makes them a hello, if they are long
 // enough.
 func withChecksum(b []byte) []byte {
-	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= helloHead(binary.BigEndian.Uint16(b[4:])) && len(b) >= helloSize(b) {
+	if b = bytes.Clone(b); len(b) >= 8 && len(b) >= headSizeOf(binary.BigEndian.Uint16(b[4:])) && len(b) >= helloSize(b) {
 		end := helloSize(b) - 4
 		binary.BigEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
 	}

@@ -18,30 +18,27 @@ type purpose uint8
 const (
 	forMessages purpose = 1
 	forSnapshot purpose = 2
-	forQuestion purpose = 3 // since version 4
+	forQuestion purpose = 3
 )
-
-// travels reports whether a version of the protocol has the purpose.
-func (p purpose) travels(version uint16) bool {
-	return p == forMessages || p == forSnapshot || p == forQuestion && version >= questionVersion
-}
 
 const (
 	helloMagic   = "VvHi"
 	verdictMagic = "VvOk"
 
 	// This build speaks these versions of the protocol and all between them.
-	protocolMin = 2
-	protocolMax = 4
+	protocolMin = 1
+	protocolMax = 1
+	// VersionNext is what a build to come speaks. Only tests reach it, with Options.Highest. Its
+	// hello has four bytes more, so that tests see how a release changes the protocol.
+	VersionNext = protocolMax + 1
 
-	helloStart  = 112 // a hello up to where the versions differ
-	levelsSize  = 12  // since version 3
-	lineageSize = 16  // since version 4
-	lengthSize  = 2   // of the address, since version 4
+	helloHead   = 142 // a hello up to its shards, in version 1
+	lengthAt    = helloHead - 2
+	nextSize    = 4 // since VersionNext
 	stateSize   = 56
 	statesMax   = 255
 	addressMax  = 300 // bytes of the address
-	helloMax    = helloStart + levelsSize + lineageSize + lengthSize + statesMax*stateSize + addressMax + 4
+	helloMax    = helloHead + nextSize + statesMax*stateSize + addressMax + 4
 	verdictSize = 28   // without its text
 	reasonMax   = 1024 // bytes of a refusal's text
 
@@ -62,34 +59,25 @@ type hello struct {
 	nonce   [16]byte
 }
 
-// helloHead returns the size of a hello of a version up to its shards.
-func helloHead(version uint16) int {
-	switch version {
-	case 2:
-		return helloStart
-	case 3:
-		return helloStart + levelsSize
+// headSizeOf returns the size of a hello of a version up to its shards.
+func headSizeOf(version uint16) int {
+	if version < VersionNext {
+		return helloHead
 	}
-	return helloStart + levelsSize + lineageSize + lengthSize
+	return helloHead + nextSize
 }
 
 // helloSize returns the size of a hello from its head.
 func helloSize(b []byte) int {
-	return helloHead(binary.BigEndian.Uint16(b[4:])) + int(b[7])*stateSize + addressSize(b) + 4
+	return headSizeOf(binary.BigEndian.Uint16(b[4:])) + int(b[7])*stateSize + addressSize(b) + 4
 }
 
 // addressSize returns the size of the address from the head of a hello.
-func addressSize(b []byte) int {
-	version := binary.BigEndian.Uint16(b[4:])
-	if version < 4 {
-		return 0
-	}
-	return int(binary.BigEndian.Uint16(b[helloHead(version)-lengthSize:]))
-}
+func addressSize(b []byte) int { return int(binary.BigEndian.Uint16(b[lengthAt:])) }
 
 // marshal appends the hello as it travels.
 func (h *hello) marshal(b []byte) []byte {
-	n, address := len(b), ""
+	n, address := len(b), travelling(h.Address)
 	b = append(b, helloMagic...)
 	b = binary.BigEndian.AppendUint16(b, h.version)
 	b = append(b, byte(h.purpose), byte(len(h.Shards)))
@@ -101,15 +89,13 @@ func (h *hello) marshal(b []byte) []byte {
 	b = append(b, h.nonce[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Run)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Tick))
-	if h.version > 2 {
-		for _, n := range [...]uint32{h.Levels.Min, h.Levels.Max, h.Level} {
-			b = binary.BigEndian.AppendUint32(b, n)
-		}
+	for _, n := range [...]uint32{h.Levels.Min, h.Levels.Max, h.Level} {
+		b = binary.BigEndian.AppendUint32(b, n)
 	}
-	if h.version > 3 {
-		address = travelling(h.Address)
-		b = append(b, h.Lineage[:]...)
-		b = binary.BigEndian.AppendUint16(b, uint16(len(address)))
+	b = append(b, h.Lineage[:]...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(address)))
+	if h.version >= VersionNext {
+		b = append(b, make([]byte, nextSize)...)
 	}
 	for _, s := range h.Shards {
 		for _, n := range [...]uint64{s.Term, s.Vote, s.Last, s.Held.Term, s.Held.Commit, s.Held.CommitTerm, s.Held.CommitSum} {
@@ -154,7 +140,7 @@ func readHello(r *bufio.Reader, lowest, highest uint16) (hello, error) {
 		return h, ErrOtherVersion
 	}
 	var room [helloMax]byte
-	head := helloHead(h.version)
+	head := headSizeOf(h.version)
 	b := room[:head]
 	if _, err := io.ReadFull(r, b); err != nil {
 		return h, cutShort(err)
@@ -177,7 +163,7 @@ func readHello(r *bufio.Reader, lowest, highest uint16) (hello, error) {
 // parseHello parses a hello whose checksum is right.
 func parseHello(b []byte) (hello, error) {
 	h := hello{version: binary.BigEndian.Uint16(b[4:]), purpose: purpose(b[6])}
-	if !h.purpose.travels(h.version) {
+	if h.purpose < forMessages || h.purpose > forQuestion {
 		return h, fmt.Errorf("%w: purpose %d", errHandshake, b[6])
 	}
 	copy(h.Digest[:], b[8:40])
@@ -188,18 +174,13 @@ func parseHello(b []byte) (hello, error) {
 	copy(h.nonce[:], b[80:96])
 	h.Run = binary.BigEndian.Uint64(b[96:])
 	h.Tick = time.Duration(binary.BigEndian.Uint64(b[104:]))
-	h.Levels, h.Level = Levels{Min: 1, Max: 1}, 1 // of every build of version 2
-	if h.version > 2 {
-		at := func(i int) uint32 { return binary.BigEndian.Uint32(b[helloStart+4*i:]) }
-		h.Levels, h.Level = Levels{Min: at(0), Max: at(1)}, at(2)
-	}
-	if h.version > 3 {
-		copy(h.Lineage[:], b[helloStart+levelsSize:])
-	}
+	at := func(i int) uint32 { return binary.BigEndian.Uint32(b[i:]) }
+	h.Levels, h.Level = Levels{Min: at(112), Max: at(116)}, at(120)
+	copy(h.Lineage[:], b[124:])
 	if h.Levels.Min > h.Levels.Max {
 		return h, fmt.Errorf("%w: the build reads %v", errHandshake, h.Levels)
 	}
-	states, address := b[helloHead(h.version):len(b)-addressSize(b)], string(b[len(b)-addressSize(b):])
+	states, address := b[headSizeOf(h.version):len(b)-addressSize(b)], string(b[len(b)-addressSize(b):])
 	for ; len(states) > 0; states = states[stateSize:] {
 		h.Shards = append(h.Shards, parseState(states))
 	}
@@ -220,7 +201,7 @@ func (h *hello) appendVerdict(b []byte, r *Refusal) []byte {
 	var code uint16
 	var text string
 	if r != nil {
-		code, text = r.code(h.version), r.Text[:min(len(r.Text), reasonMax)]
+		code, text = r.code(), r.Text[:min(len(r.Text), reasonMax)]
 	}
 	b = append(b, verdictMagic...)
 	b = binary.BigEndian.AppendUint16(b, code)

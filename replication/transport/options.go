@@ -26,7 +26,7 @@ type Identity struct {
 	Lineage [16]byte
 
 	// Address is where the member says that it is reached, as host:port. It is empty if it does not
-	// say so, and before version 4 of the protocol. More than 300 bytes do not travel.
+	// say so. More than 300 bytes do not travel.
 	Address string
 
 	Shards []ShardState // by shard - 1
@@ -152,6 +152,7 @@ type Options struct {
 	// 1 GiB.
 	FrameMax int
 
-	// highest is the highest version of the protocol. Zero means protocolMax; only tests set it.
-	highest uint16
+	// Highest is the highest version of the protocol that is spoken. Zero means that of this build;
+	// only tests set it.
+	Highest uint16
 }

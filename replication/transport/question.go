@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// questionVersion is the version of the protocol that has questions.
-	questionVersion = 4
 	// questionMax and replyMax bound the bytes of a question and of its answer.
 	questionMax = 64 << 10
 	replyMax    = 1 << 20
@@ -135,10 +133,10 @@ func (t *Transport) questionHello(version uint16, to Target) hello {
 // askedIn returns the error for a peer that answers in another version than was offered.
 func (t *Transport) askedIn(version uint16) error {
 	switch {
-	case version < questionVersion:
-		return refusal(ErrOtherVersion, "the peer's build is too old to be asked (it speaks version %d of the protocol between members, questions need version %d): start a newer build there", version, questionVersion)
-	case version > t.o.highest:
-		return refusal(ErrOtherVersion, "the peer's build answers in version %d of the protocol between members, this one speaks versions %d to %d: start a newer build here", version, protocolMin, t.o.highest)
+	case version < protocolMin:
+		return refusal(ErrOtherVersion, "the peer's build is too old to be asked (it speaks version %d of the protocol between members, this one speaks versions %d to %d): start a newer build there", version, protocolMin, t.o.Highest)
+	case version > t.o.Highest:
+		return refusal(ErrOtherVersion, "the peer's build answers in version %d of the protocol between members, this one speaks versions %d to %d: start a newer build here", version, protocolMin, t.o.Highest)
 	}
 	return &versionError{version}
 }

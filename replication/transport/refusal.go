@@ -62,24 +62,12 @@ func refusal(kind error, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Codes that stand for other kinds too.
-const (
-	otherVersion  = 1 // for ErrOtherLevel in version 2, whose members may be replaced by a newer build
-	otherEnsemble = 2 // for ErrOtherLineage and ErrSuperseded before version 4, which has no lineages
-	notAccepted   = 5 // for ErrRemoved before version 4, and for every kind that has no code
-)
+// notAccepted is the code of ErrNotAccepted. It stands for every kind that has no code.
+const notAccepted = 5
 
-// code returns the kind as it travels in a version of the protocol. A build takes a code that it
-// does not know for notAccepted, and stops for good.
-func (r *Refusal) code(version uint16) uint16 {
-	switch {
-	case version < 3 && r.Kind == ErrOtherLevel:
-		return otherVersion
-	case version < 4 && (r.Kind == ErrOtherLineage || r.Kind == ErrSuperseded):
-		return otherEnsemble
-	case version < 4 && r.Kind == ErrRemoved:
-		return notAccepted
-	}
+// code returns the kind as it travels. A build takes a code that it does not know for notAccepted,
+// and stops for good.
+func (r *Refusal) code() uint16 {
 	for i, k := range refusalKinds {
 		if k != nil && r.Kind == k {
 			return uint16(i)

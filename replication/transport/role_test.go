@@ -188,9 +188,9 @@ func (z *zeroed) Dial(ctx context.Context, to Target) (net.Conn, error) {
 }
 
 // M5, M33: a member that was removed is kept out by those that know it, in both directions. It is
-// told, and that is final. Before version 4 it is told in the kind that an older build knows.
+// told, and that is final.
 func TestRemovedMember(t *testing.T) {
-	for version, kind := range map[uint16]error{2: ErrNotAccepted, 3: ErrNotAccepted, 4: ErrRemoved} {
+	for _, version := range []uint16{protocolMax, VersionNext} {
 		for _, from := range []uint64{1, 2} {
 			t.Run(fmt.Sprintf("version %d, %d dials", version, from), func(t *testing.T) {
 				testkit.Bubble(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestRemovedMember(t *testing.T) {
 					o.Knows = func(m uint64) *Refusal { return refusal(ErrRemoved, "member %d was removed at zxid 7", m) }
 					a := newPeer(t, o)
 					o = meshOptions(t, mesh, identity(2))
-					o.highest = version
+					o.Highest = version
 					o.Lineage = func() [16]byte { return [16]byte{1} }
 					o.Held = func(int) Held { t.Error("the log was read"); return Held{} }
 					removed := newPeer(t, o)
@@ -211,7 +211,7 @@ func TestRemovedMember(t *testing.T) {
 						removed.link(t, 1).SendMessageBatch(beat(2, 1, 1))
 					}
 					no := get(t, removed.refused, "refusal").(*Refusal)
-					if no.Kind != kind || !no.Final() || no.Text != "member 2 was removed at zxid 7" {
+					if no.Kind != ErrRemoved || !no.Final() || no.Text != "member 2 was removed at zxid 7" {
 						t.Errorf("refused because %v: %v", no.Kind, no)
 					}
 					if len(a.refused)+len(a.batches)+len(removed.batches) != 0 {
@@ -453,12 +453,8 @@ func TestStrangersAreForgotten(t *testing.T) {
 // no text, or too long, does not travel.
 func TestMet(t *testing.T) {
 	long := strings.Repeat("x", addressMax)
-	for _, c := range []struct {
-		address string
-		version uint16
-		want    string
-	}{
-		{"one:2181", 4, "one:2181"}, {long, 4, long}, {long + "x", 4, ""}, {"one\x00:1", 4, ""}, {"", 4, ""}, {"one:2181", 3, ""},
+	for _, c := range []struct{ address, want string }{
+		{"one:2181", "one:2181"}, {long, long}, {long + "x", ""}, {"one\x00:1", ""}, {"", ""},
 	} {
 		mesh := transporttest.NewMesh()
 		type meeting struct {
@@ -472,7 +468,7 @@ func TestMet(t *testing.T) {
 		newPeer(t, o)
 		o = meshOptions(t, mesh, identity(1))
 		back := make(chan meeting, 16)
-		o.Self.Address, o.highest = c.address, c.version
+		o.Self.Address = c.address
 		o.Met = func(m uint64, address string) { back <- meeting{m, address} }
 		a := newPeer(t, o)
 		s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
@@ -483,14 +479,12 @@ func TestMet(t *testing.T) {
 			t.Fatal("a shard runs that does not")
 		}
 		s.Close()
-		if c.version > 3 {
-			if got := get(t, back, "the address of the one that was dialled"); got != (meeting{2, "two:1"}) {
-				t.Errorf("met %+v", got)
-			}
+		if got := get(t, back, "the address of the one that was dialled"); got != (meeting{2, "two:1"}) {
+			t.Errorf("met %+v", got)
 		}
 		if c.want == "" {
 			if len(met) > 0 {
-				t.Errorf("%q, version %d: met %+v", c.address, c.version, <-met)
+				t.Errorf("%q: met %+v", c.address, <-met)
 			}
 		} else if got := get(t, met, "the dialler's address"); got != (meeting{1, c.want}) {
 			t.Errorf("met %+v", got)
@@ -500,14 +494,14 @@ func TestMet(t *testing.T) {
 
 // Addresses in a hello are bounded text.
 func TestAddressInHello(t *testing.T) {
-	h := goldenHello(4)
+	h := goldenHello(protocolMax)
 	for name, b := range map[string][]byte{
 		"too long":    withChecksum(append(withAddress(h, ""), make([]byte, addressMax)...)),
 		"unprintable": withAddress(h, "a\nb"),
 		"no utf-8":    withAddress(h, "a\xffb"),
 	} {
 		if name == "too long" {
-			b[helloHead(4)-2], b[helloHead(4)-1] = 0xff, 0xff
+			b[lengthAt], b[lengthAt+1] = 0xff, 0xff
 		}
 		if got, err := readHelloOf(b); !errors.Is(err, errHandshake) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -571,7 +565,7 @@ func withAddress(h hello, address string) []byte {
 	h.Address = ""
 	b := h.marshal(nil)
 	b = append(b[:len(b)-4], address...)
-	binary.BigEndian.PutUint16(b[helloHead(4)-lengthSize:], uint16(len(address)))
+	binary.BigEndian.PutUint16(b[lengthAt:], uint16(len(address)))
 	return withChecksum(append(b, 0, 0, 0, 0))
 }
 

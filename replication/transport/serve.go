@@ -153,7 +153,7 @@ func (t *Transport) serveLoop(conn net.Conn) {
 		t.recordVerdict(h.Member, err)
 	}
 	switch {
-	case h.version > t.o.highest:
+	case h.version > t.o.Highest:
 		t.logNewer(conn, err)
 	case err != nil:
 		t.logNotAccepted(conn, err)

@@ -117,11 +117,11 @@ func TestTCP_OlderPeer(t *testing.T) {
 				t.Fatal(err)
 			}
 			at.m.Store(m, l.Addr().String())
-			o := Options{Self: identity(m), Address: at.of, Shards: statesMax, Network: n, Listener: l, highest: highest}
+			o := Options{Self: identity(m), Address: at.of, Shards: statesMax, Network: n, Listener: l, Highest: highest}
 			o.Self.Shards = make([]ShardState, statesMax)
 			return newPeer(t, o)
 		}
-		a, b := member(1, 3), member(2, 2)
+		a, b := member(1, VersionNext), member(2, protocolMax)
 		for range 20 {
 			s, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2))
 			if err != nil {

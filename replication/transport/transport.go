@@ -67,8 +67,8 @@ func New(o Options) *Transport {
 	if o.Shards == 0 {
 		o.Shards = 1
 	}
-	if o.highest == 0 {
-		o.highest = protocolMax
+	if o.Highest == 0 {
+		o.Highest = protocolMax
 	}
 	self, founding := o.Self, o.Founding
 	o.Self, o.Founding = Identity{}, ""

@@ -24,19 +24,12 @@ import (
 
 // goldenHello returns the hello of the golden file, as a build of a version says and reads it.
 func goldenHello(version uint16) hello {
-	h := hello{
+	return hello{
 		Identity: Identity{Digest: [32]byte{0xd0, 31: 0xd1}, Member: 1, Directory: [16]byte{0xe0, 15: 0xe1}, Start: 5,
-			Run: 6, Tick: 256, Levels: Levels{Min: 1, Max: 1}, Level: 1,
+			Run: 6, Tick: 256, Levels: Levels{Min: 2, Max: 4}, Level: 3, Lineage: [16]byte{0xa0, 15: 0xa1}, Address: "one:2181",
 			Shards: []ShardState{{Term: 7, Vote: 8, Last: 9, Held: Held{10, 11, 12, 13}}, {Last: 14}}},
 		version: version, purpose: forSnapshot, wanted: 2, nonce: [16]byte{0xf0, 15: 0xf1},
 	}
-	if version > 2 {
-		h.Levels, h.Level = Levels{Min: 2, Max: 4}, 3
-	}
-	if version > 3 {
-		h.Lineage, h.Address = [16]byte{0xa0, 15: 0xa1}, "one:2181"
-	}
-	return h
 }
 
 // Every build goes on to understand the first bytes of the versions that it speaks. A line of this
@@ -73,14 +66,6 @@ func TestGoldenHandshake(t *testing.T) {
 			continue
 		}
 		kind, _, _ := strings.Cut(name, " in version")
-		switch {
-		case kind == ErrOtherLevel.Error() && version < 3:
-			kind = ErrOtherVersion.Error()
-		case (kind == ErrOtherLineage.Error() || kind == ErrSuperseded.Error()) && version < 4:
-			kind = ErrOtherEnsemble.Error()
-		case kind == ErrRemoved.Error() && version < 4:
-			kind = ErrNotAccepted.Error()
-		}
 		err = readVerdict(r, want.nonce)
 		if no := (*Refusal)(nil); kind == "accepted" && err != nil || kind != "accepted" && (!errors.As(err, &no) || no.Kind.Error() != kind || no.Text != "because") {
 			t.Errorf("%s is read as %v", name, err)
@@ -91,17 +76,17 @@ func TestGoldenHandshake(t *testing.T) {
 // A single changed byte in the version or the levels of a hello is an error.
 func TestChangedVersionOrLevels(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		for v := uint16(protocolMin); v <= protocolMax; v++ {
+		for v := uint16(protocolMin); v <= VersionNext; v++ {
 			h := goldenHello(v)
 			places := []int{4, 5}
-			for i := helloStart; i < helloHead(v); i++ {
+			for i := 112; i < headSizeOf(v); i++ { // the levels, and what follows them
 				places = append(places, i)
 			}
 			for _, i := range places {
 				for change := 1; change < 256; change++ {
 					b := h.marshal(nil)
 					b[i] ^= byte(change)
-					_, err := readHello(bufio.NewReader(bytes.NewReader(b)), protocolMin, protocolMax)
+					_, err := readHello(bufio.NewReader(bytes.NewReader(b)), protocolMin, VersionNext)
 					if err != ErrOtherVersion && !errors.Is(err, errHandshake) {
 						t.Fatalf("version %d, byte %d changed by %x: %v", v, i, change, err)
 					}
@@ -156,23 +141,21 @@ func speaker(t *testing.T, m networks, id Identity, highest uint16) (*peer, *off
 	t.Helper()
 	o := meshOptions(t, m, id)
 	made := &offers{Network: o.Network}
-	o.Network, o.highest = made, highest
+	o.Network, o.Highest = made, highest
 	return newPeer(t, o), made
 }
 
 // Members of different builds talk in the highest version that both speak, in both directions, for
-// messages and for snapshots. Version 5 is made up; it looks like version 4. The extra dial is no
-// refusal.
+// messages and for snapshots. The extra dial is no refusal.
 func TestVersions(t *testing.T) {
 	for _, c := range []struct {
 		one, two   uint16
 		dial, back []uint16 // offers of one and of two
 	}{
-		{one: 4, two: 4, dial: []uint16{4}, back: []uint16{4}},
-		{one: 4, two: 3, dial: []uint16{4, 3}, back: []uint16{3}},
-		{one: 4, two: 2, dial: []uint16{4, 2}, back: []uint16{2}},
-		{one: 4, two: 5, dial: []uint16{4}, back: []uint16{5, 4}},
-		{one: 2, two: 5, dial: []uint16{2}, back: []uint16{5, 2}},
+		{one: protocolMax, two: protocolMax, dial: []uint16{protocolMax}, back: []uint16{protocolMax}},
+		{one: VersionNext, two: VersionNext, dial: []uint16{VersionNext}, back: []uint16{VersionNext}},
+		{one: VersionNext, two: protocolMax, dial: []uint16{VersionNext, protocolMax}, back: []uint16{protocolMax}},
+		{one: protocolMax, two: VersionNext, dial: []uint16{protocolMax}, back: []uint16{VersionNext, protocolMax}},
 	} {
 		t.Run(fmt.Sprintf("%d and %d", c.one, c.two), func(t *testing.T) {
 			mesh := transporttest.NewMesh()
@@ -220,21 +203,21 @@ func TestVersions(t *testing.T) {
 // version.
 func TestUpgradedPeer(t *testing.T) {
 	mesh := transporttest.NewMesh()
-	a, offered := speaker(t, mesh, identity(1), 3)
-	old, _ := speaker(t, mesh, identity(2), 2)
+	a, offered := speaker(t, mesh, identity(1), VersionNext)
+	old, _ := speaker(t, mesh, identity(2), protocolMax)
 	link := a.connected(t, 2)
-	if got := offered.take(); !slices.Equal(got, []uint16{3, 2}) {
+	if got := offered.take(); !slices.Equal(got, []uint16{VersionNext, protocolMax}) {
 		t.Fatalf("offers %v to the old build", got)
 	}
 	old.module.Close()
 	id := identity(2)
 	id.Start, id.Run, id.Levels = 2, 2, Levels{Min: 1, Max: 2}
-	b, _ := speaker(t, mesh, id, 3)
+	b, _ := speaker(t, mesh, id, VersionNext)
 	until(t, "a message that passes", func() bool {
 		link.SendMessageBatch(beat(1, 2, 1))
 		return len(b.batches) > 0
 	})
-	if got := offered.take(); len(got) == 0 || slices.Contains(got, 2) {
+	if got := offered.take(); len(got) == 0 || slices.Contains(got, protocolMax) {
 		t.Errorf("offers %v to the new build", got)
 	}
 	if got := a.Peers()[0].Levels; got != id.Levels {
@@ -246,8 +229,8 @@ func TestUpgradedPeer(t *testing.T) {
 // builds is too old, and tries again later.
 func TestUnspokenAnswer(t *testing.T) {
 	for version, text := range map[uint16]string{
-		1: "member 2 answers in version 1 of the protocol between members, member 1 speaks versions 2 to 4: start a newer build on member 2",
-		5: "member 2 answers in version 5 of the protocol between members, member 1 speaks versions 2 to 4: start a newer build on member 1",
+		0: "member 2 answers in version 0 of the protocol between members, member 1 speaks versions 1 to 1: start a newer build on member 2",
+		2: "member 2 answers in version 2 of the protocol between members, member 1 speaks versions 1 to 1: start a newer build on member 1",
 	} {
 		mesh := transporttest.NewMesh()
 		l, err := mesh.Network(2).Listen()
@@ -286,14 +269,12 @@ func TestLevels(t *testing.T) {
 		name     string
 		one, two Levels
 		at       [2]uint32 // the levels in use on both
-		highest  uint16    // version that member 1 speaks
 		text     string
 	}{
 		{name: "the same", one: Levels{1, 2}, two: Levels{1, 2}, at: [2]uint32{2, 2}},
 		{name: "one lags behind", one: Levels{1, 2}, two: Levels{2, 3}, at: [2]uint32{1, 2}},
 		{name: "one reads more", one: Levels{1, 3}, two: Levels{1, 1}, at: [2]uint32{1, 1}},
 		{name: "one reads less", one: Levels{1, 1}, two: Levels{1, 2}, at: [2]uint32{1, 2}, text: tooOld},
-		{name: "one speaks no levels", two: Levels{1, 2}, at: [2]uint32{1, 2}, highest: 2, text: tooOld},
 		{name: "nothing that both read", one: Levels{1, 1}, two: Levels{3, 4}, at: [2]uint32{1, 4},
 			text: "the ensemble is at level 4 and member 1's build reads level 1: start a build on member 1 that reads level 4"},
 		{name: "many levels", one: Levels{1, 3}, two: Levels{3, 4}, at: [2]uint32{1, 4},
@@ -303,13 +284,13 @@ func TestLevels(t *testing.T) {
 			t.Run(fmt.Sprint(c.name, ", ", from, " dials"), func(t *testing.T) {
 				testkit.Bubble(t, func(t *testing.T) {
 					mesh := transporttest.NewMesh()
-					member := func(id uint64, levels Levels, at uint32, highest uint16) *peer {
+					member := func(id uint64, levels Levels, at uint32) *peer {
 						o := meshOptions(t, mesh, identity(id))
-						o.Self.Levels, o.Self.Level, o.highest = levels, 0, highest
+						o.Self.Levels, o.Self.Level = levels, 0
 						o.Level = func() uint32 { return at }
 						return newPeer(t, o)
 					}
-					a, b := member(1, c.one, c.at[0], c.highest), member(2, c.two, c.at[1], 0)
+					a, b := member(1, c.one, c.at[0]), member(2, c.two, c.at[1])
 					if from == 2 {
 						a, b = b, a
 					}
@@ -327,9 +308,6 @@ func TestLevels(t *testing.T) {
 						return strings.Contains(a.log.String(), c.text) && strings.Contains(b.log.String(), c.text)
 					})
 					kind := ErrOtherLevel
-					if c.highest == 2 && from == 1 {
-						kind = ErrOtherVersion // as a build of version 2 reads it
-					}
 					_, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(to))
 					if no := (*Refusal)(nil); !errors.As(err, &no) || no.Kind != kind || no.Final() {
 						t.Errorf("the snapshot is refused because %v", err)

@@ -53,7 +53,7 @@ function importForm(preview) {
         body: file.files[0], headers: { 'Content-Type': text ? 'application/x-ndjson' : 'application/octet-stream' },
       });
       put(preview, h('div', { class: 'notice good' }, dryRun ? 'This would happen: ' : 'Done: ',
-        `${plural(r.created, 'znode')} created, ${number(r.overwritten)} overwritten, ${number(r.existed)} left as they are, ${plural(r.ephemerals, 'ephemeral')} left out.`));
+        `${plural(r.created, 'znode')} created, ${number(r.overwritten)} overwritten, ${number(r.existed)} left as they are, ${plural(r.ephemerals, 'ephemeral')} left out.${r.noEnd ? ' The file has no end: some of it may be missing.' : ''}`));
     } catch (e) {
       put(preview, h('div', { class: 'notice bad' }, e.outcome === 'unknown' ? 'A part may have been imported. ' : 'Nothing was imported. ', e.message));
     }

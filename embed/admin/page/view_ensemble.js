@@ -29,7 +29,7 @@ function judge(s, list, leads) {
   if (s.over) wrong.push(`This member is over: ${s.over}.`);
   else if (!s.ready) wrong.push(`This member does not serve: ${s.joining || s.waiting}.`);
   for (const shard of s.shards) if (!shard.leader) wrong.push(`Shard ${shard.shard} has no leader that this member knows.`);
-  if (s.slow) worth.push(`The disk is slow: ${s.slow}.`);
+  if (s.slow) worth.push(`${s.slow[0].toUpperCase()}${s.slow.slice(1)}.`);
   const voters = list.filter((m) => m.role === 'voter' && !m.leaving);
   if (voters.length === 1 && list.length > 1) worth.push('One member votes alone. If it fails, writes stop.');
   if (voters.length === 2) worth.push('Two members vote. If either fails, writes stop.');
@@ -37,13 +37,15 @@ function judge(s, list, leads) {
     const away = voters.filter((m) => !m.answers);
     if (away.length) worth.push(`${away.map((m) => `Member ${m.id}`).join(', ')} ${away.length === 1 ? 'does' : 'do'} not answer, and ${margin(voters.length, voters.length - away.length)}`);
     for (const m of list) if (m.answers && m.behind > 1000) worth.push(`Member ${m.id} is ${number(m.behind)} entries behind.`);
-  } else if (s.ready) { // it knows only its own connections
-    const away = list.filter((m) => m.id !== s.member && !s.connected.includes(m.id));
-    if (away.length) worth.push(`This member has no connection to ${away.map((m) => `member ${m.id}`).join(', ')}.`);
+  } else if (s.ready && s.missing.length) { // it knows only its own connections
+    worth.push(`This member has no connection to ${s.missing.map((m) => `member ${m}`).join(', ')}, and needs one.`);
   }
   for (const m of list) if (m.leaving) worth.push(`Member ${m.id} is to go: ${m.leaving}.`);
   if (s.heldDown?.length) worth.push(`Level ${s.level}: ${s.heldDown.map((m) => `member ${m}`).join(', ')} ${s.heldDown.length === 1 ? 'keeps' : 'keep'} the ensemble from the next one.`);
   const all = [...wrong, ...worth];
+  if (!all.length && !leads) {
+    return h('div', { class: 'notice good' }, h('strong', null, 'All is well here. '), `Whether all members answer is known to member ${s.shards[0].leader}, which leads.`);
+  }
   if (!all.length) {
     return h('div', { class: 'notice good' }, h('strong', null, 'All is well. '),
       `${voters.length === list.length ? '' : `${number(voters.length)} of `}${plural(list.length, 'member')} ${voters.length === 1 ? 'votes' : 'vote'}, and ${margin(voters.length, voters.length)}`);
@@ -60,16 +62,16 @@ function margin(voters, answering) {
 
 function member(app, s, m, leadsHome) {
   const self = m.id === s.member, leads = s.shards.filter((x) => x.leader === m.id);
-  const connected = self || s.connected.includes(m.id);
-  return h('article', { class: ['card', 'member', self && 'self', !connected && 'away'].filter(Boolean).join(' '), 'aria-label': `Member ${m.id}` },
+  const missing = s.missing.includes(m.id);
+  return h('article', { class: ['card', 'member', self && 'self', missing && 'away'].filter(Boolean).join(' '), 'aria-label': `Member ${m.id}` },
     h('header', null, h('h2', null, `Member ${m.id}`), m.name && h('span', { class: 'quiet' }, m.name),
       badge(m.role, m.role === 'voter' ? 'good' : ''), leads.length > 0 && badge(s.shards.length === 1 ? 'leads' : `leads ${plural(leads.length, 'shard')}`, 'good'),
-      self && badge('this one'), !connected && badge('not connected', 'bad'), m.leaving && badge('to go', 'warn')),
+      self && badge('this one'), missing && badge('not connected', 'bad'), m.leaving && badge('to go', 'warn')),
     facts(['Address', m.address && h('span', { class: 'path' }, m.address)], ['Clients', m.client && h('span', { class: 'path' }, m.client)], ['Zone', m.zone],
       ['Since', m.since && ago(m.since)],
       ['Version', self && s.version], ['Disk', self && s.disk && disk(s.disk)],
       ['Behind', leadsHome && !self ? (m.answers ? lag(m.behind) : 'does not answer') : null]),
-    app.may('operator') && s.ready && connected && m.role === 'voter' && leads.length < s.shards.length &&
+    app.may('operator') && s.ready && !missing && m.role === 'voter' && leads.length < s.shards.length &&
       h('div', null, button(`Let member ${m.id} lead`, () => lead(app, s, m), { class: 'small' })));
 }
 
@@ -121,9 +123,9 @@ function picture(s, list) {
     h('circle', { cx: x, cy: y, r: 20, class: [leads(id) && 'leads', !up && 'away'].filter(Boolean).join(' ') }),
     h('text', { x, y: y + 5, class: leads(id) ? 'on' : '' }, String(id)));
   const words = `Member ${s.member} is connected to ${s.connected.length ? s.connected.join(', ') : 'nobody'}` +
-    (shown.some((m) => !s.connected.includes(m.id)) ? `, and not to ${shown.filter((m) => !s.connected.includes(m.id)).map((m) => m.id).join(', ')}` : '');
+    (s.missing.length ? `, and not to ${s.missing.join(', ')}` : '');
   return [h('svg', { class: 'mesh', viewBox: `0 0 340 ${2 * middle}`, role: 'img', 'aria-label': words },
-    shown.map((m, i) => { const [x, y] = at(i); return h('line', { x1: 170, y1: middle, x2: x, y2: y, class: s.connected.includes(m.id) ? 'up' : 'down' }); }),
-    shown.map((m, i) => dot(m.id, ...at(i), s.connected.includes(m.id))), dot(s.member, 170, middle, true)),
+    shown.map((m, i) => { const [x, y] = at(i); return h('line', { x1: 170, y1: middle, x2: x, y2: y, class: s.connected.includes(m.id) ? 'up' : s.missing.includes(m.id) ? 'down' : '' }); }),
+    shown.map((m, i) => dot(m.id, ...at(i), !s.missing.includes(m.id))), dot(s.member, 170, middle, true)),
   h('p', { class: 'quiet' }, `${words}. `, shown.length < others.length && `${others.length - shown.length} more are not drawn.`)];
 }

@@ -74,5 +74,6 @@ function cycle(c) {
   return h('div', { class: 'notice bad' }, h('strong', null, c.certain ? 'Deadlock. ' : 'Perhaps a deadlock. '),
     h('ul', null, c.links.map((l) => h('li', null, h('span', { class: 'path' }, l.waits.path), ' waits for ', h('span', { class: 'path' }, l.behind.path),
       l.behind.note && ` (${l.behind.note})`))),
+    c.length > c.links.length && `These are the first ${c.links.length} of ${c.length}. `,
     'It lasts until one of them gives up, or somebody evicts one.');
 }

@@ -36,7 +36,6 @@ func startEnsemble(t *testing.T) *ensemble {
 		c.Ensemble = "shop"
 	}})}
 	e.TransferLeadership(1)
-	e.Until("the level to rise", func() bool { return e.Node(1).Status().Level >= 4 })
 	var err error
 	e.door, err = gateway.Start(e.Node(1), gateway.Config{Listen: "127.0.0.1:0"})
 	must(t, err)

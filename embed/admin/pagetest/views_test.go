@@ -150,6 +150,22 @@ func TestViewer(t *testing.T) {
 	}
 }
 
+// Two followers need no connection to each other. The page of one alarms nobody, and promises nothing
+// that only the leader knows.
+func TestFollower(t *testing.T) {
+	e := startEnsemble(t)
+	e.TransferLeadership(2)
+	e.Cut(1, 3)
+	e.Kill(3)
+	e.Restart(3)
+	p := e.open(t, "viewer", "ensemble")
+	p.see("Member 1 is connected to 2.")
+	p.see("All is well here. Whether all members answer is known to member 2, which leads.")
+	if strings.Contains(p.text(), "not connected") {
+		t.Error("a connection that nobody needs is said to be missing")
+	}
+}
+
 // A member that is down, and then the loss of the quorum, are in the first sentence.
 func TestMemberDown(t *testing.T) {
 	e := startEnsemble(t)
@@ -172,6 +188,7 @@ func TestMemberDown(t *testing.T) {
 	p.click("link", "Tree")
 	p.find("treeitem", "zookeeper")
 	e.Restart(2)
+	e.TransferLeadership(1)
 	p.click("link", "Ensemble")
 	p.see("Worth a look.")
 }

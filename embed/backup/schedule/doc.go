@@ -15,12 +15,14 @@
 //
 // # What happens to files
 //
-// A backup is made by backup.Save and has a name such as vivarium-20261126T160000Z-2.backup: when
-// it was made, in UTC, and by which member. Old ones are deleted only after the new one was read
+// A backup is made by backup.SaveNew and has a name such as
+// vivarium-0f3a9c51-20261126T160000Z-2.backup: of which ensemble it is, by the beginning of the
+// lineage, when it was made, in UTC, and by which member. So several ensembles may share a
+// directory. What has that name already is not replaced; the backup then fails. Old ones are deleted only after the new one was read
 // again. So the newest good one always stays. Config.Keep says which others do. What counts are the
 // last hours, days and weeks that have a backup, whatever the present time is.
 //
-// Files are deleted only if they have such a name and are backups of the same ensemble and lineage.
+// Files are deleted only if they have such a name and are backups of the same lineage.
 // Leftovers with such a name and ".tmp-" are deleted too, if they are a day older than the new
 // backup. A backup from later than the new one stays, because one of the two clocks is wrong.
 // Everything else in the directory is left alone.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -17,13 +18,25 @@ import (
 
 const stamp = "20060102T150405Z"
 
-// fileName returns the name of a member's backup.
+// fileName returns the name of a member's backup, without its lineage.
 func fileName(at time.Time, member embed.MemberID) string {
 	return fmt.Sprintf("vivarium-%s-%d.backup", at.UTC().Format(stamp), member)
 }
 
+// lineageLen is how many digits of a lineage are in a name. They tell apart ensembles that share a
+// directory: their members make backups in the same second.
+const lineageLen = 8
+
+// withLineage adds the lineage to the name of a backup, if the ensemble has one.
+func withLineage(name, lineage string) string {
+	if lineage == "" {
+		return name
+	}
+	return "vivarium-" + lineage[:lineageLen] + strings.TrimPrefix(name, "vivarium")
+}
+
 var (
-	backupName = regexp.MustCompile(`^vivarium-(\d{8}T\d{6}Z)-\d+\.backup$`)
+	backupName = regexp.MustCompile(`^vivarium-(?:[0-9a-f]{8}-)?(\d{8}T\d{6}Z)-\d+\.backup$`)
 	wasteName  = regexp.MustCompile(`^vivarium-\d{8}T\d{6}Z-\d+\.backup\.tmp-\d+$`)
 )
 
@@ -89,7 +102,7 @@ func timeOf(name string) (at time.Time, ok bool) {
 }
 
 // sameEnsemble reports whether a file is a backup of the ensemble that another one is of. It reads
-// the header.
+// the header. Without a lineage nobody knows.
 func sameEnsemble(file string, info embed.BackupInfo) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -97,7 +110,7 @@ func sameEnsemble(file string, info embed.BackupInfo) bool {
 	}
 	defer f.Close()
 	r, err := backupfile.NewReader(f)
-	return err == nil && r.Header.Ensemble == info.Ensemble && r.Header.Lineage == info.Lineage
+	return err == nil && info.Lineage != "" && r.Header.Lineage == info.Lineage
 }
 
 // superfluous returns which backups are not to be kept. The newest is the one that was just made;

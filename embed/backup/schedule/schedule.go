@@ -193,7 +193,8 @@ func (s *Schedule) make(ctx context.Context, session *embed.Session, tick time.T
 	began := time.Now()
 	member := s.node.Status().Member
 	name := fileName(s.clock(), member)
-	info, err := backup.Save(filepath.Join(s.c.Dir, name), func(w io.Writer) error { return s.write(ctx, w) })
+	info, err := backup.SaveNew(filepath.Join(s.c.Dir, name), func(w io.Writer) error { return s.write(ctx, w) },
+		func(info embed.BackupInfo) string { name = withLineage(name, info.Lineage); return name })
 	var end error // what the next write would answer again
 	if err == nil {
 		r := &record{Tick: tick, Time: s.clock().UTC().Round(0), Member: member, File: name, Size: info.Size}

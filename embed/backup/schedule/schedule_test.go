@@ -407,6 +407,72 @@ func TestSchedule_AmongForeignFiles(t *testing.T) {
 	})
 }
 
+// Two ensembles share a directory, and their members have the same ids and clocks. Each keeps its
+// own backups.
+func TestSchedule_TwoEnsemblesInOneDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var all []*schedule.Schedule
+		for range 2 {
+			ens := embedtest.New(t, 1, beats(slow))
+			s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir, Every: time.Minute, Keep: schedule.Keep{Hourly: 1000}})
+			must(t, err)
+			all = append(all, s)
+		}
+		<-time.After(2 * time.Minute) // until both have a lineage
+		for _, s := range all {
+			go s.Run(t.Context())
+		}
+		<-time.After(30 * time.Minute)
+		of := make(map[string]string) // a lineage for each prefix of a name
+		for _, name := range files(t, dir) {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			must(t, err)
+			info, err := backup.Verify(bytes.NewReader(text))
+			must(t, err)
+			prefix := name[:strings.LastIndex(name, "-2")]
+			if l := of[prefix]; l != "" && l != info.Lineage {
+				t.Errorf("%s is of %s and %s", prefix, l, info.Lineage)
+			}
+			of[prefix] = info.Lineage
+		}
+		for _, s := range all {
+			if n := value(t, s, "backup_failures_total"); n > 0 {
+				t.Errorf("%v failures", n)
+			}
+		}
+		if len(of) != 2 {
+			t.Errorf("%q: %v", files(t, dir), of)
+		}
+	})
+}
+
+// What has the name of the new backup already is not replaced, and old ones stay for it.
+func TestSchedule_ANameThatIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		ens := embedtest.New(t, 1, beats(slow))
+		<-time.After(time.Minute)
+		stand := time.Now() // a clock that stands
+		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: dir, Every: time.Minute})
+		must(t, err)
+		s.SetClock(func() time.Time { return stand })
+		go s.Run(t.Context())
+		ens.Until("the first backup", func() bool { return value(t, s, "backup_seconds") == 1 })
+		name := files(t, dir)[0]
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("taken"), 0o600))
+		session := ens.Session(1, embed.SessionOptions{})
+		must(t, session.Delete(t.Context(), "/zookeeper/vivarium/backup/last", embed.AnyVersion)) // so it is due again
+		ens.Until("a failure", func() bool { return value(t, s, "backup_failures_total") > 0 })
+		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != "taken" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		if names := files(t, dir); len(names) != 1 {
+			t.Errorf("%q", names)
+		}
+	})
+}
+
 // A config that cannot be is refused, with every problem.
 func TestConfig(t *testing.T) {
 	err := schedule.Config{Every: time.Second, Keep: schedule.Keep{Hourly: -1, Daily: 1001, Weekly: -2}}.Validate()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -68,13 +69,18 @@ func WithLineage(t *testing.T, e *embedtest.Ensemble) {
 	for _, m := range e.Members() {
 		e.Until("a lineage in the identity file", func() bool {
 			text, err := os.ReadFile(filepath.Join(e.Dir(m), "identity"))
-			return err == nil && strings.Contains(string(text), `"lineage"`)
+			return err == nil && HasLineage(text)
 		})
 	}
 }
 
-// Newest is the level that this build brings an ensemble to.
-const Newest = engine.LevelMax
+// HasLineage reports whether an identity file has the ensemble's lineage.
+func HasLineage(identity []byte) bool {
+	return regexp.MustCompile(`"lineage": "0*[1-9a-f]`).Match(identity)
+}
+
+// Next is the level to which an ensemble rises whose members are all of a build to come.
+const Next = engine.LevelMax + 1
 
 // A Scribe writes at a member from time to time, and knows what was acknowledged.
 type Scribe struct {

@@ -2,6 +2,7 @@ package inside
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
@@ -49,6 +50,8 @@ type Backend interface {
 	// Queued counts the callers that wait behind one another for a claim that is held again and
 	// again.
 	Queued() *meter.Gauge
+	// Log returns the log of the session's node or client, for what no call can tell.
+	Log() *slog.Logger
 }
 
 // Terms say how a transaction depends on claims.

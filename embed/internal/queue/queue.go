@@ -437,6 +437,9 @@ func Outwait(ctx context.Context, s *embed.Session, path string, seen map[string
 		return 0, nil
 	}
 	stat, ok, err := s.Exists(ctx, path)
+	if errors.Is(err, embed.ErrNoAuth) {
+		return 0, nil // whether it is lost cannot be known: the ensemble deletes it once it can
+	}
 	if err != nil || !ok || stat.EphemeralOwner != 0 {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -51,6 +52,7 @@ func Serve(serve func(context.Context, embed.Config) error) (mine bool, err erro
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return true, fmt.Errorf("%s: %w", variable, err)
 	}
+	signal.Ignore(os.Interrupt) // a terminal sends it to all processes, and the parent ends them in order
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or ends
@@ -70,10 +72,10 @@ type process struct {
 	read  chan struct{} // closed when all that it printed was read
 }
 
-// Run runs this program as three processes until end, and copies what they print. At the time of
-// kill it kills the process that was the last to print that it leads. It starts that one again at the
-// time of again.
-func Run(show io.Writer, kill, again, end <-chan time.Time) error {
+// Run runs this program as three processes until ctx ends, and copies what they print. At the time
+// of kill it kills the process that was the last to print that it leads. It starts that one again at
+// the time of again. Nil channels never do.
+func Run(ctx context.Context, show io.Writer, kill, again <-chan time.Time) error {
 	dir, err := os.MkdirTemp("", "vivarium-replicas-")
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func Run(show io.Writer, kill, again, end <-chan time.Time) error {
 				return err
 			}
 			running[victim] = p
-		case <-end:
+		case <-ctx.Done():
 			return nil
 		}
 	}

@@ -27,6 +27,9 @@ const DefaultTimeout = 30 * time.Second
 type Config struct {
 	Servers []string // host:port
 	Chroot  string   // the path that the client sees as the root; "" for none
+	// WithoutConfig puts the Chroot before /zookeeper/config as before any other path. Otherwise that
+	// is the ensemble's, as for ZooKeeper's client.
+	WithoutConfig bool
 	// Timeout is the session timeout to request; zero means DefaultTimeout. One round of all
 	// servers takes at most as long. The client leaves a connection on which nothing arrives for
 	// two thirds of the granted timeout.

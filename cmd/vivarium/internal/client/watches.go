@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -145,7 +146,7 @@ func (c *Client) forget(kind wire.WatchKind, path string) bool {
 }
 
 // On a server, the client's paths begin with the chroot. As in ZooKeeper's client, there are two
-// exceptions: configPath and the paths of getEphemerals.
+// exceptions: the paths of getEphemerals and, without Config.WithoutConfig, configPath.
 
 const configPath = "/zookeeper/config"
 
@@ -155,7 +156,7 @@ func (c *Client) toServer(q *wire.Request) {
 	}
 	add := func(o *wire.Operation) {
 		switch {
-		case !hasPath(o.Op), o.Path == wire.Null, o.Op == wire.OpGetEphemerals, o.Path == configPath:
+		case !hasPath(o.Op), o.Path == wire.Null, o.Op == wire.OpGetEphemerals, o.Path == configPath && !c.cfg.WithoutConfig:
 		case o.Path == "/":
 			o.Path = c.cfg.Chroot
 		default:
@@ -170,6 +171,9 @@ func (c *Client) toServer(q *wire.Request) {
 		add(&q.Ops[i])
 	}
 }
+
+// Root returns the path in the whole tree of what the client sees as the root.
+func (c *Client) Root() string { return cmp.Or(c.cfg.Chroot, "/") }
 
 func (c *Client) fromServer(path string) string {
 	rest, ok := strings.CutPrefix(path, c.cfg.Chroot)

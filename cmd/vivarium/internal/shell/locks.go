@@ -34,7 +34,11 @@ func (s *shell) locks(ctx context.Context, a *args) error {
 		}
 		_ = t.Flush() // run looks at the output's errors
 	}
-	for _, c := range lock.Cycles(queues) {
+	cycles, err := lock.Cycles(ctx, queues)
+	if err != nil {
+		return err
+	}
+	for _, c := range cycles {
 		what := "deadlock"
 		if !c.Certain {
 			what = "possible deadlock, if what one session holds and waits for belongs together"

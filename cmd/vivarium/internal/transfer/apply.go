@@ -15,7 +15,10 @@ import (
 // ErrExists says that the target has znodes which this copy has not created.
 var ErrExists = errors.New("it exists at the target already")
 
-var errOthers = errors.New("deleted at the source, but the target has other children below it")
+var (
+	errOthers = errors.New("deleted at the source, but the target has other children below it")
+	errGone   = errors.New("the source does not have it any more; the target keeps what was copied")
+)
 
 // vanishedMax is how often a znode is tried again whose parent vanishes from the target.
 const vanishedMax = 3
@@ -23,8 +26,8 @@ const vanishedMax = 3
 // apply makes a znode at the target what it is at the source. It reports whether the source has
 // it. A znode that a server does not show or take is noted, and no error.
 func (c *copier) apply(ctx context.Context, name string) (present bool, err error) {
-	if reserved(c.to.at(name)) || reserved(c.from.at(name)) {
-		return false, nil
+	if reserved(c.to.at(name)) {
+		return false, c.settled(name, &blockedError{errNoPlace})
 	}
 	for range vanishedMax {
 		var born int64 // of the parent as it is known now
@@ -173,8 +176,12 @@ func (c *copier) change(ctx context.Context, name string, have stamp, z *znode) 
 }
 
 // remove deletes what this copy has created at a name and below it, or made like the source's. With
-// Prune it also deletes what else is there, at the first walk.
+// Prune it also deletes what else is there, at the first walk. It does not delete the whole subtree:
+// a source without it may be a server that has lost its data.
 func (c *copier) remove(ctx context.Context, name string) error {
+	if name == "" {
+		return errGone
+	}
 	if c.pruning.Load() {
 		return c.prune(ctx, name)
 	}
@@ -191,9 +198,6 @@ func (c *copier) remove(ctx context.Context, name string) error {
 
 // delete deletes a znode. One that has children which are not of this copy stays.
 func (c *copier) delete(ctx context.Context, name string) error {
-	if name == "" && c.cfg.RootStays {
-		return nil
-	}
 	_, _, err := c.to.do(ctx, wire.Operation{Op: wire.OpDelete, Path: c.to.at(name), Version: -1})
 	switch client.CodeOf(err) {
 	case wire.NoNode:

@@ -15,6 +15,8 @@
 //
 //   - A server does not keep events for a client that is away. After each lost connection or
 //     session, the whole subtree is walked again, with the watch armed before.
+//   - The server of a new session may be behind that of the session before. So each session begins
+//     with a sync, before the walk.
 //   - A change of an ACL makes no event. A walk sees it, and there is one after the last sync.
 //   - Servers before ZooKeeper 3.6 have no recursive watch. Then walks are all there is.
 //
@@ -24,8 +26,9 @@
 // # What is never done
 //
 // No request that could change a znode goes to the source: source sends only those in readOnly. At
-// the target nothing outside the subtree changes. A znode that was there before is changed only
-// with Config.Overwrite, and deleted only with Config.Prune.
+// the target nothing outside the subtree changes, except for the ephemeral of a moment in apart. A
+// znode that was there before is changed only with Config.Overwrite, and deleted only with
+// Config.Prune. A copy into its own tree does not begin.
 //
 // # Memory
 //

@@ -218,6 +218,7 @@ type relay struct {
 	mu      sync.Mutex
 	socks   []net.Conn
 	ops     map[wire.Op]int
+	order   []wire.Op            // of the newest session
 	session wire.ConnectResponse // the newest
 }
 
@@ -268,6 +269,7 @@ func (p *relay) requests(in, out net.Conn) {
 		if _, err := q.DecodeHeader(frame); err == nil && !first {
 			p.mu.Lock()
 			p.ops[q.Op]++
+			p.order = append(p.order, q.Op)
 			p.mu.Unlock()
 			if q.Op == p.refuses {
 				no := wire.Reply{Xid: q.Xid, Result: wire.Result{Err: wire.Unimplemented}}
@@ -292,6 +294,9 @@ func (p *relay) replies(out, in net.Conn) {
 			var r wire.ConnectResponse
 			if r.Decode(frame) == nil && r.SessionID != 0 {
 				p.mu.Lock()
+				if r.SessionID != p.session.SessionID {
+					p.order = nil
+				}
 				p.session = r
 				p.mu.Unlock()
 			}
@@ -322,19 +327,21 @@ func (p *relay) cut() {
 // it takes the session over, and closes it.
 func (p *relay) expire(t testing.TB) {
 	t.Helper()
-	now := func() wire.ConnectResponse {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.session
-	}
-	was := now()
+	was := p.now()
 	testkit.Until(t, "another session", func() bool {
-		if now().SessionID != was.SessionID {
+		if p.now().SessionID != was.SessionID {
 			return true
 		}
 		p.end(was)
 		return false
 	})
+}
+
+// now returns the newest session.
+func (p *relay) now() wire.ConnectResponse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session
 }
 
 // end closes a session, unless its owner takes it back first.
@@ -355,6 +362,19 @@ func (p *relay) end(s wire.ConnectResponse) {
 			return
 		}
 	}
+}
+
+// firstOps returns what the newest session was asked first, up to the first request that reads or
+// changes a znode.
+func (p *relay) firstOps() []wire.Op {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := map[wire.Op]bool{wire.OpAuth: true, wire.OpAddWatch: true, wire.OpSync: true, wire.OpPing: true}
+	n := slices.IndexFunc(p.order, func(op wire.Op) bool { return !before[op] })
+	if n < 0 {
+		n = len(p.order)
+	}
+	return slices.Clone(p.order[:n])
 }
 
 // sent returns the ops that clients have asked for, sorted.

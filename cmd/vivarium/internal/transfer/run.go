@@ -95,7 +95,7 @@ type copier struct {
 }
 
 // Run copies until the cut-over, and compares. It returns an error if it could not do that:
-// ErrExists, or that of a side. Lost connections and expired sessions are no errors. What a server
+// ErrExists, ErrOneTree, or that of a side. Lost connections and expired sessions are no errors. What a server
 // does not show or take is one of the differences. When ctx ends, Run ends with its error.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Every <= 0 {
@@ -134,15 +134,15 @@ func (c *copier) start(ctx context.Context) error {
 		return fmt.Errorf("source: %s: it is an ephemeral", c.from.Path)
 	}
 	names, _, err := c.to.list(ctx, "")
+	absent := errors.Is(err, errAbsent) && !c.cfg.RootStays
 	switch {
-	case errors.Is(err, errAbsent) && !c.cfg.RootStays:
-		return nil
+	case absent:
 	case err != nil:
 		return fmt.Errorf("target: %s: %w", c.to.Path, err)
 	case !c.cfg.Overwrite && (!c.cfg.RootStays || len(names) > 0):
 		return fmt.Errorf("%s: %w", c.to.Path, ErrExists)
 	}
-	return nil
+	return c.apart(ctx, absent)
 }
 
 // arm sets the recursive watch in a new session with the source.

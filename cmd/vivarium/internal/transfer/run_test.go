@@ -118,6 +118,46 @@ func TestRun_IntoTheRoot(t *testing.T) {
 	sameTrees(t, from, "/", to, "/all")
 }
 
+// Only /zookeeper of the whole tree is the ensemble's own, on either side. What cannot come there is
+// named as a difference, with the reason.
+func TestRun_ZnodesNamedZookeeper(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	for _, path := range []string{"/a", "/a/x", "/a/zookeeper", "/a/zookeeper/config"} {
+		from.create(path, "mine")
+	}
+	r, err := Run(testkit.Context(t), cfg)
+	if err != nil || !r.Equal() || r.Created != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sameTrees(t, from, "/a", to, "/b")
+	into := cfg
+	into.To.Path, into.RootStays, into.Overwrite = "/", true, true
+	to.delete("/b/zookeeper/config")
+	to.delete("/b/zookeeper")
+	to.delete("/b/x")
+	to.delete("/b")
+	r, err = Run(testkit.Context(t), into)
+	want := Difference{"/a/zookeeper", "only at the source: /zookeeper of the target is the ensemble's own"}
+	if err != nil || r.Equal() || r.Different != 2 || r.Differences[0] != want || r.Created != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+
+	to.create("/all", "")
+	to.create("/all/zookeeper", "theirs")
+	back := cfg
+	back.From.Path, back.To.Path, back.Overwrite = "/", "/all", true
+	r, err = Run(testkit.Context(t), back)
+	want = Difference{"/all/zookeeper", "only at the target"}
+	if err != nil || r.Different != 1 || r.Differences[0] != want {
+		t.Errorf("%+v, %v", r, err)
+	}
+	back.Prune = true
+	if r, err = Run(testkit.Context(t), back); err != nil || !r.Equal() || r.Deleted != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // Whatever happens to the source's znodes while a copy follows happens to the target's.
 func TestRun_Follow(t *testing.T) {
 	t.Parallel()
@@ -154,6 +194,28 @@ func TestRun_Follow(t *testing.T) {
 	sameTrees(t, from, "/a", to, "/b")
 }
 
+// A source that loses the whole subtree ends the copy. The target keeps what was copied.
+func TestRun_TheSubtreeVanishes(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	from.create("/a", "")
+	from.create("/a/x", "1")
+	to.create("/b", "")
+	to.create("/b/theirs", "")
+	cfg.Overwrite = true
+	c := follow(t, cfg)
+	c.says("walked")
+	both := []wire.Operation{deletion("/a/x"), deletion("/a")}
+	_, err := from.zk.Call(testkit.Context(t), wire.Request{Operation: wire.Operation{Op: wire.OpMulti}, Ops: both})
+	must(t, err)
+	<-c.ended
+	if c.err == nil || !strings.Contains(c.err.Error(), "/a: the source does not have it any more") {
+		t.Errorf("%v", c.err)
+	}
+	to.must(wire.Operation{Op: wire.OpExists, Path: "/b/theirs"})
+	to.must(wire.Operation{Op: wire.OpExists, Path: "/b"})
+}
+
 // A copy that follows goes on by itself when its session with the source ends, although it has
 // nothing to ask for: the end is heard, not found.
 func TestRun_SessionEndsWhileIdle(t *testing.T) {
@@ -171,6 +233,76 @@ func TestRun_SessionEndsWhileIdle(t *testing.T) {
 	}
 	if r := c.cutOver(); !r.Equal() {
 		t.Errorf("%+v\n%s", r, c.said())
+	}
+}
+
+// A new session may be with a server that is behind the one of the session before. So each begins
+// with a sync, before anything is read in it: otherwise the comparison after the last sync would call
+// a target equal that has lost what the source has acknowledged.
+func TestRun_EachSessionBeginsWithASync(t *testing.T) {
+	t.Parallel()
+	cfg, from, to := sides(t)
+	from.create("/a", "")
+	source, target := newRelay(t, cfg.From.Servers[0]), newRelay(t, cfg.To.Servers[0])
+	cfg.From.Servers, cfg.To.Servers = []string{source.addr()}, []string{target.addr()}
+	c := follow(t, cfg)
+	c.says("walked")
+	n := 0
+	write := func() { // so that the target is used
+		n++
+		from.create(fmt.Sprintf("/a/%d", n), "new")
+	}
+	for range 2 {
+		for _, relay := range []*relay{source, target} {
+			was := relay.now()
+			testkit.Until(t, "another session", func() bool {
+				relay.end(was)
+				write()
+				return relay.now().SessionID != was.SessionID
+			})
+			write()
+			to.sees(fmt.Sprintf("/b/%d", n), "new")
+			if ops := relay.firstOps(); !slices.Contains(ops, wire.OpSync) {
+				t.Errorf("the new session began with %v", ops)
+			}
+		}
+	}
+	if r := c.cutOver(); !r.Equal() {
+		t.Errorf("%+v\n%s", r, c.said())
+	}
+}
+
+// A copy into its own tree, one path within the other, does not begin, whatever the addresses are.
+// Two paths of one tree that are apart are copied, and so are the same paths of two trees.
+func TestRun_IntoItsOwnTree(t *testing.T) {
+	t.Parallel()
+	cfg, from, other := sides(t)
+	for _, path := range []string{"/a", "/a/x", "/a/x/y", "/b"} {
+		from.create(path, "1")
+	}
+	same := newRelay(t, cfg.From.Servers[0]).addr()
+	before := from.dump("/")
+	run := func(from, server, to string) error {
+		cfg.From.Path, cfg.To.Path, cfg.To.Servers = from, to, []string{server}
+		cfg.Overwrite, cfg.RootStays = true, to == "/"
+		cfg.Prune = true
+		_, err := Run(testkit.Context(t), cfg)
+		return err
+	}
+	elsewhere := cfg.To.Servers[0]
+	for _, paths := range [][2]string{{"/a", "/a"}, {"/a", "/a/copy"}, {"/a", "/a/x"}, {"/a/x", "/a"}, {"/a", "/"}, {"/", "/all"}, {"/", "/"}} {
+		testkit.WantErr(t, run(paths[0], same, paths[1]), ErrOneTree)
+		if got := from.dump("/"); !slices.Equal(got, before) {
+			t.Errorf("%q: %q", paths, got)
+		}
+	}
+	must(t, run("/a", same, "/b/copy"))
+	sameTrees(t, from, "/a", from, "/b/copy")
+	for _, paths := range [][2]string{{"/a", "/a"}, {"/a", "/a/copy"}, {"/a/x", "/a"}, {"/a", "/"}, {"/", "/"}} {
+		if err := run(paths[0], elsewhere, paths[1]); err != nil {
+			t.Errorf("%q: %v", paths, err)
+		}
+		sameTrees(t, from, paths[0], other, paths[1])
 	}
 }
 

@@ -34,7 +34,8 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() error { return e.cause }
 
-// A side is a session with one of the two trees. When the session expires it opens another one.
+// A side is a session with one of the two trees. When the session expires it opens another one. Each
+// begins with a sync.
 // Any number of goroutines may call do.
 type side struct {
 	// Immutable.
@@ -128,10 +129,25 @@ func (s *side) begin(ctx context.Context) (*client.Client, error) {
 	if err == nil && s.opened != nil {
 		err = s.opened(ctx, zk)
 	}
+	if err == nil {
+		err = s.syncFirst(ctx, zk)
+	}
 	if err != nil {
 		return nil, errors.Join(err, zk.Close())
 	}
 	return zk, nil
+}
+
+// syncFirst waits in a new session until its server has caught up with the ensemble. The server of the
+// session before may have been ahead of it.
+func (s *side) syncFirst(ctx context.Context, zk *client.Client) (err error) {
+	for range lostMax {
+		o := wire.Operation{Op: wire.OpSync, Path: s.Path}
+		if _, err = zk.Call(ctx, wire.Request{Operation: o}); err == nil || !transient(err) {
+			break
+		}
+	}
+	return err
 }
 
 // told passes on an event, and logs those of the connection.

@@ -51,8 +51,9 @@ type znode struct {
 
 // These say what a read has found instead of a znode.
 var (
-	errAbsent = errors.New("there is no such znode")
-	errHidden = errors.New("its ACL shows no digests without Admin or the superuser's credential")
+	errAbsent  = errors.New("there is no such znode")
+	errHidden  = errors.New("its ACL shows no digests without Admin or the superuser's credential")
+	errNoPlace = errors.New("/zookeeper of the target is the ensemble's own")
 )
 
 // A blockedError says why a server does not show a znode, or does not take it.
@@ -80,8 +81,11 @@ func blocked(err error) error {
 }
 
 // read reads a znode. Of an ephemeral it tells only that. The error is errAbsent, a blockedError or
-// the end of everything.
+// the end of everything. What is reserved is absent.
 func (s *side) read(ctx context.Context, name string) (znode, error) {
+	if reserved(s.at(name)) {
+		return znode{}, errAbsent
+	}
 	for {
 		r, _, err := s.do(ctx, wire.Operation{Op: wire.OpGetData, Path: s.at(name)})
 		if err != nil {
@@ -119,6 +123,9 @@ func hidden(acl []wire.ACL) bool {
 // list returns the names of the children, without what is reserved, and the Stat. Its errors are
 // those of read.
 func (s *side) list(ctx context.Context, name string) ([]string, wire.Stat, error) {
+	if reserved(s.at(name)) {
+		return nil, wire.Stat{}, errAbsent
+	}
 	r, _, err := s.do(ctx, wire.Operation{Op: wire.OpGetChildren2, Path: s.at(name)})
 	if err != nil {
 		return nil, wire.Stat{}, blocked(err)
