@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"storage":      {"storage/disk", "internal/meter", "internal/rank", "github.com/cockroachdb/pebble"},
 
 	"replication":                         {"internal/files", "internal/meter", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/certs", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication/transport":               {"internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/backupfile": {"engine/command", "replication", "tree"},
@@ -43,11 +43,12 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
+	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
+	"internal/crowd":        {"internal/rank"},
 	"internal/files":        {},
 	"internal/files/memory": {"internal/files"},                  // for tests
 	"internal/lines":        {"internal/meter", "internal/rank"}, // the log, and what of the service may hang or panic
@@ -74,7 +75,7 @@ var imports = map[string][]string{
 	"embed/internal/level":    {"embed"},
 	"embed/internal/sessions": {"embed", "embed/internal/inside"}, // the last for the log
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
-	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/rank", "tree"}, // engine and tree for reads without a session
+	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/certs", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
 	"embed/backup/schedule":   {"embed", "embed/backup", "embed/internal/queue", "embed/internal/sampling", "embed/internal/sessions", "embed/lock", "embed/metrics", "engine/backupfile", "internal/meter"},
@@ -97,11 +98,11 @@ var imports = map[string][]string{
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
 	"embed/internal/refusals":   {"embed", "embed/internal/inside", "tree"},                                                                                                                                                                                                                  // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
-	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
 	"internal/wire/wiretest":    {}, // for tests
 
-	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/crowd", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
 	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},

@@ -119,7 +119,8 @@ type Config struct {
 	// ZooKeeper's semantics over the whole tree. With more, the first component of a path chooses
 	// the shard, and promises hold within each shard: see the package doc.
 	Shards int `yaml:"shards"`
-	// TLS encrypts and authenticates the traffic between members; nil means plain text.
+	// TLS encrypts and authenticates the traffic between members; nil means plain text, which anyone
+	// on the way can read and change.
 	TLS *TLS `yaml:"tls"`
 
 	// Tick is the unit of heartbeats and elections; zero means DefaultTick. It should be the same
@@ -153,7 +154,8 @@ type Config struct {
 	//
 	// Choose at most a third of the process's memory, for all shards together. Go's collector needs
 	// as much again, the image has its caches, and sessions, watches and requests are not counted.
-	// At the bound, locks and elections have no room either, because their contenders are znodes.
+	// At the bound, locks and elections have no room either, because their contenders are znodes. Only
+	// what the members write for one another, below /zookeeper/vivarium, still has.
 	//
 	// An ensemble uses the setting of the member that started last, so set it equally on all
 	// members.

@@ -77,6 +77,13 @@
 // Other than in ZooKeeper, a write below /zookeeper/quota also needs Admin on the subtree, or on its
 // nearest ancestor that exists. Otherwise anyone could stop all writes there.
 //
+// # What steers the ensemble
+//
+// Below /zookeeper/vivarium are the znodes that the members write for one another, such as those of
+// package embed/backup/schedule. They, the quotas upon them, and /zookeeper itself are closed to the
+// sessions of clients, whatever ACLs say: a write takes an identity of Config.SuperDigest, or a
+// session of a member's process. Everybody may read them.
+//
 // # Shards
 //
 // With Config.Shards above 1 the tree is spread over that many Raft groups. Each shard has its own

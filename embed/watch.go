@@ -31,6 +31,7 @@ type Watch struct{ w inside.Watch }
 //
 // Watch needs no permission. But a watch is told only of znodes that its session may read at that
 // time. If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth.
+// A client's session is not told when that is: see package embed/client.
 // Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	return s.WatchWith(ctx, path, mode, WatchOptions{})

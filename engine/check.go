@@ -58,7 +58,7 @@ func (r Report) Damaged() bool {
 // started on the directory.
 //
 // The error says why Check could not look: replication.ErrLocked, ErrNoMember, a directory that
-// does not exist or may not be read, or data that a newer build wrote.
+// does not exist or may not be read, or data that another build wrote.
 func Check(dir string) (Report, error) {
 	d, dir, lock, err := openStopped(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func openStopped(dir string) (d *disk.Disk, path string, lock io.Closer, err err
 // examine does Check in a directory that is locked. It also returns the identity.
 func examine(d *disk.Disk, dir string) (Report, replication.Identity, error) {
 	id, found, err := replication.ReadIdentity(d, dir)
-	if errors.Is(err, replication.ErrIdentity) {
+	if errors.Is(err, replication.ErrIdentity) && !errors.Is(err, replication.ErrFormat) {
 		return Report{Err: err}, id, nil
 	}
 	if err != nil {

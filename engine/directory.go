@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -29,6 +30,13 @@ func (e *Engine) warnReadable() {
 			e.log.Warn("everybody on the machine may read the node's data", "file", path, "mode", info.Mode().String())
 			return
 		}
+	}
+}
+
+// warnFiles logs if the process may open fewer files than the node may need.
+func (e *Engine) warnFiles() {
+	if files, want, lacks := crowd.Lacks(e.cfg.Shards); lacks {
+		e.log.Warn("this process may open fewer files than the node may need", "files", files, "want", want)
 	}
 }
 

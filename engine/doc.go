@@ -129,6 +129,7 @@
 //	view.View            the history of a view
 //	task.lookout         which tasks the callers of a Queue try
 //	admin.lending        the sessions of an admin handler
+//	crowd.Listener       the connections of its server
 //	client.session       a session behind a connection
 //	client.Client        where a client connects
 //	gateway.readOnly     the connections that may only read; held while they are ended

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage"
@@ -70,14 +71,42 @@ func (e *Engine) setNameAside(name string, remove bool) error {
 }
 
 // dropFormer deletes what a former member has left. It takes the whole away first: a part of it that a
-// crash leaves must not pass for what is to be kept.
+// crash leaves must not pass for what is to be kept. What cannot be deleted then stops nobody.
 func (e *Engine) dropFormer() error {
+	e.discardFormer()
 	there, err := isThere(e.disk, e.formerDir())
-	gone := e.formerDir() + ".old"
-	if there && err == nil {
-		err = errors.Join(e.disk.RemoveAll(gone), e.disk.Rename(e.formerDir(), gone), e.syncDir())
+	if err != nil || !there {
+		return err
 	}
-	return errors.Join(err, e.disk.RemoveAll(gone))
+	gone := e.formerDir() + ".old"
+	for n := 2; ; n++ {
+		taken, err := isThere(e.disk, gone)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			break
+		}
+		gone = fmt.Sprintf("%s.old-%d", e.formerDir(), n)
+	}
+	if err := errors.Join(e.disk.Rename(e.formerDir(), gone), e.syncDir()); err != nil {
+		return err
+	}
+	e.discardFormer()
+	return nil
+}
+
+// discardFormer deletes what dropFormer has taken away.
+func (e *Engine) discardFormer() {
+	names, err := e.disk.List(e.cfg.Dir)
+	for _, name := range names {
+		if strings.HasPrefix(name, formerName+".old") {
+			err = errors.Join(err, e.disk.Discard(filepath.Join(e.cfg.Dir, name)))
+		}
+	}
+	if err != nil {
+		e.log.Warn("the data of a former member cannot be deleted", "dir", e.cfg.Dir, "cause", err)
+	}
 }
 
 // roomForFormer deletes what a former member has left if the disk could not hold as much again.

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -271,6 +272,9 @@ func (e *Engine) session(k *keeper.Session, err error) (*Session, error) {
 func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]byte, timeout time.Duration, who ...tree.Identity) (*Session, error) {
 	bounded, cancel := e.bounded(ctx)
 	defer cancel()
+	if err := e.mayReattach(bounded, id, password); err != nil {
+		return nil, err
+	}
 	given, err := e.reattachTimeout(bounded, id, timeout)
 	if err != nil {
 		return nil, err
@@ -286,6 +290,35 @@ func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 			return nil, err
 		}
 	}
+}
+
+// mayReattach returns ErrSessionExpired to who names no remote session, or not its password. Anybody
+// can ask, so that must cost no entry of the log. A password never changes, so what this member knows
+// of it is final. If it does not know the session, it asks for what is committed. While it cannot,
+// the log has to tell.
+func (e *Engine) mayReattach(ctx context.Context, id tree.SessionID, password [16]byte) error {
+	known, right, err := e.hasPassword(ctx, id, password)
+	if err == nil && !known {
+		if e.barrier(ctx, e.home().Shard) != nil {
+			return nil
+		}
+		_, right, err = e.hasPassword(ctx, id, password)
+	}
+	if err == nil && !right {
+		return ErrSessionExpired
+	}
+	return err
+}
+
+// hasPassword reports whether this member knows a session, and whether it is a remote one with that
+// password.
+func (e *Engine) hasPassword(ctx context.Context, id tree.SessionID, password [16]byte) (known, right bool, err error) {
+	err = e.inspect(ctx, e.home(), func(table *session.Table) {
+		var r session.Record
+		r, known = table.Get(id)
+		right = known && r.Remote() && subtle.ConstantTimeCompare(r.Password[:], password[:]) == 1
+	})
+	return known, right, cmp.Or(e.over(), err) // the tables may be gone by now
 }
 
 // reattachTimeout returns the timeout that a session gets which asks for one as it comes back. A

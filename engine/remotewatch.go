@@ -151,12 +151,16 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 	return stat, ok, place, err
 }
 
-// ArmAt arms a Persistent or Recursive watch, and returns the znode's Stat as of that moment,
-// whatever may be read. The zxid is that moment's, or zero if the watch is on several shards.
+// ArmAt arms a Persistent or Recursive watch, and returns the znode's Stat as of that moment. The
+// Stat is zero if the connection may not read the znode, unless it is an ephemeral of its session.
+// That it exists, everybody may know. The zxid is that moment's, or zero if the watch is on several
+// shards.
 func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
 	place, err = w.Arm(path, mode, func() bool {
 		stat, ok = w.engine.at(path).Tree().Exists(path)
-		stat = w.reader().whole(path, stat)
+		if !w.Owns(stat.EphemeralOwner) {
+			stat, _, _ = w.reader().Exists(path)
+		}
 		return true
 	})
 	if len(w.engine.shards) == 1 || w.engine.registries.Of(path, mode) != watch.Everywhere {
@@ -169,10 +173,10 @@ func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok 
 // with the zxid that a client knows. Then it reports everything as changed that could have changed.
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
 	was.Unknown = was.Unknown || len(w.engine.shards) > 1
-	place, err := w.Client.Reset(&was, func(path string) (tree.Stat, bool) {
-		path = named(path)
-		stat, ok := w.engine.at(path).Tree().Exists(path)
-		return w.reader().whole(path, stat), ok
+	place, err := w.Client.Reset(&was, func(path string) (stat tree.Stat, exists, hidden bool) {
+		stat, exists, err := w.reader().Exists(named(path))
+		hidden = err == tree.ErrNoAuth
+		return stat, exists || hidden, hidden
 	})
 	return place, w.over(err)
 }

@@ -98,6 +98,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.warnReadable()
+	e.warnFiles()
 	joining := e.identity.now.Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.setAside(); err != nil {

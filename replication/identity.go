@@ -72,8 +72,8 @@ const (
 	identityMax = 1 << 20
 )
 
-// errFormat means that the file is whole, and of a build with another format.
-var errFormat = errors.New("another format")
+// ErrFormat means that the file is whole, and of a build with another format.
+var ErrFormat = errors.New("another format")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -126,7 +126,7 @@ func ReadIdentity(d Disk, dir string) (Identity, bool, error) {
 	id, err := decodeIdentity(text)
 	if err != nil {
 		advice := WayOut
-		if errors.Is(err, errFormat) {
+		if errors.Is(err, ErrFormat) {
 			advice = "start the build that wrote it"
 		}
 		return Identity{}, false, fmt.Errorf("%w: %s: %w; %s", ErrIdentity, name, err, advice)
@@ -187,7 +187,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 	head, body, ok := bytes.Cut(text, []byte("\n"))
 	sum, isOurs := bytes.CutPrefix(head, []byte(identityMagic))
 	if ok && !isOurs && bytes.HasPrefix(head, []byte(unreleasedMagic)) {
-		return Identity{}, fmt.Errorf("%w: a build from before the first release wrote it, whose directories no other build opens, and nothing was changed", errFormat)
+		return Identity{}, fmt.Errorf("%w: a build from before the first release wrote it, whose directories no other build opens, and nothing was changed", ErrFormat)
 	}
 	if !ok || !isOurs {
 		return Identity{}, errors.New("not an identity file")
@@ -198,7 +198,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 	var j identityJSON
 	err := json.Unmarshal(body, &j)
 	if err == nil && j.Format != identityFormat {
-		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d", errFormat, j.Format, identityFormat)
+		return Identity{}, fmt.Errorf("%w: it has format %d, this build reads %d", ErrFormat, j.Format, identityFormat)
 	}
 	if err == nil { // the format is known, so every field is
 		d := json.NewDecoder(bytes.NewReader(body))

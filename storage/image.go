@@ -280,7 +280,7 @@ func (i *Image) openForWriting() error {
 func (i *Image) openLive(p pointer, exists bool) (*store, pointer, error) {
 	if exists {
 		if err := i.layout.sweep(p.image); err != nil {
-			return nil, p, err
+			i.o.Logger.Warn("an image that is no longer needed could not be removed", "dir", i.o.Dir, "cause", err)
 		}
 		s, err := openStore(i.o, i.layout.path(p.image), existing)
 		return s, p, err

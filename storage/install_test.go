@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/files"
 )
 
 // streamOf returns the stream of an image that holds the history up to index n.
@@ -353,6 +357,38 @@ func TestOpenForWritingRemovesLeftoversAndNothingElse(t *testing.T) {
 	}
 	must(t, i.Install(bytes.NewReader(streamOf(t, h, 7)), nil, nil))
 	h.expect(t, i)
+}
+
+// Leftovers that cannot be removed stop no start and no install. An install takes another name.
+func TestOpenForWriting_LeftoversThatStay(t *testing.T) {
+	h := newHistory(t)
+	n, i := filled(t, h, 5)
+	must(t, i.Close())
+	must(t, os.Mkdir(filepath.Join(n.dir(), "image-000002"), 0o755))
+	must(t, os.WriteFile(filepath.Join(n.dir(), "image-000002", "sticky"), nil, 0o644))
+	stuck := nodeOn(t, sticky{files.OS}, n.root)
+	var log bytes.Buffer
+	o := stuck.options()
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	i = openWith(t, o)
+	h.expect(t, i)
+	must(t, i.Install(bytes.NewReader(streamOf(t, h, 7)), nil, nil))
+	h.expect(t, i)
+	must(t, i.Close())
+	must(t, stuck.disk.Err())
+	if !strings.Contains(log.String(), "an image that is no longer needed could not be removed") {
+		t.Error(&log)
+	}
+}
+
+// A sticky system cannot remove files of that name.
+type sticky struct{ files.System }
+
+func (s sticky) Remove(name string) error {
+	if filepath.Base(name) == "sticky" {
+		return &os.PathError{Op: "remove", Path: name, Err: syscall.EPERM}
+	}
+	return s.System.Remove(name)
 }
 
 // digest is a writer that keeps only a hash, for streams too large to hold in a test.

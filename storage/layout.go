@@ -217,9 +217,9 @@ func (l layout) replace(name string, data []byte) error {
 	return syncDir(l.disk, l.dir)
 }
 
-// sweep removes what no start can need: images other than live, and temporary files. It syncs the
-// directory first. The pointer that names live may have been renamed by a process that was killed
-// before its own sync.
+// sweep removes what no start can need: images other than live, and temporary files. It goes on after
+// one that cannot be removed. It syncs the directory first. The pointer that names live may have been
+// renamed by a process that was killed before its own sync.
 func (l layout) sweep(live string) error {
 	names, err := l.names()
 	if err != nil {
@@ -236,12 +236,11 @@ func (l layout) sweep(live string) error {
 	if err := syncDir(l.disk, l.dir); err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range names {
-		if err := l.disk.RemoveAll(l.path(name)); err != nil {
-			return err
-		}
+		errs = append(errs, l.disk.Discard(l.path(name)))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // unused returns a name for the next image.

@@ -231,7 +231,7 @@ func (s *store) release() error {
 	err := s.db.Close()
 	s.cache.Unref()
 	if s.superseded.Load() {
-		err = errors.Join(err, s.disk.RemoveAll(s.dir))
+		err = errors.Join(err, s.disk.Discard(s.dir))
 	}
 	return err
 }

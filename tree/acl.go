@@ -60,13 +60,21 @@ func (s Schemes) permit(acl []ACL, who []Identity, need Perms) bool {
 	if len(acl) == 0 {
 		return true
 	}
-	for i := range who {
-		if who[i].Scheme == superScheme {
-			return true
-		}
+	if isSuper(who) {
+		return true
 	}
 	for i := range acl {
 		if acl[i].Perms&need != 0 && s.fits(&acl[i], who) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSuper reports whether one of the identities may do everything.
+func isSuper(who []Identity) bool {
+	for i := range who {
+		if who[i].Scheme == superScheme {
 			return true
 		}
 	}

@@ -272,11 +272,15 @@ func (t *Tree) permit(acl []ACL, need Perms) error {
 	return ErrNoAuth
 }
 
-// permitWrite is permit for a write at a path. Who limits a subtree can stop all its writes, so below
-// the quotas a write also needs Admin on the subtree, whatever the ACLs of the quota's znodes say.
+// permitWrite is permit for a write at a path. Two kinds of znodes have more weight than their ACLs
+// know of. What steers the ensemble is closed to clients. Who limits a subtree can stop all its
+// writes, so below the quotas a write also needs Admin on the subtree.
 func (t *Tree) permitWrite(path string, acl []ACL, need Perms) error {
-	if err := t.permit(acl, need); err != nil || !strings.HasPrefix(path, quotaPath) {
+	if err := t.permit(acl, need); err != nil || !strings.HasPrefix(path, zookeeperPath) {
 		return err
+	}
+	if t.header.Remote && Steers(path) && !isSuper(t.header.Identities) {
+		return ErrNoAuth
 	}
 	return t.permitQuota(path)
 }

@@ -169,6 +169,7 @@ type Header struct {
 
 	Identities []Identity // of the requester, for permissions and for "auth" in an ACL
 	System     bool       // the ensemble's own transaction: no permission is checked
+	Remote     bool       // of a client's session, to which what steers the ensemble is closed
 }
 
 // A Result is the outcome of one operation of a successful transaction. It shares no memory with

@@ -12,6 +12,9 @@ const (
 	quotaPath     = "/zookeeper/quota"
 )
 
+// steeringPath is the path above what the members write for one another: see Steers.
+const steeringPath = "/zookeeper/vivarium"
+
 // ConfigPath is the path of the znode that says who the members of the ensemble are.
 const ConfigPath = "/zookeeper/config"
 
@@ -20,6 +23,19 @@ const configVersion = -1
 
 func isReserved(path string) bool {
 	return path == rootPath || path == zookeeperPath || path == quotaPath || path == ConfigPath
+}
+
+// Steers reports whether the znode at a path steers the ensemble: the members trust what is there,
+// whoever wrote it. These are "/zookeeper/vivarium" and all below it, the quotas upon it, and
+// "/zookeeper" itself, whose ACL decides who adds to it.
+func Steers(path string) bool {
+	return path == zookeeperPath || within(path, steeringPath) || within(path, quotaPath+zookeeperPath)
+}
+
+// within reports whether a path is that of a subtree's root, or below it.
+func within(path, root string) bool {
+	rest, ok := strings.CutPrefix(path, root)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // ValidatePath returns nil if a znode can have the path. Otherwise the error wraps ErrInvalidPath

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -33,6 +34,26 @@ type Schemes map[string]Scheme
 func BuiltinSchemes() Schemes {
 	return Schemes{digestName: digestScheme{}, "ip": ipScheme{}, superScheme: noScheme{}}
 }
+
+// ClientSchemes returns the schemes by which ACLs can name what clients of a gateway prove, "sasl"
+// and "x509", in a map that belongs to the caller. Unlike the built-in ones, an ensemble has them only
+// if its members are given them.
+func ClientSchemes() Schemes {
+	return Schemes{
+		"sasl": exactScheme(principal.MatchString),
+		"x509": exactScheme(func(id string) bool { return strings.Contains(id, "=") }),
+	}
+}
+
+// principal matches the ids that ZooKeeper's provider of "sasl" allows.
+var principal = regexp.MustCompile(`^([^@]*|[^/@]*(/[^/@]*)?@[^/@]*)$`)
+
+// An exactScheme says which ids are valid. An identity matches its own id alone.
+type exactScheme func(id string) bool
+
+func (s exactScheme) Valid(id string) bool           { return s(id) }
+func (exactScheme) Matches(identity, id string) bool { return identity == id }
+func (exactScheme) Expands() bool                    { return true }
 
 // usable returns a copy without the schemes that are ignored.
 func (s Schemes) usable() Schemes {

@@ -43,7 +43,8 @@ var rewrite = flag.Bool("rewrite", false, "replace what the scripts expect by wh
 //	                                                 one znode in it was changed
 //
 // Words may be quoted as in Go. With as=ID,ID... the requester has the identities SCHEME:ID, or
-// none. With as=system a transaction is the ensemble's own. Other reads without as= check no
+// none. With as=system a transaction is the ensemble's own, and with as=remote,ID... a client's.
+// Other reads without as= check no
 // permission. A list L is entries PERMS:SCHEME:ID separated by commas; it may be empty. Without
 // data= the data is nil. With nothing after data= it is empty.
 //
@@ -248,7 +249,7 @@ func (s *script) list(text string) []ACL {
 // who parses the identities of a command.
 func (s *script) who(c command) (who []Identity) {
 	for word := range strings.SplitSeq(c.keys["as"], ",") {
-		if word != "" && word != "system" {
+		if word != "" && word != "system" && word != "remote" {
 			scheme, id, _ := strings.Cut(word, ":")
 			who = append(who, Identity{scheme, id})
 		}
@@ -277,7 +278,7 @@ func (s *script) op(c command) Op {
 // header returns the header of the next transaction.
 func (s *script) header(c command) Header {
 	s.zxid++
-	return Header{Zxid: s.zxid, Time: int64(s.zxid) * 1000, Identities: s.who(c), System: c.keys["as"] == "system"}
+	return Header{Zxid: s.zxid, Time: int64(s.zxid) * 1000, Identities: s.who(c), System: c.keys["as"] == "system", Remote: strings.HasPrefix(c.keys["as"], "remote")}
 }
 
 func (s *script) transaction(head command, commands []command) {

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -127,29 +128,57 @@ func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) e
 	if _, err := v.read(path); err != nil {
 		return err
 	}
-	type place struct {
-		path  string
-		level int // below the first
-	}
-	for left := []place{{path, 0}}; len(left) > 0; {
-		var at place
-		at, left = left[len(left)-1], left[:len(left)-1]
-		z := v.find(at.path)
+	w := tour{view: v, at: path}
+	for ok := true; ok; ok = w.next() {
+		z := v.find(w.at)
 		if z == nil {
 			continue // gone; not with a Pin
 		}
-		if v.permit(z.acl(), Read) == nil && !fn(at.path, Found{z}) {
+		if v.permit(z.acl(), Read) == nil && !fn(w.at, Found{z}) {
 			return nil
 		}
-		if depth > 0 && at.level == depth {
-			continue
-		}
-		names, above := z.names(), strings.TrimSuffix(at.path, "/")
-		for _, name := range slices.Backward(names) {
-			left = append(left, place{above + "/" + name, at.level + 1})
+		if depth == 0 || len(w.levels) < depth {
+			w.levels = append(w.levels, level{length: len(strings.TrimSuffix(w.at, "/"))})
 		}
 	}
 	return nil
+}
+
+// A tour knows what a walk visits next. It takes little memory between two znodes, however many there are:
+// a remote client may let it wait.
+type tour struct {
+	view   View
+	at     string  // the path that was visited last
+	levels []level // of the znodes above at, the outermost first, and of at itself
+}
+
+// A level are the children of a znode that are to be visited.
+type level struct {
+	length int      // of the znode's path, with which at begins; 0 for the root
+	names  []string // of the children that come next
+	after  string   // the last child that was visited
+}
+
+// walkPage is how many names of a level a tour reads at once.
+const walkPage = 32
+
+// next goes to the next path, or returns false if there is none.
+func (w *tour) next() bool {
+	for ; len(w.levels) > 0; w.levels = w.levels[:len(w.levels)-1] {
+		l := &w.levels[len(w.levels)-1]
+		above := w.at[:l.length]
+		if len(l.names) == 0 {
+			if z := w.view.find(cmp.Or(above, "/")); z != nil {
+				l.names = z.rest().children.page(l.after, walkPage)
+			}
+		}
+		if len(l.names) > 0 {
+			l.after, l.names = l.names[0], l.names[1:]
+			w.at = above + "/" + l.after
+			return true
+		}
+	}
+	return false
 }
 
 // Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which

@@ -30,7 +30,9 @@ func (t *Tree) Weight() int64 { return t.visibleWeight.Load() }
 
 // SetWeightMax limits Weight: a transaction that would make the tree heavier than n fails with
 // ErrQuotaExceeded. Zero means no limit. It belongs to the writer, and must be the same on every
-// replica at each transaction. Quotas of subtrees apply independently.
+// replica at each transaction. Quotas of subtrees apply independently. The few znodes below
+// "/zookeeper/vivarium" have room in a full tree too: clients cannot write there, and whoever fills
+// the tree must not stop what the members do.
 func (t *Tree) SetWeightMax(n int64) { t.weightMax = n }
 
 // checkWeight checks a completely staged transaction as a whole. It accepts every transaction that
@@ -41,6 +43,9 @@ func (t *Tree) checkWeight() error {
 	}
 	grown := int64(0)
 	for _, m := range t.touched {
+		if within(m.e.path, steeringPath) {
+			continue
+		}
 		grown += m.e.weight(m.v) - m.e.weight(m.v.prev.Load())
 	}
 	if grown > 0 && t.weight+grown > t.weightMax {

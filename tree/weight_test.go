@@ -123,3 +123,18 @@ func TestWeightIsThatOfTheMemory(t *testing.T) {
 		runtime.KeepAlive(tree)
 	}
 }
+
+// What the members write for one another has room in a full tree, and nothing beside it.
+func TestWeightMax_LeavesRoomForMembers(t *testing.T) {
+	tree, h := New(nil), &Header{}
+	tree.SetWeightMax(tree.Weight())
+	for _, path := range []string{"/zookeeper/vivarium", "/zookeeper/vivarium/backup"} {
+		tree.must(t, h, Op{Kind: KindCreate, Path: path, Data: []byte("data")})
+	}
+	for _, path := range []string{"/zookeeper/vivariums", "/a"} {
+		h := Header{Zxid: h.Zxid + 1}
+		if _, err := tree.Apply(h, []Op{{Kind: KindCreate, Path: path}}); !errors.Is(err, ErrQuotaExceeded) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

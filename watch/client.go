@@ -79,7 +79,7 @@ type Client struct {
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
 
-	values bool // see KeepValues; guarded by the locks of all registries
+	owner tree.SessionID // see KeepValues; zero: none; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
 	marks atomic.Int64 // how many marks those on one registry have
@@ -195,14 +195,16 @@ type Reset struct {
 }
 
 // Reset adds the watches of a client that comes back. A watch whose znode has changed meanwhile is
-// not added: its event is queued at once, with NoZxid, even if the client may not read the znode.
-// Such events do not count against the limit, since the request bounds them. Persistent and
+// not added: its event is queued at once, with NoZxid. Such events do not count against the limit, since the request bounds them. Persistent and
 // Recursive watches get no events for what they missed.
+//
+// look says that a znode is hidden if the client may not read it. Its watch is added, whatever has
+// changed: otherwise a client could find out when that was, by asking with one Since after the other.
 //
 // Each watch is added at the moment at which look reads the tree; see Arm. Transactions may come
 // between two watches. Watches added before get their events, and look shows them to those added
 // after.
-func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Place, error) {
+func (c *Client) Reset(was *Reset, look func(path string) (stat tree.Stat, exists, hidden bool)) (Place, error) {
 	for left := *was; ; {
 		if place, err := c.resume(&left, portion, look); err != nil || left.empty() {
 			return place, err
@@ -212,7 +214,7 @@ func (c *Client) Reset(was *Reset, look func(path string) (tree.Stat, bool)) (Pl
 
 // resume resets the first n watches and takes them off the lists. One request that resumed 200,000
 // watches in one go held up the transactions of the whole shard for 0.2 s.
-func (c *Client) resume(was *Reset, n int, look func(path string) (tree.Stat, bool)) (Place, error) {
+func (c *Client) resume(was *Reset, n int, look func(path string) (stat tree.Stat, exists, hidden bool)) (Place, error) {
 	lock(c.parts)
 	defer unlock(c.parts)
 	if err := c.liveLocked(c.parts); err != nil {
@@ -226,19 +228,19 @@ func (c *Client) resume(was *Reset, n int, look func(path string) (tree.Stat, bo
 		c.armLocked(c.on(path, mode), path, mode)
 	}
 	for _, path := range first(&was.Data, &n) {
-		stat, ok := look(path)
-		resume(path, Data, was.missed(ok, stat.Mzxid, NodeDataChanged))
+		stat, ok, hidden := look(path)
+		resume(path, Data, was.missed(ok, hidden, stat.Mzxid, NodeDataChanged))
 	}
 	for _, path := range first(&was.Exist, &n) {
 		missed := EventType(0)
-		if _, ok := look(path); ok {
+		if _, ok, _ := look(path); ok { // that it exists, everybody may know
 			missed = NodeCreated
 		}
 		resume(path, Data, missed)
 	}
 	for _, path := range first(&was.Children, &n) {
-		stat, ok := look(path)
-		resume(path, Children, was.missed(ok, stat.Pzxid, NodeChildrenChanged))
+		stat, ok, hidden := look(path)
+		resume(path, Children, was.missed(ok, hidden, stat.Pzxid, NodeChildrenChanged))
 	}
 	for _, path := range first(&was.Persistent, &n) {
 		resume(path, Persistent, 0)
@@ -262,8 +264,10 @@ func first(list *[]string, n *int) []string {
 }
 
 // missed returns the event that the watch of an existing znode has missed, or zero.
-func (r *Reset) missed(exists bool, newest tree.Zxid, change EventType) EventType {
+func (r *Reset) missed(exists, hidden bool, newest tree.Zxid, change EventType) EventType {
 	switch {
+	case hidden:
+		return 0
 	case !exists:
 		return NodeDeleted
 	case r.Unknown || newest > r.Since:
@@ -337,13 +341,17 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// KeepValues says that events from now on have Data and Stat, and that a Persistent watch is told
-// Hidden instead of what the client may not read.
-func (c *Client) KeepValues() {
+// KeepValues says that events from now on have Data and Stat, and that the client is told of the
+// session's ephemerals even if it may not read them. Their values are not among that.
+func (c *Client) KeepValues(session tree.SessionID) {
 	lock(c.parts)
 	defer unlock(c.parts)
-	c.values = true
+	c.owner = session
 }
+
+// Owns reports whether a znode with an owner is an ephemeral of the session that KeepValues named. It
+// is for the look of Arm.
+func (c *Client) Owns(owner tree.SessionID) bool { return owner != 0 && owner == c.owner }
 
 // The bytes of a watch besides its path, and of an event, about as measured.
 const (

@@ -167,7 +167,7 @@ func BenchmarkClientArm(b *testing.B) {
 func BenchmarkClientReset(b *testing.B) {
 	r := NewRegistry()
 	was := Reset{Data: idlePaths(10_000)}
-	exists := func(string) (tree.Stat, bool) { return tree.Stat{}, true }
+	exists := func(string) (tree.Stat, bool, bool) { return tree.Stat{}, true, false }
 	for b.Loop() {
 		c := newClient(r)
 		_, _ = c.Reset(&was, exists)

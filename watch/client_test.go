@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -396,17 +397,17 @@ func TestClient_OverflowEndsAll(t *testing.T) {
 	}
 }
 
-// stats is a tree: its znodes, with mzxid and pzxid.
+// stats is a tree: its znodes, with mzxid and pzxid. Those that begin with /hidden may not be read.
 type stats map[string][2]tree.Zxid
 
-func (s stats) look(path string) (tree.Stat, bool) {
+func (s stats) look(path string) (tree.Stat, bool, bool) {
 	z, ok := s[path]
-	return tree.Stat{Mzxid: z[0], Pzxid: z[1]}, ok
+	return tree.Stat{Mzxid: z[0], Pzxid: z[1]}, ok, strings.HasPrefix(path, "/hidden")
 }
 
 // 6.6: every row of the table, for a client that has seen zxid 10.
 func TestClient_SetWatches(t *testing.T) {
-	now := stats{"/": {0, 11}, "/same": {10, 10}, "/data": {11, 3}, "/list": {3, 11}}
+	now := stats{"/": {0, 11}, "/same": {10, 10}, "/data": {11, 3}, "/list": {3, 11}, "/hidden": {11, 11}}
 	for _, c := range []struct {
 		name string
 		was  Reset
@@ -430,11 +431,15 @@ func TestClient_SetWatches(t *testing.T) {
 		{"dataWatches, several shards", Reset{Unknown: true, Data: []string{"/same"}}, "NodeDataChanged /same", Data, "/same"},
 		{"childWatches, several shards", Reset{Unknown: true, Children: []string{"/same"}}, "NodeChildrenChanged /same", Children, "/same"},
 		{"existWatches, several shards", Reset{Unknown: true, Exist: []string{"/gone"}}, "", Data, "/gone"},
+		{"dataWatches, hidden", Reset{Data: []string{"/hidden"}}, "", Data, "/hidden"},
+		{"childWatches, hidden", Reset{Children: []string{"/hidden"}}, "", Children, "/hidden"},
+		{"dataWatches, hidden, several shards", Reset{Unknown: true, Data: []string{"/hidden"}}, "", Data, "/hidden"},
+		{"existWatches, hidden", Reset{Exist: []string{"/hidden"}}, "NodeCreated /hidden", Data, "/hidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewRegistry()
 			r.Deliver(12, nil, nil)
-			w := newClientOf(r, 0, func([]tree.ACL) bool { return false }) // 6.6.1: whatever the client may read
+			w := newClientOf(r, 0, nil)
 			c.was.Since = 10
 			place, err := w.Reset(&c.was, now.look)
 			if err != nil || place.Zxid != 12 {
@@ -463,7 +468,7 @@ func TestClient_ResumedEventsMakeNoRoomForOthers(t *testing.T) {
 	deliver := func(z tree.Zxid) {
 		r.Deliver(z, []tree.Change{{Type: tree.DataChanged, Path: "/a"}}, nil)
 	}
-	place, err := c.Reset(&Reset{Data: make([]string, 10)}, func(string) (tree.Stat, bool) { return tree.Stat{}, false })
+	place, err := c.Reset(&Reset{Data: make([]string, 10)}, func(string) (tree.Stat, bool, bool) { return tree.Stat{}, false, false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +493,7 @@ func TestClient_MissedEventsGoBeforeAnyAnswer(t *testing.T) {
 	if _, err := c.Arm("/a", Persistent, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Reset(&Reset{Data: []string{"/gone"}}, func(string) (tree.Stat, bool) { return tree.Stat{}, false }); err != nil {
+	if _, err := c.Reset(&Reset{Data: []string{"/gone"}}, func(string) (tree.Stat, bool, bool) { return tree.Stat{}, false, false }); err != nil {
 		t.Fatal(err)
 	}
 	for z := range tree.Zxid(2) {
@@ -533,7 +538,7 @@ func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 	first, last := was.Data[0], was.Data[len(was.Data)-1]
 	delivered := make(chan struct{})
 	looked, in := 0, 0
-	place, err := w.Reset(was, func(path string) (tree.Stat, bool) {
+	place, err := w.Reset(was, func(path string) (tree.Stat, bool, bool) {
 		if looked++; looked == 1 {
 			go func() {
 				defer close(delivered)
@@ -545,10 +550,10 @@ func TestClient_LongSetWatchesLetsOthersIn(t *testing.T) {
 				in = looked
 			}
 			if path == last {
-				return tree.Stat{Mzxid: 7}, true
+				return tree.Stat{Mzxid: 7}, true, false
 			}
 		}
-		return tree.Stat{}, true
+		return tree.Stat{}, true, false
 	})
 	if in == 0 {
 		t.Fatalf("a transaction has waited for %d watches", looked)

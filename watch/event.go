@@ -40,9 +40,6 @@ const (
 	NodeDataChanged EventType = 3
 	// NodeChildrenChanged: a child of the znode at the event's path was created or deleted.
 	NodeChildrenChanged EventType = 4
-	// Hidden: there was an event that the watcher may not read. Only a Client with KeepValues gets
-	// it, and only for a Persistent watch.
-	Hidden EventType = 8
 )
 
 // String returns ZooKeeper's name of the type.
@@ -56,8 +53,6 @@ func (t EventType) String() string {
 		return "NodeDataChanged"
 	case NodeChildrenChanged:
 		return "NodeChildrenChanged"
-	case Hidden:
-		return "Hidden"
 	}
 	return fmt.Sprintf("event type %d", uint8(t))
 }

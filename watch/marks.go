@@ -69,34 +69,34 @@ type tables struct {
 func (t *tables) match(z tree.Zxid, c tree.Change) {
 	e := eventOf(z, c)
 	t.pass++
-	t.tell(dataTable, c.Path, e, c.ACL)
+	t.tell(dataTable, c.Path, e, c.Owner, c.ACL)
 	for path := range t.depths.upTo(c.Path) {
-		t.tell(belowTable, path, e, c.ACL)
+		t.tell(belowTable, path, e, c.Owner, c.ACL)
 	}
 	if c.Type == tree.Deleted {
-		t.tell(childTable, c.Path, e, c.ACL)
+		t.tell(childTable, c.Path, e, c.Owner, c.ACL)
 	}
 	if c.Type == tree.DataChanged || c.Path == "/" {
 		return
 	}
 	t.pass++
 	parent := tree.Parent(c.Path)
-	t.tell(childTable, parent, Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, c.ParentACL)
+	t.tell(childTable, parent, Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, 0, c.ParentACL)
 }
 
-// tell queues an event about a znode with an ACL for the clients that have a mark on a path.
-func (t *tables) tell(in table, path string, e Event, acl []tree.ACL) {
+// tell queues an event about a znode with an owner and an ACL for the clients that have a mark on a
+// path.
+func (t *tables) tell(in table, path string, e Event, owner tree.SessionID, acl []tree.ACL) {
 	for m := t.marks[in][path]; m != nil; {
 		next := m.next // firing may unlink m
-		t.fire(in, m, e, acl)
+		t.fire(in, m, e, owner, acl)
 		m = next
 	}
 }
 
 // fire queues an event for the client of a mark. As in ZooKeeper, a client that may not read the
-// znode gets no event, and its watch is used up all the same. A client that wants to know is told
-// that there was one, unless the path of the event would say more than the client has asked for.
-func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
+// znode gets no event, and its watch is used up all the same. But see KeepValues.
+func (t *tables) fire(in table, m *mark, e Event, owner tree.SessionID, acl []tree.ACL) {
 	p := m.part
 	due := m.terms&lasting != 0
 	if m.terms&once != 0 {
@@ -107,14 +107,11 @@ func (t *tables) fire(in table, m *mark, e Event, acl []tree.ACL) {
 		return
 	}
 	p.told = t.pass
-	switch may := p.client.mayRead(acl); {
-	case may && p.client.values:
-		e = p.registry.valuedLocked(e, p.client.mayRead)
-	case may:
-	case !p.client.values || in == belowTable:
+	if !p.client.Owns(owner) && !p.client.mayRead(acl) {
 		return
-	default:
-		e.Type = Hidden
+	}
+	if p.client.owner != 0 {
+		e = p.registry.valuedLocked(e, p.client.mayRead)
 	}
 	t.events++
 	p.client.tell(e)
@@ -170,7 +167,7 @@ func (t *tables) install(z tree.Zxid, touched func(string, Mode) (EventType, []t
 		if i == 0 || f.mark.path != due[i-1].mark.path || f.kind != due[i-1].kind {
 			t.pass++
 		}
-		t.fire(f.in, f.mark, Event{Type: f.kind, Path: f.mark.path, Zxid: z}, f.acl)
+		t.fire(f.in, f.mark, Event{Type: f.kind, Path: f.mark.path, Zxid: z}, 0, f.acl)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/admin"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 )
 
 // adminConfig says where the member answers over HTTP, and whom.
@@ -70,6 +71,10 @@ const (
 	adminHeader      = 10 * time.Second
 	adminIdle        = 2 * time.Minute
 	adminHeaderBytes = 256 << 10 // a path of 64 KiB in percent encoding
+
+	// Connections in total and from one address. An idle one makes room for a newcomer.
+	adminConnections           = 128
+	adminConnectionsPerAddress = 64
 )
 
 // An adminServer answers over HTTP until stop is called.
@@ -108,7 +113,10 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes,
+	bounded := crowd.Listen(listener, adminConnections, adminConnectionsPerAddress, func(from net.Addr) {
+		log.Debug("admin connection closed: too many connections", "client", from.String())
+	})
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes, ConnState: bounded.State,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	var store *certs.Store
 	if c.TLS != nil {
@@ -127,9 +135,9 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 		defer close(ended)
 		var err error
 		if c.TLS != nil {
-			err = server.ServeTLS(listener, "", "")
+			err = server.ServeTLS(bounded, "", "")
 		} else {
-			err = server.Serve(listener)
+			err = server.Serve(bounded)
 		}
 		if !errors.Is(err, http.ErrServerClosed) {
 			log.Error("admin serves no more", "cause", err)

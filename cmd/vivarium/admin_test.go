@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -75,6 +77,39 @@ func TestServe_Admin(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	if code := p.ExitCode(); code != exitOK {
 		t.Errorf("it ended with %d", code)
+	}
+}
+
+// Idle connections take only so many descriptors, and keep nobody from asking.
+func TestServe_AdminIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "tokens"), fmt.Appendf(nil, "ops viewer %x\n", sha256.Sum256([]byte("secret"))), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"),
+		[]byte("dir: data\ngateway: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0, tokensFile: tokens, openProbes: true}\n"), 0o644))
+	p := spawn(t, dir, "serve", "-config", "node.yaml")
+	p.Says("msg=serving")
+	address := regexp.MustCompile(`address=(\S+)$`).FindStringSubmatch(p.Line("msg=\"admin serves\""))[1]
+	const many = 2*adminConnectionsPerAddress + 1
+	ended := make(chan struct{}, many)
+	for i := range many {
+		conn, err := net.Dial("tcp", address)
+		must(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		must(t, err)
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		must(t, err)
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("connection %d: %s", i, r.Status)
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			ended <- struct{}{}
+		}()
+	}
+	for range many - adminConnectionsPerAddress {
+		<-ended
 	}
 }
 

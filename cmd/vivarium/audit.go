@@ -29,6 +29,9 @@ func printAudit(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	if code, ok := parse(flags, args, 1); !ok {
 		return code
 	}
+	if err := isKind(flags.Arg(0), true); err != nil {
+		return failWith(err, "audit", exitUsage, stderr)
+	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	out := bufio.NewWriter(stdout)
@@ -47,11 +50,7 @@ func printAudit(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	if err := out.Flush(); failed == nil {
 		failed = err
 	}
-	if failed != nil {
-		fmt.Fprintf(stderr, "vivarium audit: %v\n", failed)
-		return exitFailed
-	}
-	return exitOK
+	return said(failed, "audit", func() {}, stderr)
 }
 
 // moment returns a flag's function that reads a time, or how long ago it was.

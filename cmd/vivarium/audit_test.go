@@ -47,7 +47,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%q: %d", args, code)
 		}
 	}
-	if code, _, stderr := vivarium("audit", filepath.Join(dir, "none")); code != exitFailed || !strings.Contains(stderr, "no such file") {
+	if code, _, stderr := vivarium("audit", filepath.Join(dir, "none")); code != exitUsage || !strings.Contains(stderr, "no such file") {
 		t.Errorf("no directory: %d, %s", code, stderr)
 	}
 }

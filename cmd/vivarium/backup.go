@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -17,7 +19,10 @@ import (
 )
 
 // A source is where a backup comes from: a member that runs, or the directory of a stopped one.
-type source struct{ config, dir string }
+type source struct {
+	config, dir string
+	asked       embed.Config // after check, of config
+}
 
 func (s *source) define(to *flag.FlagSet) {
 	to.StringVar(&s.config, "config", "", "YAML `file` of a member: a member that runs makes the backup. Of its keys join, members, ensemble\nand tls count")
@@ -26,20 +31,26 @@ func (s *source) define(to *flag.FlagSet) {
 
 func (s *source) named() bool { return s.config != "" || s.dir != "" }
 
-// write writes a backup. Without an error it is whole.
-func (s *source) write(ctx context.Context, w io.Writer) error {
+// check looks whether a backup may come from there at all.
+func (s *source) check() error {
 	switch {
-	case (s.config == "") == (s.dir == ""):
+	case s.config != "" && s.dir != "":
 		return errors.New("name either -config or -dir")
 	case s.dir != "":
+		return isKind(s.dir, true)
+	}
+	c, err := parseConfig(s.config)
+	s.asked = c.Config
+	return err
+}
+
+// write writes a backup. Without an error it is whole.
+func (s *source) write(ctx context.Context, w io.Writer) error {
+	if s.dir != "" {
 		_, err := engine.BackupDir(s.dir, stoppable{ctx, w})
 		return err
 	}
-	c, err := parseConfig(s.config)
-	if err == nil {
-		err = inKeys(embed.AskBackup(ctx, c.Config, w))
-	}
-	return err
+	return inKeys(embed.AskBackup(ctx, s.asked, w))
 }
 
 // A stoppable takes nothing more once its ctx has ended.
@@ -71,29 +82,87 @@ func makeBackup(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 	if code, ok := parse(flags, args, 1); !ok {
 		return code
 	}
-	if from.config != "" && from.dir != "" || !from.named() {
+	if !from.named() {
 		flags.Usage()
 		return exitUsage
+	}
+	if err := from.check(); err != nil {
+		return failWith(err, "backup", exitUsage, stderr)
 	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	name := flags.Arg(0)
+	return writeTo(ctx, "backup", name, from.write, stdout, stderr, func(w io.Writer, info embed.BackupInfo) {
+		fmt.Fprintf(w, "%s: ", name)
+		sayBackup(w, info)
+	})
+}
+
+// writeTo writes a backup to where a command was told, and then says what it is. A regular file gets
+// its name only when it is whole. Standard output ("-"), a FIFO or a device get the bytes as they come.
+func writeTo(ctx context.Context, command, name string, write writing, stdout, stderr io.Writer, say func(io.Writer, embed.BackupInfo)) int {
 	if name == "-" {
-		info, err := pipeBackup(ctx, from.write, stdout)
-		return said(err, "backup", func() { sayBackup(stderr, info) }, stderr)
+		info, err := pipeBackup(ctx, write, stdout)
+		return said(err, command, func() { say(stderr, info) }, stderr)
 	}
-	info, err := backup.Save(name, func(w io.Writer) error { return from.write(ctx, w) })
-	return said(err, "backup", func() { fmt.Fprintf(stdout, "%s: ", name); sayBackup(stdout, info) }, stderr)
+	to, stream, err := target(name)
+	if err != nil {
+		return failWith(err, command, exitUsage, stderr)
+	}
+	var info embed.BackupInfo
+	if stream != nil {
+		info, err = pipeBackup(ctx, write, stream)
+		err = errors.Join(err, stream.Close())
+	} else {
+		info, err = backup.Save(to, func(w io.Writer) error { return write(ctx, w) })
+	}
+	return said(err, command, func() { say(stdout, info) }, stderr)
+}
+
+// target returns the file behind a name, which need not exist, or the open stream that it names. A
+// symbolic link stays one.
+func target(name string) (file string, stream io.WriteCloser, err error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, link := os.Readlink(name); link == nil {
+			return "", nil, fmt.Errorf("%s is a symbolic link to nothing: name the file itself", name)
+		}
+		_, err := os.Stat(filepath.Dir(name))
+		return name, nil, err
+	case err != nil:
+		return "", nil, err
+	case info.IsDir():
+		return "", nil, fmt.Errorf("%s is a directory: name a file", name)
+	case info.Mode().IsRegular():
+		file, err = filepath.EvalSymlinks(name)
+		return file, nil, err
+	}
+	stream, err = os.OpenFile(name, os.O_WRONLY, 0)
+	return "", stream, err
+}
+
+// of adds the name of a file to an error that is about its content.
+func of(name string, err error) error {
+	if err == nil || errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // said reports success, or the error of a command, and returns the exit code.
 func said(err error, command string, success func(), stderr io.Writer) int {
 	if err != nil {
-		fmt.Fprintf(stderr, "vivarium %s: %v\n", command, err)
-		return exitFailed
+		return failWith(err, command, exitFailed, stderr)
 	}
 	success()
 	return exitOK
+}
+
+// failWith reports the error of a command, and returns its exit code.
+func failWith(err error, command string, code int, stderr io.Writer) int {
+	fmt.Fprintf(stderr, "vivarium %s: %v\n", command, err)
+	return code
 }
 
 // A writing writes a backup. Without an error it is whole.
@@ -151,12 +220,11 @@ func verify(_ context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	in, err := openOr(flags.Arg(0), stdin)
 	if err != nil {
-		fmt.Fprintf(stderr, "vivarium verify: %v\n", err)
-		return exitUsage
+		return failWith(err, "verify", exitUsage, stderr)
 	}
 	defer in.Close()
 	info, err := backup.Verify(in)
-	return said(err, "verify", func() { fmt.Fprintf(stdout, "%s: ", flags.Arg(0)); sayBackup(stdout, info) }, stderr)
+	return said(of(flags.Arg(0), err), "verify", func() { fmt.Fprintf(stdout, "%s: ", flags.Arg(0)); sayBackup(stdout, info) }, stderr)
 }
 
 // openOr opens a file; "-" is the standard input.
@@ -164,7 +232,25 @@ func openOr(name string, stdin io.Reader) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(stdin), nil
 	}
+	if err := isKind(name, false); err != nil {
+		return nil, err
+	}
 	return os.Open(name)
+}
+
+// isKind returns an error if a name is not there, or is a directory where a file is wanted, or the
+// other way round.
+func isKind(name string, dir bool) error {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir() && !dir:
+		return fmt.Errorf("%s is a directory: name a file", name)
+	case !info.IsDir() && dir:
+		return fmt.Errorf("%s is no directory", name)
+	}
+	return nil
 }
 
 // export writes the znodes of a backup, or of a member, as lines of JSON.
@@ -198,13 +284,15 @@ func export(ctx context.Context, args []string, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	if from.named() {
+		if err := from.check(); err != nil {
+			return failWith(err, "export", exitUsage, stderr)
+		}
 		return said(piped(func(w io.Writer) error { return from.write(ctx, w) }, lines), "export", func() {}, stderr)
 	}
 	in, err := openOr(flags.Arg(0), stdin)
 	if err != nil {
-		fmt.Fprintf(stderr, "vivarium export: %v\n", err)
-		return exitUsage
+		return failWith(err, "export", exitUsage, stderr)
 	}
 	defer in.Close()
-	return said(lines(in), "export", func() {}, stderr)
+	return said(of(flags.Arg(0), lines(in)), "export", func() {}, stderr)
 }

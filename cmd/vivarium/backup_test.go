@@ -139,7 +139,7 @@ func TestBackup(t *testing.T) {
 	}
 
 	_, server, _ := served(t)
-	super := []string{"import", "-server", server, "-auth", "digest:super:pw"}
+	super := []string{"import", "-server", server, "-auth", "env:SUPER"}
 	if out := mustRun(t, lines, append(super, "-")...); out != "302 created, 0 overwritten, 0 existed, 0 deleted, 0 kept, 1 ephemerals left out\n" {
 		t.Error(out)
 	}

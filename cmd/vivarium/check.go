@@ -21,10 +21,12 @@ func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 		return code
 	}
 	dir := flags.Arg(0)
+	if err := isKind(dir, true); err != nil {
+		return failWith(err, "check", exitUsage, stderr)
+	}
 	r, err := engine.Check(dir)
 	if err != nil {
-		fmt.Fprintf(stderr, "vivarium check: %v\n", err)
-		return exitUsage
+		return failWith(err, "check", exitUsage, stderr)
 	}
 	for _, s := range r.Shards {
 		fmt.Fprintf(stdout, "shard %d: %s\n", s.Shard, sayShard(s))

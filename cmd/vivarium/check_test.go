@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -275,7 +276,7 @@ func TestCheck_NoMember(t *testing.T) {
 	must(t, n.Close())
 	for dir, want := range map[string]string{
 		filepath.Join(base, "missing"): "no such file or directory",
-		file:                           "not a directory",
+		file:                           "is no directory",
 		filepath.Join(base, "other"):   "it holds no member's data",
 		joining:                        "it has yet to join an ensemble",
 	} {
@@ -295,5 +296,35 @@ func TestCheck_Newer(t *testing.T) {
 	code, stdout, stderr := checked(t, stopped.restore(t))
 	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "written by a newer version") {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// A directory of a build from before 0.1.0 is not damaged, and no copy of it helps. Everything that
+// reads it says the same sentence.
+func TestCheck_OfABuildBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", filepath.Join(testdata, "before-0.1.0.tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data := filepath.Join(dir, "data")
+	const sentence = "a build from before the first release wrote it"
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{exitUsage, []string{"check", data}},
+		{exitUsage, []string{"recover", "-look", data}},
+		{exitFailed, []string{"backup", "-dir", data, filepath.Join(dir, "b")}},
+		{exitFailed, []string{"export", "-dir", data}},
+	} {
+		code, stdout, stderr := vivarium(c.args...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, sentence) || strings.Contains(stderr, "damaged") {
+			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
+	_, err := embed.Start(embed.Config{Dir: data, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(err.Error(), "as it last was") {
+		t.Errorf("Start: %v", err)
 	}
 }

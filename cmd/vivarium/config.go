@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -47,7 +49,44 @@ func readConfig(name string, own embed.Config) (c config, err error) {
 		eachLine(name+": gateway.", inKeys(c.Gateway.Validate())),
 		eachLine(name+": audit.", inKeys(journal)),
 		eachLine(name+": backup.", inKeys(backups)),
-		eachLine(name+": admin.", inKeys(admins)))
+		eachLine(name+": admin.", inKeys(admins)),
+		eachLine(name+": ", c.together()))
+}
+
+// together reports what the parts of a config must not be beside each other. All that refuses a
+// config does so before the member starts: one that founds its directory fixes settings.
+func (c *config) together() error {
+	var errs []error
+	if len(c.Join) == 0 && (c.Gateway.Reconfig || c.Gateway.Advertise != "") {
+		errs = append(errs, errors.New("gateway.reconfig and gateway.advertise are for ensembles whose members come and go: set join on all members, or leave them out"))
+	}
+	inside := func(key, dir, why string) {
+		if c.Dir != "" && dir != "" && within(resolved(dir), resolved(c.Dir)) {
+			errs = append(errs, fmt.Errorf("%s is %q, in dir, %q: %s", key, dir, c.Dir, why))
+		}
+	}
+	if c.Journal != nil {
+		inside("audit.dir", c.Journal.Dir, "the member's directory is for nothing else")
+	}
+	if c.Backup != nil {
+		inside("backup.dir", c.Backup.Dir, "a backup that is lost with what it is of is none")
+	}
+	return errors.Join(errs...)
+}
+
+// resolved returns the absolute name of a directory, without symbolic links as far as it exists.
+func resolved(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		return filepath.Join(resolved(parent), filepath.Base(dir))
+	}
+	return dir
 }
 
 // parseConfig reads a config and does not validate it.

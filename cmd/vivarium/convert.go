@@ -10,7 +10,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/zkdir"
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	records "github.com/vivarium-go/vivarium/engine/command"
@@ -32,6 +31,9 @@ func convert(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	if *logs == "" {
 		*logs = *data
 	}
+	if err := errors.Join(isKind(*data, true), isKind(*logs, true)); err != nil {
+		return failWith(err, "convert", exitUsage, stderr)
+	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	from, err := zkdir.Read(*data, *logs)
@@ -42,19 +44,12 @@ func convert(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	if err := c.look(); err != nil {
 		return said(err, "convert", nil, stderr)
 	}
-	name, say := flags.Arg(0), stdout
-	var info embed.BackupInfo
-	if name == "-" {
-		say = stderr
-		info, err = pipeBackup(ctx, c.write, stdout)
-	} else {
-		info, err = backup.Save(name, func(w io.Writer) error { return c.write(ctx, w) })
-	}
-	return said(err, "convert", func() {
-		fmt.Fprintf(say, "%s: ", name)
-		sayBackup(say, info)
-		c.say(say)
-	}, stderr)
+	name := flags.Arg(0)
+	return writeTo(ctx, "convert", name, c.write, stdout, stderr, func(w io.Writer, info embed.BackupInfo) {
+		fmt.Fprintf(w, "%s: ", name)
+		sayBackup(w, info)
+		c.say(w)
+	})
 }
 
 // A conversion is what a backup will have of another system's tree.
@@ -123,6 +118,9 @@ func (c *conversion) write(ctx context.Context, w io.Writer) error {
 func (c *conversion) say(w io.Writer) {
 	if !c.from.Digested {
 		fmt.Fprintln(w, "the server kept no digests, as before 3.6: a gap in its log between two leaders would not show")
+	}
+	if c.from.Cut {
+		fmt.Fprintln(w, "the last record of its log was cut while it was written, and is left out: nobody was told that it was done")
 	}
 	fmt.Fprintf(w, "%d ephemerals are in it to look at; nothing creates them again\n", c.ephemerals)
 	if c.largest > embed.DefaultMaxDataSize {

@@ -2,26 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/transfer"
-	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 const copyUsage = "-from zk1:2181[/root] [-path /a] [-as /b] -server host:port[/root] [-follow]\n" +
-	"       [-existing fail|overwrite] [-prune] [-from-auth scheme:credential] [-auth scheme:credential]"
+	"       [-existing fail|overwrite] [-prune] [-from-auth file:NAME|env:NAME|ask] [-auth file:NAME|env:NAME|ask]\n" +
+	"       [-from-client-configuration FILE] [-client-configuration FILE]"
 
 // copyLiving copies a subtree of a living tree into another one, and compares both.
-func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+func copyLiving(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := newFlags("copy", copyUsage, stderr)
 	o := copyFlags(flags)
 	if code, ok := parse(flags, args, 0); !ok {
@@ -33,6 +33,12 @@ func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 		flags.Usage()
 		return exitUsage
 	}
+	if err := errors.Join(o.source.read(stdin, stderr), o.target.read(stdin, stderr)); err != nil {
+		fmt.Fprintf(stderr, "vivarium copy: %v\n", err)
+		return exitUsage
+	}
+	cfg.From.Auth, cfg.From.TLS = o.source.auth, o.source.tls
+	cfg.To.Auth, cfg.To.TLS = o.target.auth, o.target.tls
 	ctx, cut, stop := untilCutOver(ctx, *o.follow)
 	defer stop()
 	if *o.follow {
@@ -52,7 +58,7 @@ func copyLiving(ctx context.Context, args []string, _ io.Reader, stdout, stderr 
 type copyOptions struct {
 	from, to, path, as, existing *string
 	prune, follow                *bool
-	fromAuth, auth               []wire.Auth
+	source, target               access
 }
 
 func copyFlags(flags *flag.FlagSet) *copyOptions {
@@ -65,22 +71,9 @@ func copyFlags(flags *flag.FlagSet) *copyOptions {
 		prune:    flags.Bool("prune", false, "with -existing overwrite: delete what the source has not"),
 		follow:   flags.Bool("follow", false, "follow changes until SIGINT or SIGTERM, then cut over"),
 	}
-	flags.Func("from-auth", "a `credential` for the source, such as digest:super:password",
-		credentials(&o.fromAuth))
-	flags.Func("auth", "a `credential` for the target; may be repeated", credentials(&o.auth))
+	o.source.define(flags, "from-auth", "from-client-configuration", "source")
+	o.target.define(flags, "auth", "client-configuration", "target")
 	return o
-}
-
-// credentials returns a flag that adds to a list.
-func credentials(list *[]wire.Auth) func(string) error {
-	return func(text string) error {
-		scheme, proof, ok := strings.Cut(text, ":")
-		if !ok || scheme == "" {
-			return fmt.Errorf("want scheme:credential")
-		}
-		*list = append(*list, wire.Auth{Scheme: scheme, Proof: []byte(proof)})
-		return nil
-	}
 }
 
 func (o *copyOptions) config() (cfg transfer.Config, err error) {
@@ -98,10 +91,10 @@ func (o *copyOptions) config() (cfg transfer.Config, err error) {
 	if cfg.Prune && !cfg.Overwrite {
 		return cfg, fmt.Errorf("-prune needs -existing overwrite")
 	}
-	if cfg.From, err = sideOf("from", *o.from, *o.path, o.fromAuth); err != nil {
+	if cfg.From, err = sideOf("from", *o.from, *o.path); err != nil {
 		return cfg, err
 	}
-	if cfg.To, err = sideOf("server", *o.to, *o.as, o.auth); err != nil {
+	if cfg.To, err = sideOf("server", *o.to, *o.as); err != nil {
 		return cfg, err
 	}
 	for _, s := range cfg.From.Servers {
@@ -116,7 +109,7 @@ func (o *copyOptions) config() (cfg transfer.Config, err error) {
 var within = transfer.Within
 
 // sideOf returns a side. Its path is the one in the whole tree.
-func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error) {
+func sideOf(name, servers, path string) (transfer.Side, error) {
 	list, root, err := client.ParseServers(servers)
 	if err != nil {
 		return transfer.Side{}, fmt.Errorf("-%s: %w", name, err)
@@ -132,7 +125,7 @@ func sideOf(name, servers, path string, auth []wire.Auth) (transfer.Side, error)
 	if within(path, "/zookeeper") {
 		return transfer.Side{}, fmt.Errorf("%s belongs to the ensemble itself", path)
 	}
-	return transfer.Side{Servers: list, Path: path, Auth: auth}, nil
+	return transfer.Side{Servers: list, Path: path}, nil
 }
 
 // untilCutOver returns a context that a signal ends. If follow is set, the first signal closes cut

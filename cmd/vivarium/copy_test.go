@@ -24,7 +24,7 @@ func TestCopy(t *testing.T) {
 		mustRun(t, "", "shell", "-server", source, "create", path, "1")
 	}
 	mustRun(t, "", "shell", "-server", target, "create", "/new", "")
-	p := spawn(t, t.TempDir(), "copy", "-from", source+"/app", "-path", "/a", "-as", "/moved", "-server", target+"/new", "-auth", "digest:super:pw", "-follow")
+	p := spawn(t, t.TempDir(), "copy", "-from", source+"/app", "-path", "/a", "-as", "/moved", "-server", target+"/new", "-auth", "env:SUPER", "-follow")
 	p.Says("walked: ")
 	mustRun(t, "", "shell", "-server", source, "set", "/app/a/b", "2")
 	mustRun(t, "", "shell", "-server", source, "create", "/app/a/c", "3")
@@ -67,7 +67,7 @@ func TestCopy_IntoItself(t *testing.T) {
 	_, server, _ := served(t)
 	mustRun(t, "", "shell", "-server", server, "create", "/o", "x")
 	_, port, _ := strings.Cut(server, ":")
-	args := []string{"copy", "-from", server, "-path", "/o", "-server", "localhost:" + port, "-auth", "digest:super:pw"}
+	args := []string{"copy", "-from", server, "-path", "/o", "-server", "localhost:" + port, "-auth", "env:SUPER"}
 	for _, more := range [][]string{{"-as", "/o/copy", "-follow"}, {"-as", "/", "-existing", "overwrite", "-prune"}} {
 		code, _, stderr := fed("", append(args, more...)...)
 		if code != exitFailed || !strings.Contains(stderr, "one within the other") {
@@ -108,7 +108,7 @@ func TestCopy_BadFlags(t *testing.T) {
 		"/zookeeper/quota belongs":              append(at, "-path", "/zookeeper/quota"),
 		"/zookeeper belongs":                    {"copy", "-from", "127.0.0.1:1", "-server", "127.0.0.1:2/zookeeper"},
 		"one within the other":                  {"copy", "-from", "127.0.0.1:1,127.0.0.1:2", "-server", "127.0.0.1:2/copy"},
-		"want scheme:credential":                append(at, "-auth", "super"),
+		"-auth: everybody on the machine can":   append(at, "-auth", "digest:super:hunter2"),
 		"1 arguments, want 0":                   append(at, "FILE"),
 		"flag provided but not defined: -dance": append(at, "-dance"),
 	} {

@@ -37,7 +37,8 @@
 //	dir: data
 //	gateway: {listen: "127.0.0.1:2181"}
 //
-// These are all the keys, with their defaults. Any other key is refused.
+// These are all the keys, with their defaults. Any other key is refused, and so is a key without a
+// value.
 //
 //	dir: /var/lib/vivarium     # everything that the member persists. Required. A relative path
 //	                           # starts at the directory where the process was started
@@ -225,6 +226,11 @@
 // nothing and prints a line for each step. If an import is interrupted, the same command with skip
 // or overwrite goes on.
 //
+// -auth says where a credential is, such as digest:super:password: in the first line of a file, in an
+// environment variable, or with the person at the terminal. Among the arguments it would be seen by
+// everybody on the machine, so it is refused there. -client-configuration is the shell's: a file with
+// ZooKeeper's properties for TLS. copy has both for each side.
+//
 // A FILE named "-" is the standard output of backup, and the standard input of the others.
 // docs/backup.md of the repository says what is in a backup, and what is not.
 //
@@ -272,6 +278,19 @@
 //
 // # Exit codes
 //
+// Of every command, 0 means that all was read, done and written. What ends early is never a small
+// success:
+//   - An input that is cut or damaged ends with 1, and the file's name. The exceptions are what a
+//     crash may leave behind, the torn last record of an audit file and of a log, and what people may
+//     write themselves: lines without an end, of which import says so, and a script for the shell,
+//     whose last line runs as it stands.
+//   - An output that cannot be written, such as to a full disk, ends with 1 and a line on standard
+//     error, also if all else was done.
+//   - A name that is not there, or is a directory in place of a file or the other way round, ends with
+//     2, before anything is done. What can be read and is something else ends with 1.
+//   - A symbolic link stays one, and its file is written. A FIFO or a device gets the bytes as they
+//     come, as standard output does; look at the code before you trust them.
+//
 // members ends with 1 if the ensemble refuses or does not answer in 30 seconds. The others:
 //
 //	     serve                       shell                        check
@@ -280,16 +299,16 @@
 //	     or it failed                there is no server
 //	2    wrong command line          the last command was not     wrong command line; or no such
 //	     or config                   understood                   directory; or a member runs on it;
-//	                                 (130: interrupted)           or it cannot be read; or a newer
-//	                                                              version wrote it
+//	                                 (130: interrupted)           or it cannot be read; or another
+//	                                                              build wrote it
 //
-// audit, backup, verify, export and import end with 0 when all was done, and with 1 if not. They
-// end with 2 for a wrong command line, or for a file that cannot be opened.
+// audit, backup, convert, verify, export and import end with 1 if not all was done, and with 2 for a
+// wrong command line or for a name that cannot be used.
 //
 // copy ends with 0 only if both sides are equal, and with 2 for a wrong command line. It ends with
 // 1 if they differ, or if it could not compare them.
 //
-// user ends with 0 when it has printed the line, and with 2 if not.
+// user ends with 2 if it can make no line of the name and password.
 //
 // recover ends with 0 when it has looked, or recovered the directory; with 1 if the directory
 // cannot be recovered; with 2 in the cases of check.

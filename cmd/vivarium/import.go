@@ -8,20 +8,21 @@ import (
 	"io"
 	"iter"
 	"os"
-	"strings"
 
 	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
 	"github.com/vivarium-go/vivarium/embed/backup"
+	"github.com/vivarium-go/vivarium/internal/wire"
 )
 
 var existing = map[string]backup.Existing{"fail": backup.Fail, "skip": backup.Skip, "overwrite": backup.Overwrite}
 
 // importLines creates the znodes of a backup, or of lines of JSON, through a server.
 func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := newFlags("import", "-server host:port[/root] [-auth scheme:credential] [-path /a] [-as /b]\n"+
-		"       [-existing fail|skip|overwrite] [-prune] [-dry-run] FILE", stderr)
+	flags := newFlags("import", "-server host:port[/root] [-auth file:NAME|env:NAME|ask] [-path /a] [-as /b]\n"+
+		"       [-client-configuration FILE] [-existing fail|skip|overwrite] [-prune] [-dry-run] FILE", stderr)
 	server := flags.String("server", "", "where clients connect, with a `root` for all paths if there is one")
-	auth := flags.String("auth", "", "a `credential`, such as digest:super:password")
+	var as access
+	as.define(flags, "auth", "client-configuration", "server")
 	mode := flags.String("existing", "fail", "what to do with a znode that exists: fail, skip or overwrite")
 	var o backup.Options
 	flags.StringVar(&o.Path, "path", "/", "only this znode and what is below it")
@@ -38,6 +39,12 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		flags.Usage()
 		return exitUsage
 	}
+	if err = as.read(stdin, stderr); err == nil && flags.Arg(0) != "-" {
+		err = isKind(flags.Arg(0), false)
+	}
+	if err != nil {
+		return failWith(err, "import", exitUsage, stderr)
+	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	in, znodes, err := znodesOf(flags.Arg(0), stdin, o.Prune)
@@ -46,7 +53,7 @@ func importLines(ctx context.Context, args []string, stdin io.Reader, stdout, st
 		return exitFailed
 	}
 	defer in.Close()
-	zk, err := connect(ctx, servers, root, *auth)
+	zk, err := connect(ctx, client.Config{Servers: servers, Chroot: root, TLS: as.tls}, as.auth)
 	if err != nil {
 		fmt.Fprintf(stderr, "vivarium import: %s: %v\n", *server, err)
 		return exitFailed
@@ -120,16 +127,19 @@ func soundLines(r io.Reader, whole bool) error {
 }
 
 // connect opens a session.
-func connect(ctx context.Context, servers []string, root, auth string) (*client.Client, error) {
-	zk, err := client.New(client.Config{Servers: servers, Chroot: root, WithoutConfig: true})
+func connect(ctx context.Context, c client.Config, auth []wire.Auth) (*client.Client, error) {
+	c.WithoutConfig = true
+	zk, err := client.New(c)
 	if err != nil {
 		return nil, err
 	}
 	ready, cancel := context.WithTimeout(ctx, client.DefaultTimeout)
 	defer cancel()
-	if err = zk.Ready(ready); err == nil && auth != "" {
-		scheme, proof, _ := strings.Cut(auth, ":")
-		err = zk.AddAuth(ctx, scheme, []byte(proof))
+	err = zk.Ready(ready)
+	for _, a := range auth {
+		if err == nil {
+			err = zk.AddAuth(ctx, a.Scheme, a.Proof)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, zk.Close())

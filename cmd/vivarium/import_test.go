@@ -37,7 +37,7 @@ func TestImport_IntoALivingTree(t *testing.T) {
 {"path":"/b/extra/x"}
 {"path":"/b-x"}
 `, "import", "-server", server, "-")
-	args := []string{"import", "-server", server, "-auth", "digest:super:pw", "-path", "/a", "-as", "/b", "-existing", "overwrite", "-prune", "-"}
+	args := []string{"import", "-server", server, "-auth", "env:SUPER", "-path", "/a", "-as", "/b", "-existing", "overwrite", "-prune", "-"}
 	dry := func() string { return mustRun(t, lines, append(args[:len(args)-1:len(args)-1], "-dry-run", "-")...) }
 	const (
 		steps  = "overwrite /b\ncreate /b/container\ncreate /b/container/x\ncreate /b/ttl\ndelete /b/extra/x\ndelete /b/extra\n"
@@ -126,7 +126,7 @@ func TestImport_OfTheLargest(t *testing.T) {
 		}
 		fmt.Fprintf(&lines, `{"path":"/acls/%d","text":"x","acl":[%s]}`+"\n", i, strings.Join(acl, ","))
 	}
-	super := []string{"import", "-server", server, "-auth", "digest:super:pw", "-"}
+	super := []string{"import", "-server", server, "-auth", "env:SUPER", "-"}
 	for _, as := range []string{"-as=/acls", "-as=/again"} {
 		if out := mustRun(t, lines.String(), slices.Concat(super[:5], []string{"-path=/acls", as}, super[5:])...); !strings.HasPrefix(out, "102 created") {
 			t.Error(out)
@@ -149,7 +149,7 @@ func TestImport_ZnodesNamedZookeeper(t *testing.T) {
 {"path":"/svc/zookeeper/config","text":"more"}
 {"path":"/svc/other","text":"x"}
 `
-	super := []string{"import", "-auth", "digest:super:pw", "-path", "/svc"}
+	super := []string{"import", "-auth", "env:SUPER", "-path", "/svc"}
 	for top, more := range map[string][]string{
 		"/tenant": {"-as", "/", "-server", server + "/tenant"},
 		"/copy":   {"-as", "/copy", "-server", server},
@@ -177,7 +177,7 @@ func TestImport_NoDataUnderAnOldACL(t *testing.T) {
 	_, server, _ := served(t)
 	mustRun(t, `{"path":"/s","text":""}`+"\n"+`{"path":"/s/secret","text":"old"}`, "import", "-server", server, "-")
 	secret := `{"path":"/s/secret","text":"password","acl":[{"perms":31,"scheme":"sasl","id":"alice"}]}`
-	code, out, stderr := fed(secret, "import", "-server", server, "-auth", "digest:super:pw", "-path", "/s", "-existing", "overwrite", "-")
+	code, out, stderr := fed(secret, "import", "-server", server, "-auth", "env:SUPER", "-path", "/s", "-existing", "overwrite", "-")
 	if code != exitFailed || !strings.Contains(stderr, "InvalidACL") {
 		t.Errorf("%d, %s%s", code, out, stderr)
 	}
@@ -193,7 +193,7 @@ func TestRemote_DeletesOnlyWhatItRead(t *testing.T) {
 	_, server, _ := served(t)
 	servers, root, err := client.ParseServers(server)
 	must(t, err)
-	zk, err := connect(t.Context(), servers, root, "")
+	zk, err := connect(t.Context(), client.Config{Servers: servers, Chroot: root}, nil)
 	must(t, err)
 	defer zk.Close()
 	to := remote{zk}

@@ -47,7 +47,18 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// run runs a command. A command whose output is lost has not done what was asked.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	out := &output{to: stdout}
+	code := runCommand(ctx, args, stdin, out, stderr)
+	if out.err != nil && code == exitOK {
+		fmt.Fprintf(stderr, "vivarium: the output is lost: %v\n", out.err)
+		return exitFailed
+	}
+	return code
+}
+
+func runCommand(ctx context.Context, args []string, stdin io.Reader, stdout *output, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)
 		return exitUsage
@@ -62,13 +73,29 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		name, args = args[0], []string{"-h"}
 	}
 	for _, c := range commands {
-		if c.name == name {
+		switch {
+		case c.name != name:
+		case name == "shell": // it may be on a terminal, and looks after its output itself
+			return c.run(ctx, args, stdin, stdout.to, stderr)
+		default:
 			return c.run(ctx, args, stdin, stdout, stderr)
 		}
 	}
 	fmt.Fprintf(stderr, "vivarium: there is no command %q\n\n", name)
 	usage(stderr)
 	return exitUsage
+}
+
+// An output remembers the first error of its writer.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	o.err = cmp.Or(o.err, err)
+	return n, err
 }
 
 func usage(w io.Writer) {

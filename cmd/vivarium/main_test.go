@@ -20,7 +20,12 @@ const patience = testkit.Patience
 // binary is the path of the program, built as it is shipped.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(child.Main(m, ".", &binary)) }
+func TestMain(m *testing.M) {
+	if err := os.Setenv("SUPER", "digest:super:pw"); err != nil { // for -auth env:SUPER
+		panic(err)
+	}
+	os.Exit(child.Main(m, ".", &binary))
+}
 
 var (
 	must  = testkit.Must

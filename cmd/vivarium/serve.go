@@ -1,16 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -80,13 +83,8 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		return err
 	}
 	log.Info("starting", "version", version(), "config", file, "dir", dir)
-	if err := free("gateway", c.Gateway.Listen); err != nil {
+	if err := free(&c); err != nil {
 		return err
-	}
-	if c.Admin != nil {
-		if err := free("admin", c.Admin.Listen); err != nil {
-			return err
-		}
 	}
 	if c.Journal != nil {
 		c.Journal.Logger = log
@@ -97,9 +95,7 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 		defer closeInTime(journal, log)
 		c.Audit = journal.Record
 	}
-	if c.Gateway.SASLUsers != "" {
-		c.Schemes = map[string]embed.Scheme{"sasl": gateway.SASL()}
-	}
+	c.Schemes = schemes(c.Gateway)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // also while no node runs: SIGHUP would end the process
 	defer signal.Stop(hangUps)
@@ -111,6 +107,25 @@ func runMember(ctx context.Context, c config, file string, log *slog.Logger, end
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// The schemes of what the clients of a gateway may prove.
+const (
+	saslScheme = "sasl"
+	x509Scheme = "x509"
+)
+
+// schemes returns the schemes by which ACLs can name what clients of the gateway prove. The others
+// are left out: all members of an ensemble must have the same.
+func schemes(c gateway.Config) map[string]embed.Scheme {
+	all := make(map[string]embed.Scheme)
+	if c.SASLUsers != "" {
+		all[saslScheme] = gateway.SASL()
+	}
+	if c.TLS != nil && c.TLS.ClientCAFile != "" {
+		all[x509Scheme] = gateway.X509()
+	}
+	return all
 }
 
 // serveClients runs the gateway of a node until ctx ends or the node fails. It closes both, unless
@@ -159,14 +174,36 @@ func serveClients(ctx context.Context, node *embed.Node, c config, hangUps <-cha
 // one, and must have been well for ten seconds.
 const leaveTime = 30 * time.Second
 
-// free returns an error if serve cannot listen at an address. It is called before the node starts:
-// a node that founds its directory fixes settings, and the user may want to correct those too.
-func free(who, addr string) error {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return fmt.Errorf("%s: %w", who, err)
+// free returns an error if serve cannot listen at all its addresses together. It is called before
+// the node starts: a node that founds its directory fixes settings, and the user may want to correct
+// those too.
+func free(c *config) error {
+	ports := [][2]string{{"members", memberPort(c)}, {"gateway", c.Gateway.Listen}}
+	if c.Admin != nil {
+		ports = append(ports, [2]string{"admin", c.Admin.Listen})
 	}
-	return l.Close()
+	for _, p := range ports {
+		if p[1] == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", p[1])
+		if err != nil {
+			return fmt.Errorf("%s: %w", p[0], err)
+		}
+		defer l.Close()
+	}
+	return nil
+}
+
+// memberPort returns where the member listens for the others, as embed.Config.Listen says. It is
+// empty for a server that is alone.
+func memberPort(c *config) string {
+	addr := cmp.Or(c.Advertise, c.Members[c.ID])
+	host, port, err := net.SplitHostPort(addr)
+	if _, no := netip.ParseAddr(host); err == nil && no != nil && !strings.EqualFold(host, "localhost") {
+		addr = net.JoinHostPort("", port)
+	}
+	return cmp.Or(c.Listen, addr)
 }
 
 // readyReport is the time between two log lines about a member that does not serve yet.

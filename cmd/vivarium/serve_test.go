@@ -117,24 +117,37 @@ func TestServe_HangUp(t *testing.T) {
 	}
 }
 
+// An address that another process has, or another port of this config, is refused before anything is
+// founded.
 func TestServe_PortInUse(t *testing.T) {
 	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	defer l.Close()
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), fmt.Appendf(nil, "dir: data\ngateway: {listen: %q}\n", l.Addr()), 0o644))
-	p := spawn(t, dir, "serve", "-config", "node.yaml", "-log", "json")
-	if code := p.ExitCode(); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	last := p.Log()[strings.LastIndexByte(p.Log(), '\n')+1:]
-	var line struct{ Level, Msg, Cause string }
-	if err := json.Unmarshal([]byte(last), &line); err != nil || line.Level != "ERROR" || !strings.Contains(line.Cause, l.Addr().String()+": bind: address already in use") {
-		t.Errorf("%v: %s", err, last)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-		t.Error("the directory is founded, with all that is fixed then")
+	free := l.Addr().String()
+	must(t, l.Close())
+	for _, c := range []struct{ addr, text string }{
+		{taken.Addr().String(), "gateway: {listen: %q}\n"},
+		{free, "gateway: {listen: %[1]q}\nid: 1\nmembers: {1: %[1]q}\n"},
+		{free, "gateway: {listen: %[1]q}\nadmin: {listen: %[1]q, tokensFile: tokens}\n"},
+	} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "tokens"), fmt.Appendf(nil, "a viewer %064x\n", 1), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "node.yaml"), fmt.Appendf(nil, "dir: data\n"+c.text, c.addr), 0o644))
+		p := spawn(t, dir, "serve", "-config", "node.yaml", "-log", "json")
+		if code := p.ExitCode(); code != exitFailed {
+			t.Errorf("%s: exit code %d", c.text, code)
+		}
+		last := p.Log()[strings.LastIndexByte(p.Log(), '\n')+1:]
+		var line struct{ Level, Msg, Cause string }
+		if err := json.Unmarshal([]byte(last), &line); err != nil || line.Level != "ERROR" || !strings.HasSuffix(line.Cause, ": listen tcp "+c.addr+": bind: address already in use") {
+			t.Errorf("%s: %v: %s", c.text, err, last)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+			t.Errorf("%s: the directory is founded, with all that is fixed then", c.text)
+		}
 	}
 }
 

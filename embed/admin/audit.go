@@ -2,6 +2,8 @@ package admin
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -28,7 +30,7 @@ type recordAnswer struct {
 }
 
 func recordOf(r embed.AuditRecord) recordAnswer {
-	a := recordAnswer{Time: r.Time, Shard: r.Shard, Op: r.Op, Path: r.Path, ACL: aclOf(r.ACL), Version: r.Version, Member: r.Member,
+	a := recordAnswer{Time: r.Time, Shard: r.Shard, Op: r.Op, Path: r.Path, ACL: aclOf(masked(r.ACL)), Version: r.Version, Member: r.Member,
 		Client: r.Client, Who: r.Identities, Why: r.Why, Result: r.Result, Lost: r.Lost}
 	if r.Mode != embed.Persistent {
 		a.Mode = r.Mode.String()
@@ -43,6 +45,17 @@ func recordOf(r embed.AuditRecord) recordAnswer {
 		a.Session = sessionID(r.Session)
 	}
 	return a
+}
+
+// masked returns an ACL as it is shown to those who may not set it: a digest is a password's hash.
+func masked(acl []embed.ACL) []embed.ACL {
+	acl = slices.Clone(acl)
+	for i, a := range acl {
+		if user, _, ok := strings.Cut(a.ID, ":"); ok && a.Scheme == "digest" {
+			acl[i].ID = user + ":x"
+		}
+	}
+	return acl
 }
 
 // audit shows the newest records that match, the oldest of them first.

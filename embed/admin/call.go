@@ -59,6 +59,11 @@ func (c *call) readQuery(known []string) (err error) {
 		}
 	}
 	c.path = c.query.Get("path")
+	if c.changes() {
+		if err := c.mayChange(c.path); err != nil {
+			return err
+		}
+	}
 	return c.setReason(c.query.Get("reason"))
 }
 
@@ -79,6 +84,19 @@ func (c *call) znode() (string, error) {
 		return "", badRequest("the query lacks path")
 	}
 	return c.path, tree.ValidatePath(c.path)
+}
+
+// mayChange returns an error if the znode at a path steers the ensemble: as to clients, it is closed
+// to all but the super identity. The tree cannot know, because the sessions here are a member's own.
+func (c *call) mayChange(path string) error {
+	if !tree.Steers(path) {
+		return nil
+	}
+	who, err := c.identities()
+	if err != nil || slices.ContainsFunc(who, func(i tree.Identity) bool { return i.Scheme == "super" }) {
+		return err
+	}
+	return fmt.Errorf("%w: %s steers the ensemble: it takes the super identity", embed.ErrNoAuth, path)
 }
 
 // flag returns a parameter that is set by its name alone, or by 1 or true.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/certs"
 )
 
 // A Role says what the owner of a Grant may ask for. The zero Role allows nothing.
@@ -49,8 +50,9 @@ var ErrUnauthorized = errors.New("not authorised")
 func Open(*http.Request) (Grant, error) { return Grant{Name: "anybody", Role: Viewer}, nil }
 
 // Certificates returns an Options.Authorize that knows senders by their certificates. The key of a
-// Grant is the subject of the certificate, such as "CN=ops,O=shop". The server must have verified
-// the certificate: its TLS config needs ClientCAs, and a ClientAuth of
+// Grant is the subject of the certificate in the text of RFC 2253 that Java writes, with the last
+// part of the subject first, such as "CN=ops,O=shop": that of gateway.X509. The server must have
+// verified the certificate: its TLS config needs ClientCAs, and a ClientAuth of
 // [crypto/tls.VerifyClientCertIfGiven] or [crypto/tls.RequireAndVerifyClientCert].
 //
 // A browser sends a certificate by itself. What keeps other pages from using it is that they can
@@ -60,9 +62,9 @@ func Certificates(grants map[string]Grant) func(*http.Request) (Grant, error) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 			return Grant{}, fmt.Errorf("%w: a verified certificate is needed", ErrUnauthorized)
 		}
-		subject := r.TLS.PeerCertificates[0].Subject.String()
+		subject, err := certs.Subject(r.TLS.PeerCertificates[0].RawSubject)
 		g, ok := grants[subject]
-		if !ok {
+		if err != nil || !ok {
 			return Grant{}, fmt.Errorf("%w: nothing is granted to %s", ErrUnauthorized, subject)
 		}
 		return g, nil

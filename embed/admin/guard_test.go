@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -254,7 +255,10 @@ func TestCertificates(t *testing.T) {
 	authorize := admin.Certificates(map[string]admin.Grant{"CN=ops,O=shop": {Name: "ops", Role: admin.Operator}})
 	with := func(verified bool, name string) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		cert := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: []string{"shop"}}}
+		subject := pkix.RDNSequence{{{Type: asn1.ObjectIdentifier{2, 5, 4, 10}, Value: "shop"}}, {{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: name}}}
+		raw, err := asn1.Marshal(subject)
+		must(t, err)
+		cert := &x509.Certificate{RawSubject: raw}
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
 		if verified {
 			r.TLS.VerifiedChains = [][]*x509.Certificate{{cert}}

@@ -43,6 +43,9 @@ func (c *call) order(wants order) (o order, err error) {
 		}
 	}
 	c.path = o.Path + o.Contender // it has one of them at most
+	if err := c.mayChange(c.path); err != nil {
+		return o, err
+	}
 	return o, c.setReason(o.Reason)
 }
 
@@ -63,6 +66,7 @@ func (c *call) revoke() error {
 		if err != nil {
 			return err
 		}
+		holders = slices.DeleteFunc(holders, func(h lock.Contender) bool { return !contends(h) })
 		if len(holders) == 0 {
 			return &refusal{http.StatusNotFound, "nobody holds a lock on " + o.Path}
 		}
@@ -77,6 +81,13 @@ func (c *call) revoke() error {
 		}
 		return c.ordered(http.StatusOK)
 	})
+}
+
+// contends reports whether a holder is an ephemeral of a client's, as far as it may be read. Others
+// only have a name like a contender's.
+func contends(h lock.Contender) bool {
+	_, name := queue.Split(h.Path)
+	return queue.Word(name) != "" && (h.Session != 0 || h.Token == lock.Token{})
 }
 
 // asked reports whether lock.Revoke asks a holder.

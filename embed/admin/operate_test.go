@@ -337,6 +337,8 @@ func TestAudit(t *testing.T) {
 	for i := range 5 {
 		journal.Record(embed.AuditRecord{Time: at.Add(time.Duration(i) * time.Second), Shard: 1, Zxid: embed.Zxid(i + 1), Op: "set", Path: "/a", Session: 0x1c, Member: 1, Result: "ok"})
 	}
+	journal.Record(embed.AuditRecord{Time: at, Shard: 1, Zxid: 7, Op: "setacl", Path: "/c", Session: 0x3f, Member: 2, Result: "ok",
+		ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "digest", ID: embed.Digest("alice:secret")}}})
 	journal.Record(embed.AuditRecord{Time: at, Shard: 1, Zxid: 9, Op: "delete", Path: "/b", Session: 0x2e, Member: 2, Result: "ok"})
 	inBubble(t, 1, admin.Options{Audit: dir}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
 		var found struct {
@@ -351,6 +353,10 @@ func TestAudit(t *testing.T) {
 		request{path: "/v1/audit" + query("session", "0x2e"), role: "viewer"}.send(h).want(t, 200).json(t, &found)
 		if len(found.Records) != 1 || found.Records[0].Op != "delete" || found.More {
 			t.Errorf("%+v", found)
+		}
+		// A viewer is shown no more of a password's hash than who reads the ACL without Admin.
+		if a := (request{path: "/v1/audit" + query("path", "/c"), role: "viewer"}).send(h).want(t, 200); !strings.Contains(a.body, `"alice:x"`) {
+			t.Error(a.body)
 		}
 		request{path: "/v1/audit" + query("since", "yesterday"), role: "viewer"}.send(h).want(t, 400)
 	})
@@ -402,6 +408,29 @@ func TestFollow_EndsWithItsGrant(t *testing.T) {
 		a := request{path: "/v1/follow" + query("path", "/"), gone: time.Hour}.send(h).want(t, 200)
 		if !strings.Contains(a.body, `"end":"not authorised"`) {
 			t.Errorf("%s", a.body)
+		}
+	})
+}
+
+// An operator neither overwrites nor deletes data: what revoke and evict touch is a contender, and
+// otherwise they refuse.
+func TestLocks_OperatorsWriteNoData(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, ens *embedtest.Ensemble, h http.Handler) {
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, at := range []string{"/orders/order-0000000001", "/rows/lock-0000000001"} {
+			_, _, err := s.CreateWith(t.Context(), at, []byte("precious"), embed.CreateOptions{Parents: true})
+			must(t, err)
+			parent, _, _ := strings.Cut(at[1:], "/")
+			for path, body := range map[string]string{
+				"/v1/locks/revoke": `{"path":"/` + parent + `","reason":"x"}`, "/v1/locks/evict": `{"contender":"` + at + `","reason":"x"}`,
+			} {
+				if a := order(h, path, body); a.status != 404 && a.status != 400 || a.outcome() != "refused" {
+					t.Errorf("%s %s: %d, %s", path, at, a.status, a.outcome())
+				}
+			}
+			if data, stat, err := s.Get(t.Context(), at); err != nil || string(data) != "precious" || stat.Version != 0 {
+				t.Errorf("%s: %q, %v", at, data, err)
+			}
 		}
 	})
 }

@@ -118,6 +118,9 @@ func (c *call) multi() error {
 	var last []int // for each op of the body, the last of its operations
 	for i, o := range body.Ops {
 		made, err := o.made()
+		if err == nil && o.Op != "check" {
+			err = c.mayChange(o.Path)
+		}
 		if err != nil {
 			return fmt.Errorf("ops[%d]: %w", i, err)
 		}

@@ -1,11 +1,14 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -214,3 +217,105 @@ type datedInfo struct {
 }
 
 func (i datedInfo) ModTime() time.Time { return i.at }
+
+// Files that cannot be deleted stop no record, and no deletion of others. The log tells of them once
+// a minute. They are deleted as soon as that works.
+func TestFile_WhatCannotBeDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, sys := t.TempDir(), &stickySystem{System: files.OS}
+		var log bytes.Buffer
+		f, err := open(Config{Dir: dir, Size: 400, Keep: 3,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))}, sys)
+		must(t, err)
+		record := func(first, last int) {
+			for z := first; z <= last; z++ {
+				f.Record(set(embed.Zxid(z)))
+				synctest.Wait()
+			}
+		}
+		record(100, 103)
+		kept := numbers(namesIn(t, dir))
+		sys.sticky.Store(&kept)
+		record(104, 199)
+		if n := f.Dropped(); n != 0 {
+			t.Errorf("%d records were dropped", n)
+		}
+		got := numbers(namesIn(t, dir))
+		if !slices.Equal(got[:len(kept)], kept) || len(got) != len(kept)+3 {
+			t.Errorf("of %v, these are left: %v", kept, got)
+		}
+		if n := strings.Count(log.String(), "old audit files cannot be deleted"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, &log)
+		}
+		sys.sticky.Store(new([]int))
+		<-time.After(failPause)
+		record(200, 200)
+		if got := numbers(namesIn(t, dir)); len(got) != 3 {
+			t.Errorf("these are left: %v", got)
+		}
+		must(t, f.Close())
+	})
+}
+
+// A stickySystem refuses to delete some audit files.
+type stickySystem struct {
+	files.System
+	sticky atomic.Pointer[[]int]
+}
+
+func (s *stickySystem) Remove(name string) error {
+	if list := s.sticky.Load(); list != nil && slices.Contains(*list, numbers([]string{name})[0]) {
+		return &os.PathError{Op: "remove", Path: name, Err: syscall.EPERM}
+	}
+	return s.System.Remove(name)
+}
+
+func namesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A file that cannot be read hides no other, and is an error.
+func TestSearch_GoesOnAfterAFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Open(Config{Dir: dir, Size: 1, Keep: 9})
+	must(t, err)
+	for z := range 3 {
+		f.Record(set(embed.Zxid(z)))
+	}
+	must(t, f.Close())
+	name := filepath.Join(dir, nameOf(2))
+	must(t, os.Remove(name))
+	must(t, os.Mkdir(name, 0o700))
+	var got []embed.AuditRecord
+	var last error
+	for r, err := range Search(dir, Query{}) {
+		if last = err; err == nil {
+			got = append(got, r)
+		}
+	}
+	if !slices.Equal(zxids(got), []int{0, 2}) || last == nil || !strings.Contains(last.Error(), name) {
+		t.Errorf("%v, %v", zxids(got), last)
+	}
+}
+
+// What a directory does not have is an answer only if it is one of a File.
+func TestSearch_AnotherDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for _, err := range Search(dir, Query{}) {
+		if err == nil || !strings.Contains(err.Error(), "has no audit files") {
+			t.Error(err)
+		}
+	}
+	f, err := Open(Config{Dir: dir})
+	must(t, err)
+	if got := collect(t, dir, Query{}); len(got) > 0 {
+		t.Error(got)
+	}
+	must(t, f.Close())
+}

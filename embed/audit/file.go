@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,8 @@ type Config struct {
 	// means DefaultSize, 64 MiB.
 	Size int64 `yaml:"size"`
 	// Keep is how many files are kept. The oldest ones beyond are deleted. Zero means DefaultKeep,
-	// which is 16. So there is never more than Size times Keep.
+	// which is 16. So there is never more than Size times Keep, and what cannot be deleted: such a
+	// file stops no record. The log warns of it, and it is tried again each minute.
 	Keep int `yaml:"keep"`
 	// Age is how long records are kept at least, unless Keep deletes them sooner. A file ends when it
 	// has been written for so long. It is deleted that long after its last record, at the next
@@ -100,6 +102,8 @@ type File struct {
 	size   int64      // of that file
 	began  time.Time  // when the first record came that is still in it; zero: it is empty
 	older  []older    // the files before it, the oldest first
+	stuck  []int      // the numbers of files that were to be deleted, and could not be
+	tried  time.Time  // when that was last tried
 	lost   uint64     // how many records no line tells of
 	told   time.Time  // when the last failure was logged
 	failed bool       // since then, no record was written
@@ -353,16 +357,14 @@ func (f *File) append(lines [][]byte) (n int, err error) {
 // rotate makes room for a line: it opens the next file if this one is full or old, and deletes
 // files that need not be kept.
 func (f *File) rotate(now time.Time, room int64) error {
-	old := func(t time.Time) bool { return f.cfg.Age > 0 && now.Sub(t) > f.cfg.Age }
-	if f.now != nil && f.size > 0 && (f.size+room > f.cfg.Size || old(f.began)) {
-		_ = f.now.Sync() // the next file does not depend on it
-		err := f.now.Close()
+	if f.now != nil && f.size > 0 && (f.size+room > f.cfg.Size || f.isOld(now, f.began)) {
+		if err := errors.Join(f.now.Sync(), f.now.Close()); err != nil { // the next file works without
+			f.cfg.Logger.Warn("an audit file was not closed: its newest records may be missing",
+				"file", f.name(f.number), "cause", err)
+		}
 		f.now = nil
 		f.older = append(f.older, older{f.number, now})
 		f.number++
-		if err != nil {
-			return err
-		}
 	}
 	if f.now == nil {
 		f.number = max(f.number, 1)
@@ -370,13 +372,42 @@ func (f *File) rotate(now time.Time, room int64) error {
 			return err
 		}
 	}
-	for len(f.older) > 0 && (len(f.older) >= f.cfg.Keep || old(f.older[0].last)) {
-		if err := f.sys.Remove(f.name(f.older[0].number)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	f.retain(now)
+	return nil
+}
+
+func (f *File) isOld(now, t time.Time) bool { return f.cfg.Age > 0 && now.Sub(t) > f.cfg.Age }
+
+// retain deletes the files that need not be kept. One that cannot be deleted stays, and stops
+// neither a record nor the deletion of others. It is tried again once per failPause.
+func (f *File) retain(now time.Time) {
+	for len(f.older) > 0 && (len(f.older) >= f.cfg.Keep || f.isOld(now, f.older[0].last)) {
+		if f.remove(f.older[0].number) != nil {
+			f.stuck = append(f.stuck, f.older[0].number)
 		}
 		f.older = f.older[1:]
 	}
-	return nil
+	if len(f.stuck) == 0 || now.Sub(f.tried) < failPause {
+		return
+	}
+	f.tried = now
+	var cause error
+	f.stuck = slices.DeleteFunc(f.stuck, func(n int) bool {
+		err := f.remove(n)
+		cause = cmp.Or(cause, err)
+		return err == nil
+	})
+	if cause != nil {
+		f.cfg.Logger.Warn("old audit files cannot be deleted", "dir", f.cfg.Dir, "count", len(f.stuck), "cause", cause)
+	}
+}
+
+func (f *File) remove(number int) error {
+	err := f.sys.Remove(f.name(number))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // tell logs that a record could not be written, at most once per failPause.

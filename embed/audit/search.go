@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,8 +48,9 @@ func (q *Query) matches(r *embed.AuditRecord) bool {
 // recorded. It may run beside the File that writes there. Records that say what is missing are
 // among the results whatever the query, unless they are outside its time.
 //
-// Lines that are no records are skipped: a crash may have torn them. An error is the last value,
-// and its record is zero.
+// Lines that are no records are skipped: a crash may have torn them. A file that cannot be read hides
+// no other. An error is the last value, and its record is zero. A directory that is not one of a File
+// is an error, because no record would look like an answer.
 func Search(dir string, q Query) iter.Seq2[embed.AuditRecord, error] {
 	return func(yield func(embed.AuditRecord, error) bool) {
 		entries, err := os.ReadDir(dir)
@@ -60,19 +62,28 @@ func Search(dir string, q Query) iter.Seq2[embed.AuditRecord, error] {
 		for _, e := range entries {
 			names = append(names, e.Name())
 		}
-		for _, n := range numbers(names) {
+		files := numbers(names)
+		if len(files) == 0 && !slices.Equal(names, []string{lockName}) {
+			yield(embed.AuditRecord{}, fmt.Errorf("audit: %s has no audit files", dir))
+			return
+		}
+		var errs []error
+		for _, n := range files {
 			more, err := searchFile(filepath.Join(dir, nameOf(n)), &q, yield)
-			if err != nil {
-				yield(embed.AuditRecord{}, fmt.Errorf("audit: %w", err))
-			}
-			if err != nil || !more {
+			if !more {
 				return
 			}
+			if err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			yield(embed.AuditRecord{}, fmt.Errorf("audit: %w", err))
 		}
 	}
 }
 
-// searchFile yields what one file has. It returns false if nobody wants more.
+// searchFile yields what one file has. It returns false for more if nobody wants any.
 func searchFile(
 	name string, q *Query, yield func(embed.AuditRecord, error) bool,
 ) (more bool, err error) {
@@ -81,7 +92,7 @@ func searchFile(
 		return true, nil
 	}
 	if err != nil {
-		return false, err
+		return true, err
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(f, lineMax)
@@ -94,7 +105,7 @@ func searchFile(
 		case errors.Is(err, io.EOF):
 			return true, nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull): // a torn line may be of any length
-			return false, err
+			return true, err
 		}
 	}
 }

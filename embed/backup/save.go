@@ -72,7 +72,8 @@ func rename(file, name string) error {
 	err := os.Link(file, name)
 	switch {
 	case err == nil:
-		return os.Remove(file)
+		_ = os.Remove(file) // it has its name; the other one is a leftover like those of a crash
+		return nil
 	case errors.Is(err, fs.ErrExist):
 		return err
 	}

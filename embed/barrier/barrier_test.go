@@ -687,7 +687,6 @@ func TestEnter_ARoundWithoutLeave(t *testing.T) {
 		}
 		slow := func(c *embed.Config) { c.Tick = time.Second }
 		ens := embedtest.New(t, 1, embedtest.Options{Config: slow})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		a, b := ens.Session(1, embed.SessionOptions{}), ens.Session(1, embed.SessionOptions{})
 		first := enters(a, "/jobs/17/start", 2)
 		_, err := barrier.Enter(t.Context(), b, "/jobs/17/start", 2)

@@ -25,8 +25,9 @@ type Config struct {
 	// with. If the gateways have a Config.Advertise, the client learns the others from the
 	// ensemble's list of members. It follows that list from then on.
 	Servers []string
-	// TLS encrypts the connections. Nil means plain text. An empty ServerName stands for the host
-	// of each address. The client clones the Config.
+	// TLS encrypts and authenticates the connections. Nil means plain text, which anyone on the way
+	// can read and change. An empty ServerName stands for the host of each address. The client clones
+	// the Config.
 	TLS *tls.Config
 	// SessionTimeout is the timeout of sessions that ask for none. Zero means
 	// DefaultSessionTimeout. The member bounds it: see embed.SessionOptions.

@@ -88,7 +88,9 @@ const (
 	znodeBytes = 128
 )
 
-var errWalk = fmt.Errorf("%w: a client walks at most %d MiB: walk smaller parts, or set WalkOptions.Depth", engine.ErrTooLarge, walkMax>>20)
+// errWalk names no smaller walk: recipes and views walk too, and their callers cannot choose.
+var errWalk = fmt.Errorf("%w: a client gathers at most %d MiB of a subtree. A member has no such bound; "+
+	"Page and Get read the znodes one by one, but not all at one zxid", engine.ErrTooLarge, walkMax>>20)
 
 // Walk gathers everything before it calls fn. If the connection breaks meanwhile, what came until
 // then cannot be completed, because the next connection shows another zxid.

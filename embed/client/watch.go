@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
@@ -179,6 +180,15 @@ func (w *stream) armed(c *call) {
 	w.zxid, w.there, w.stat, w.added = tree.Zxid(r.Zxid), r.Flag, native.FromStat(&r.Stat), true
 	all := &w.s.mu.watches
 	all.streams[w.at] = append(all.streams[w.at], w)
+	if w.once && w.isHidden(r) {
+		w.endLocked(tree.ErrNoAuth)
+	}
+}
+
+// isHidden reports whether the answer to an arm says that the znode may not be read. Some of
+// ZooKeeper's own znodes have such a Stat from the beginning.
+func (w *stream) isHidden(r *wire.NativeReply) bool {
+	return r.Flag && r.Stat == (wire.Stat{}) && !strings.HasPrefix(w.at.path, "/zookeeper/")
 }
 
 // Events returns the stream of events.
@@ -249,10 +259,6 @@ func (w *stream) tellLocked(e watch.Event) {
 // eventLocked takes in an event of the server.
 func (s *session) eventLocked(r *wire.Reply) {
 	e := watch.Event{Type: watch.EventType(r.Event.Type), Path: r.Event.Path, Zxid: tree.Zxid(r.Zxid)}
-	if e.Type == watch.Hidden {
-		s.hiddenLocked(e.Path)
-		return
-	}
 	if r.Event.Znode.Stat.Mzxid != 0 { // its transaction has left a znode there
 		e = e.With(tree.Detached(r.Event.Znode.Data, native.FromStat(&r.Event.Znode.Stat)))
 	}
@@ -275,19 +281,6 @@ func (s *session) eventLocked(r *wire.Reply) {
 		tell(place{path, watch.Recursive})
 		if path == "/" {
 			return
-		}
-	}
-}
-
-// hiddenLocked ends the watches of one event on a znode whose event may not be read. A claim has to
-// learn whether the event was the end of its znode, which the answer to an arm tells.
-func (s *session) hiddenLocked(path string) {
-	if c := s.mu.claims[path]; c != nil {
-		s.armAgainLocked(place{path, watch.Persistent}, c.armed(path))
-	}
-	for _, w := range slices.Clone(s.mu.watches.streams[place{path, watch.Persistent}]) {
-		if w.once {
-			w.endLocked(tree.ErrNoAuth)
 		}
 	}
 }
@@ -325,6 +318,9 @@ func (w *stream) compare(c *call) {
 		e.Type = watch.NodeCreated
 	case !r.Flag:
 		e.Type = watch.NodeDeleted
+	case w.isHidden(r):
+		w.endLocked(tree.ErrNoAuth)
+		return
 	case now.Mzxid != w.stat.Mzxid || now.Czxid != w.stat.Czxid:
 		e.Type = watch.NodeDataChanged
 	// The Pzxid of a znode on several shards is the largest. It does not tell of a child on a shard

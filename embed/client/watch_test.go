@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
 // next returns a watch's next event.
@@ -242,6 +244,61 @@ func TestWatches_OfTheRootAcrossABreak(t *testing.T) {
 			if e := w.next(watch); e.Type != embed.NodeChildrenChanged || e.Path != "/" {
 				t.Errorf("%+v", e)
 			}
+		}
+	})
+}
+
+// A lock waits for a contender that its session may not read, although the session is told nothing of
+// that contender's end.
+func TestLock_BehindAHiddenContender(t *testing.T) {
+	virtually(t, func(w *world) {
+		t, s := w.t, w.session(embed.SessionOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		owner := w.ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("boss:secret")}}})
+		_, err := owner.Create(ctx, "/lock", nil, embed.Container)
+		must(t, err)
+		o := embed.CreateOptions{Mode: embed.EphemeralSequential, ACL: embed.CreatorACL()}
+		first, _, err := owner.CreateWith(ctx, "/lock/_c_x-lock-", nil, o)
+		must(t, err)
+		granted := make(chan error, 1)
+		go func() {
+			_, err := lock.NewMutex(s, "/lock").Lock(ctx)
+			granted <- err
+		}()
+		synctest.Wait()
+		<-time.After(time.Second)
+		select {
+		case err := <-granted:
+			t.Fatalf("granted before its turn: %v", err)
+		default:
+		}
+		must(t, owner.Delete(ctx, first, embed.AnyVersion))
+		must(t, <-granted)
+	})
+}
+
+// A WatchOnce whose znode may no longer be read when the connection is back ends with ErrNoAuth. It
+// does not tell what has changed.
+func TestWatches_HiddenAcrossABreak(t *testing.T) {
+	onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
+		t := w.t
+		ctx := t.Context()
+		must(t, w.put(writer, "/a", "1"))
+		_, err := s.Sync(ctx, "/a")
+		must(t, err)
+		watch, err := s.Watch(ctx, "/a", embed.WatchOnce)
+		must(t, err)
+		o.begin()
+		_, err = writer.SetACL(ctx, "/a", []embed.ACL{{Perms: embed.PermAll &^ embed.PermRead, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
+		must(t, err)
+		must(t, w.put(writer, "/a", "2"))
+		o.end()
+		if e, ok := <-watch.Events(); ok {
+			t.Errorf("told of %v", e)
+		}
+		if err := watch.Err(); !errors.Is(err, embed.ErrNoAuth) {
+			t.Errorf("the watch ended with %v", err)
 		}
 	})
 }

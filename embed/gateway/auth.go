@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -26,21 +27,20 @@ const (
 // identities that package embed allows a session.
 const identitiesMax = 18
 
-// X509 returns ZooKeeper's scheme "x509". Its identity is the subject of a client's certificate,
-// such as "CN=web,OU=shop". A connection with such a certificate has that identity from the start.
-// To name the identity in ACLs, set embed.Config.Schemes["x509"] to X509() on every member.
-func X509() embed.Scheme { return x509{} }
+// X509 returns ZooKeeper's scheme "x509". Its identity is the subject of a client's certificate in the
+// text of RFC 2253 that Java writes, such as "CN=web,OU=shop,DC=example": the last part of the subject
+// comes first. So ACLs of ZooKeeper name the same clients here. Two subjects that differ in anything
+// are two identities. A connection with such a certificate has that identity from the start, unless
+// the subject is empty or has more than 1,024 bytes. To name the identity in ACLs, set
+// embed.Config.Schemes["x509"] to X509() on every member.
+func X509() embed.Scheme { return x509{tree.ClientSchemes()[x509Scheme]} }
 
-type x509 struct{}
+type x509 struct{ tree.Scheme }
 
 // Identify always returns an error: text proves no certificate.
 func (x509) Identify([]byte) (string, error) {
 	return "", errors.New("an x509 identity comes from the certificate of a connection, never from text")
 }
-
-func (x509) Valid(id string) bool             { return strings.Contains(id, "=") }
-func (x509) Matches(identity, id string) bool { return identity == id }
-func (x509) Expands() bool                    { return true }
 
 // ownIdentities returns the identities that come with a connection: its address and, if it was
 // verified, the subject of its certificate.
@@ -48,7 +48,9 @@ func ownIdentities(sock net.Conn) []tree.Identity {
 	who := []tree.Identity{{Scheme: ipScheme, ID: hostOf(sock.RemoteAddr())}}
 	if t, ok := sock.(*tls.Conn); ok {
 		if s := t.ConnectionState(); len(s.VerifiedChains) > 0 {
-			who = append(who, tree.Identity{Scheme: x509Scheme, ID: s.PeerCertificates[0].Subject.String()})
+			if id, err := certs.Subject(s.PeerCertificates[0].RawSubject); err == nil && id != "" && len(id) <= nameMax {
+				who = append(who, tree.Identity{Scheme: x509Scheme, ID: id})
+			}
 		}
 	}
 	return who

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	cryptox509 "crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"slices"
 	"testing"
 	"time"
@@ -119,6 +120,41 @@ func TestX509(t *testing.T) {
 	plain.ends()
 	cfg.FirstFrame = 300 * time.Millisecond
 	dial(t, startOn(t, n, cfg)).endsSilently()
+}
+
+// Subjects that differ, in the order of their parts or by one part more, are different identities, in
+// the text that Java gives to ZooKeeper. A certificate without a subject proves nothing.
+func TestX509_DistinctSubjects(t *testing.T) {
+	ca := testkit.NewAuthority(t, "authority")
+	n := startNode(t, func(c *embed.Config) { c.Schemes = map[string]embed.Scheme{"x509": X509()} })
+	g := startOn(t, n, Config{TLS: &TLS{Config: &tls.Config{
+		Certificates: []tls.Certificate{ca.Issue(t)}, ClientCAs: ca.Pool, ClientAuth: tls.VerifyClientCertIfGiven}}})
+	cn, ou, dc := asn1.ObjectIdentifier{2, 5, 4, 3}, asn1.ObjectIdentifier{2, 5, 4, 11}, asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 25}
+	for want, name := range map[string]pkix.RDNSequence{
+		"CN=admin":          {{{Type: cn, Value: "admin"}}},
+		"CN=admin,CN=evil":  {{{Type: cn, Value: "evil"}}, {{Type: cn, Value: "admin"}}},
+		"CN=admin,OU=a":     {{{Type: ou, Value: "a"}}, {{Type: cn, Value: "admin"}}},
+		"OU=a,CN=admin":     {{{Type: cn, Value: "admin"}}, {{Type: ou, Value: "a"}}},
+		"DC=shop,CN=admin":  {{{Type: cn, Value: "admin"}}, {{Type: dc, Value: "shop"}}},
+		"CN=admin\\,OU\\=a": {{{Type: cn, Value: "admin,OU=a"}}},
+		"":                  {},
+	} {
+		raw, err := asn1.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := ca.Issue(t, func(c *cryptox509.Certificate) { c.RawSubject = raw })
+		c := connectTLS(t, g, &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{own}})
+		got := ""
+		for _, u := range c.must(op(wire.OpWhoAmI, "")).Users {
+			if u.Scheme == "x509" {
+				got = u.Name
+			}
+		}
+		if got != want {
+			t.Errorf("%v is %q, want %q", name, got, want)
+		}
+	}
 }
 
 // The records of an audit have the address and the user of a gateway's client.

@@ -47,9 +47,9 @@ type conn struct {
 
 	figures figures
 	held    atomic.Int64 // bytes that the gateway counts for this connection
-	// greediest means that this connection is being ended for the memory it holds. It is guarded by
-	// the gateway's mu.
-	greediest bool
+	// greedy means that this connection is being ended for the memory it holds. It is guarded by the
+	// gateway's mu.
+	greedy bool
 
 	baton        baton
 	lastPlace    watch.Place // place of the last answer; owned by the holder of the baton
@@ -162,6 +162,7 @@ func (c *conn) serve() {
 func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			c.gate.panics.Add(1)
 			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
@@ -187,6 +188,71 @@ func (c *conn) hold(bytes int) {
 	c.held.Add(int64(bytes))
 	if all := c.gate.held.Add(int64(bytes)); bytes > 0 && all > int64(c.gate.cfg.Memory) {
 		c.gate.relieve()
+	}
+}
+
+// reliefMax is how long a request waits while all connections hold too much.
+const reliefMax = time.Second
+
+// awaitMemory waits while all connections hold too much, and some are ended for it: what others ask
+// for meanwhile could be more than that frees. It returns false if this one has ended.
+func (c *conn) awaitMemory() bool {
+	for begin := time.Now(); c.gate.held.Load() > int64(c.gate.cfg.Memory) && time.Since(begin) < reliefMax; {
+		if c.hasEnded() {
+			return false
+		}
+		c.session.Busy(true)
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+func (c *conn) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stage == stageEnded
+}
+
+// reserve counts bytes that a request is about to read, until it is answered, and waits while all
+// connections hold too much. If what is read counted only once it is there, a thousand connections
+// could read at once.
+func (c *conn) reserve(bytes int) error {
+	if bytes <= frameFree {
+		return nil
+	}
+	c.in.bufs.reserved += bytes
+	c.hold(bytes)
+	if !c.awaitMemory() {
+		return errEnded
+	}
+	return nil
+}
+
+// nameBytes is what the name of a child takes in an answer, about.
+const nameBytes = 32
+
+// reserveFor reserves what a read of one znode shows.
+func (c *conn) reserveFor(o *wire.Operation) error {
+	path, err := readPath(o.Path)
+	if err != nil {
+		return nil // it shows nothing, nor does another that is refused
+	}
+	switch o.Op {
+	case wire.OpGetData:
+		stat, _, _ := c.session.Exists(path)
+		return c.reserve(int(stat.DataLength))
+	case wire.OpGetChildren, wire.OpGetChildren2:
+		stat, _, _ := c.session.Exists(path)
+		return c.reserve(nameBytes * int(stat.NumChildren))
+	}
+	return nil
+}
+
+// unreserve ends what reserve counts: the answer counts by now.
+func (c *conn) unreserve() {
+	if b := c.in.bufs; b.reserved > 0 {
+		c.hold(-b.reserved)
+		b.reserved = 0
 	}
 }
 
@@ -229,6 +295,8 @@ func (c *conn) converse() error {
 
 // say sends text as the only thing that this client gets.
 func (c *conn) say(text []byte) error {
+	c.hold(len(text))
+	defer c.hold(-len(text))
 	if err := c.send(text); err != nil {
 		return err
 	}

@@ -26,13 +26,16 @@
 //     hard quotas are enforced, as there with enforceQuota.
 //   - removeWatches of the types Data and Children leaves persistent watches whole, as from ZooKeeper
 //     3.9.0 on.
+//   - During a slow reconfig or sync, pings are answered before they are read.
 //   - TTL modes are always on. Package embed says how the age of a TTL znode or a container is
 //     counted. It is not counted by the leader's wall clock.
+//   - Writes of /zookeeper itself, of /zookeeper/vivarium and below it, and of their quotas get NoAuth,
+//     whatever ACLs say, unless the client is the user of embed.Config.SuperDigest.
 //   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has
 //     an address for clients only if Config.Advertise says one.
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
 //     observer of a participant. What is so already leaves the version as it was. The permission is
-//     checked before the quorum. docs/zookeeper-clients.md of the repository has the whole list.
+//     checked first. docs/zookeeper-clients.md of the repository has the whole list.
 //   - There is no Kerberos, and there are no local sessions. The gateway answers like a server that
 //     has them turned off. Without Config.SASL it also answers so to SASL.
 //   - With SASL, no user is a superuser, a user acts under the own name only, and a client that is
@@ -96,6 +99,9 @@
 //   - If this member receives a snapshot from another member, persistent watches may have missed
 //     something. The gateway ends the connections that have such watches. Their clients connect
 //     again and look anew.
+//   - A client that comes back with setWatches learns of a znode that it may not read only whether it
+//     exists. A watch of such a znode is armed in silence, whatever has changed. In ZooKeeper its
+//     events give away the zxids of the znode's changes.
 //
 // # Several shards
 //
@@ -104,7 +110,7 @@
 //     come before the answer to an earlier one.
 //   - A multi over several shards gets BadArguments.
 //   - A client that comes back knows one zxid, which says nothing about the other shards. So
-//     setWatches fires for every watched znode that exists, whether it changed or not. The client
+//     setWatches fires for every watched znode that the client may read, whether it changed or not. The client
 //     misses nothing.
 //   - After closeSession, ephemerals on other shards than the first go some milliseconds after the
 //     answer.

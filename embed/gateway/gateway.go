@@ -21,6 +21,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/crowd"
+	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -47,18 +49,22 @@ const frameRoom = 160 << 10
 type Config struct {
 	// Listen is the address for clients, such as ":2181" or "127.0.0.1:0".
 	Listen string `yaml:"listen"`
-	// TLS encrypts the clients' connections. Nil means plain text.
+	// TLS encrypts and authenticates the clients' connections. Nil means plain text, which anyone on
+	// the way can read and change.
 	TLS *TLS `yaml:"tls"`
 
 	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of
-	// them. A connection beyond a bound is closed at once. Zero means DefaultConnectionsPerAddress
-	// and DefaultConnections. A negative number means no bound.
+	// them. Of IPv6, a network of 64 bits counts as one address. A connection beyond a bound is
+	// closed at once. Zero means DefaultConnectionsPerAddress and DefaultConnections. A negative
+	// number means no bound of its own. The process may not be able to open so many files beside
+	// those that the node needs. Then the bound is what it can, and Start logs a warning.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
 	Connections           int `yaml:"connections"`
 	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
 	// may come at once after a quiet second. A client beyond that waits for up to a second. If it
 	// would have to wait longer, its connection is closed, and it may try again or elsewhere. A
-	// client that comes back to its session never waits. Keep it well above ConnectionsPerAddress:
+	// client that comes back to its session never waits. One that names a session of somebody else
+	// costs the ensemble no entry of its log. Keep it well above ConnectionsPerAddress:
 	// otherwise one address can keep all others out. Zero means DefaultHandshakes. A negative number
 	// means no bound.
 	Handshakes int `yaml:"handshakes"`
@@ -78,9 +84,10 @@ type Config struct {
 	// request that would add another gets BadArguments, and adds none. A setWatches that would go
 	// beyond it ends the connection, because clients do not look at its answer. Zero means no bound.
 	Watches int `yaml:"watches"`
-	// Memory bounds what all connections hold: requests that were read or are in flight, answers
-	// and events that are not sent yet, and watches. Beyond the bound, the gateway ends the
-	// connection that holds most, and logs it. Zero means DefaultMemory. Memory covers what clients
+	// Memory bounds what all connections hold: frames that are being read, requests with all that is
+	// made of them, answers and events that are not sent yet, and watches. Beyond the bound, the
+	// gateway ends the connections that hold most, and logs it; meanwhile requests wait, for up to a
+	// second. Zero means DefaultMemory. Memory covers what clients
 	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
 	Memory int `yaml:"memory"`
 	// WriteTimeout is how long a client may take to read what is sent to it. After that its
@@ -140,7 +147,8 @@ type TLS struct {
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
 	// ClientCAFile is a PEM file with the authorities that sign clients' certificates. With it, a
-	// client may present a certificate, whose subject becomes its identity under the scheme "x509".
+	// client may present a certificate, whose subject becomes its identity under the scheme "x509":
+	// see X509.
 	// If ClientCertRequired is set, it must. Empty means that no certificate is asked for.
 	ClientCAFile       string `yaml:"clientCAFile"`
 	ClientCertRequired bool   `yaml:"clientCertRequired"`
@@ -282,9 +290,12 @@ type Gateway struct {
 
 	outstanding atomic.Int64
 	authFailed  atomic.Int64
-	refused     atomic.Int64 // connections beyond a bound
-	held        atomic.Int64 // bytes that all connections hold
-	relieving   atomic.Bool  // a connection is being ended because held is beyond Config.Memory
+	panics      atomic.Int64  // of connections
+	refused     atomic.Int64  // connections beyond a bound
+	held        atomic.Int64  // bytes that all connections hold
+	decoding    chan struct{} // of capacity 1; see decode
+	reliefs     pace.Pace     // of the log's words about that; owned by who has set relieving
+	relieving   atomic.Bool   // a connection is being ended because held is beyond Config.Memory
 	meters      meters
 	figures     figures
 	reads       figures                // of the requests that only read
@@ -326,8 +337,9 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		return nil, errors.New("gateway: config: Advertise is set, and another gateway of this node has it too: leave it out on one of them")
 	}
 	g := &Gateway{cfg: cfg, tls: t, node: node, listener: listener, since: time.Now(),
-		conns: make(map[*conn]uint64), addresses: make(map[string]int)}
+		conns: make(map[*conn]uint64), addresses: make(map[string]int), decoding: make(chan struct{}, 1)}
 	g.log = g.node.Config.Logger.With("member", g.node.Engine.Member(), "gateway", listener.Addr())
+	g.fit()
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
 	g.refusals.open()
@@ -347,6 +359,17 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 		}
 	})
 	return g, nil
+}
+
+// fit lowers the bound on connections to those for which there are file descriptors. Otherwise
+// clients could take those that the node needs for its log and its links.
+func (g *Gateway) fit() {
+	most, files := crowd.Fits(g.cfg.Connections, g.node.Config.Shards)
+	if most < g.cfg.Connections {
+		g.log.Warn("fewer connections are served than configured: the process may not open enough files",
+			"connections", g.cfg.Connections, "served", most, "files", files)
+	}
+	g.cfg.Connections = most
 }
 
 // Addr returns the address at which the gateway listens.
@@ -420,7 +443,7 @@ func (g *Gateway) acceptLoop() {
 
 // accept serves a connection, or closes it if there are too many.
 func (g *Gateway) accept(sock net.Conn) {
-	host := hostOf(sock.RemoteAddr())
+	host := crowd.Of(sock.RemoteAddr())
 	g.mu.Lock()
 	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
 	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
@@ -451,55 +474,80 @@ func (g *Gateway) forget(c *conn, host string) {
 	if g.addresses[host]--; g.addresses[host] == 0 {
 		delete(g.addresses, host)
 	}
-	greediest := c.greediest
-	// Under mu: otherwise greediest could count what this connection held, and end another one for
-	// it.
 	g.held.Add(-c.held.Load())
 	g.mu.Unlock()
-	if greediest {
-		g.relieving.Store(false)
-		g.relieve()
-	}
 }
 
-// relieve ends the connection that holds most, if all connections together hold too much. It ends
-// one at a time, because nobody knows whether that was enough until its memory is free. relieve may
-// be called under any lock.
+// relieve ends those connections that hold most, if all together hold too much. It may be called
+// under any lock.
 func (g *Gateway) relieve() {
 	if g.held.Load() > int64(g.cfg.Memory) && g.relieving.CompareAndSwap(false, true) {
 		g.goroutines.Go(g.endGreediest)
 	}
 }
 
+// endGreediest ends connections until the others hold no more than they may. It ends all of them at
+// once: the memory of one is free only when its goroutines have ended, and until then others would
+// take more than that.
 func (g *Gateway) endGreediest() {
-	c := g.greediest()
-	if c == nil {
+	for {
+		if list := g.greediest(); len(list) > 0 {
+			if others, ok := g.reliefs.Due(time.Now()); ok {
+				g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
+					"client", list[0].raw.RemoteAddr().String(), "bytes", list[0].held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory, "repeated", others)
+			}
+			for _, c := range list {
+				c.drop()
+			}
+			continue
+		}
 		g.relieving.Store(false)
-		g.relieve() // a connection that held more meanwhile saw relieving set and did nothing
-		return
-	}
-	g.log.Warn("client's connection ended: all connections hold too much memory, and this one holds most",
-		"client", c.raw.RemoteAddr().String(), "bytes", c.held.Load(), "all", g.held.Load(), "limit", g.cfg.Memory)
-	c.drop()
-}
-
-// greediest returns the connection that holds most, and marks it, so that its end calls relieve
-// again. It returns nil if all connections together hold no more than Config.Memory.
-func (g *Gateway) greediest() (most *conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held.Load() <= int64(g.cfg.Memory) {
-		return nil // they held too much for a moment only
-	}
-	for c := range g.conns {
-		if most == nil || c.held.Load() > most.held.Load() {
-			most = c
+		// Memory that grew meanwhile saw relieving set, and did nothing.
+		if g.live() <= int64(g.cfg.Memory) || !g.relieving.CompareAndSwap(false, true) {
+			return
 		}
 	}
-	if most != nil {
-		most.greediest = true
+}
+
+// live returns what the connections hold that are not being ended for their memory.
+func (g *Gateway) live() (bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.conns {
+		if !c.greedy {
+			bytes += c.held.Load()
+		}
 	}
-	return most
+	return bytes
+}
+
+// greediest returns the connections to end so that the others hold no more than Config.Memory, and
+// marks them. Those that hold most come first.
+func (g *Gateway) greediest() (list []*conn) {
+	type holder struct {
+		*conn
+		bytes int64
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []holder
+	beyond := -int64(g.cfg.Memory)
+	for c := range g.conns {
+		if h := (holder{c, c.held.Load()}); !c.greedy {
+			all = append(all, h)
+			beyond += h.bytes
+		}
+	}
+	slices.SortFunc(all, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
+	for _, h := range all {
+		if beyond <= 0 {
+			break
+		}
+		beyond -= h.bytes
+		h.greedy = true
+		list = append(list, h.conn)
+	}
+	return list
 }
 
 // connections returns all connections, the oldest first.

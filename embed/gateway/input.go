@@ -21,9 +21,9 @@ type input struct {
 	before func() error
 
 	bytes    *meter.Counter  // counts what is read
-	hold     func(bytes int) // counts the memory of a long frame
+	hold     func(bytes int) // counts memory
 	received int             // bytes since the last frame
-	held     int             // how many of those were counted by hold
+	held     int             // what hold counts at present; see keep
 
 	first [aheadMax]byte
 	ahead []byte // the part of first that was read from the socket and not consumed yet
@@ -36,17 +36,41 @@ type input struct {
 // aheadMax is how much is read before the input gets buffers. Most requests are no longer.
 const aheadMax = 128
 
-// buffers are what it takes to read one request and to handle it.
-type buffers struct {
-	r     *bufio.Reader
-	frame []byte
-	q     wire.Request
-	a     answer
-	one   [1]tree.Op // the operation of q, if q is a write
+// frameFree is what a frame and its request may take without being counted.
+const frameFree = 4 << 10
+
+// keep says how many bytes the frame and what was decoded from it take at present. They count until
+// they are free, however long the next frame takes to come.
+func (in *input) keep(bytes int) {
+	if bytes <= frameFree {
+		bytes = 0
+	}
+	if bytes != in.held {
+		in.hold(bytes - in.held)
+		in.held = bytes
+	}
 }
 
-// frameKept bounds the frame that goes back to the pool with the buffers.
+// buffers are what it takes to read one request and to handle it.
+type buffers struct {
+	r        *bufio.Reader
+	frame    []byte
+	q        wire.Request
+	a        answer
+	one      [1]tree.Op // the operation of q, if q is a write
+	reserved int        // bytes counted for what q is about to read; see conn.reserve
+}
+
+// frameKept bounds the frame that the buffers keep for the next request.
 const frameKept = 64 << 10
+
+// forget frees what the last request has left.
+func (b *buffers) forget() {
+	b.q, b.a, b.one = wire.Request{}, answer{}, [1]tree.Op{}
+	if cap(b.frame) > frameKept {
+		b.frame = nil
+	}
+}
 
 var pool = sync.Pool{New: func() any { return &buffers{r: bufio.NewReader(nil)} }}
 
@@ -68,25 +92,22 @@ func (in *input) read(p []byte) (int, error) {
 	}
 	n, err := in.sock.Read(p)
 	in.bytes.Add(uint64(n))
-	if in.received += n; in.received-in.held >= frameKept {
-		in.hold(in.received - in.held)
-		in.held = in.received
-	}
+	in.received += n
+	in.keep(max(in.held, 2*in.received)) // a frame has at most twice the room that it needs so far
 	return n, err
 }
 
 // next reads a frame. The frame lies in the buffers until the next call.
 func (in *input) next(limit int) ([]byte, error) {
 	in.rearm()
-	if in.received = 0; in.held > 0 {
-		in.hold(-in.held)
-		in.held = 0
-	}
-	if in.bufs == nil || in.bufs.r.Buffered() == 0 && len(in.ahead) == 0 {
+	in.received = 0
+	if in.bufs == nil || !in.waiting() {
 		in.freeBuffers()
 		if err := in.awaitFirst(); err != nil {
 			return nil, err
 		}
+	} else {
+		in.bufs.forget()
 	}
 	return in.readFrame(limit)
 }
@@ -100,9 +121,11 @@ func (in *input) readFrame(limit int) ([]byte, error) {
 		in.bufs = pool.Get().(*buffers)
 		in.bufs.r.Reset(in)
 	}
+	in.keep(cap(in.bufs.frame))
 	frame, err := wire.ReadFrame(in.bufs.r, in.bufs.frame, limit)
 	if err == nil {
 		in.bufs.frame = frame
+		in.keep(cap(frame))
 	}
 	return frame, err
 }
@@ -115,11 +138,9 @@ func (in *input) freeBuffers() {
 	}
 	in.bufs = nil
 	b.r.Reset(nil)
-	b.q, b.a, b.one = wire.Request{}, answer{}, [1]tree.Op{}
-	if cap(b.frame) > frameKept {
-		b.frame = nil
-	}
+	b.forget()
 	pool.Put(b)
+	in.keep(0)
 }
 
 // awaitFirst reads the first bytes of a frame. If the client was silent for too long, it reads once

@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/internal/wire/wiretest"
@@ -319,20 +320,26 @@ func TestMemoryThatGrowsMeanwhile(t *testing.T) {
 	}
 }
 
-// FuzzConnection checks that other connections go on, whatever one connection sends.
+// startFuzzed starts a gateway for what a fuzzer sends. lives checks that no connection has panicked
+// and that others go on.
+func startFuzzed(f *testing.F) (g *Gateway, lives func(*testing.T)) {
+	n := startNode(f, func(c *embed.Config) { c.MaxTreeSize = 1 << 20 })
+	g = startOn(f, n, Config{ConnectionsPerAddress: -1, Handshakes: -1, Words: []string{"*"}})
+	other := connect(f, g)
+	return g, func(t *testing.T) {
+		t.Helper()
+		if n := g.panics.Load(); n > 0 {
+			t.Fatalf("%d connections have panicked", n)
+		}
+		other.t = t
+		other.must(op(wire.OpPing, ""))
+	}
+}
+
+// FuzzConnection checks that nothing panics and other connections go on, whatever one connection
+// sends.
 func FuzzConnection(f *testing.F) {
-	cfg := embed.Config{Dir: f.TempDir(), Tick: testTick, Logger: quiet}
-	embedkit.Patient(&cfg)
-	n, err := embed.Start(cfg)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = n.Close() })
-	g, err := Start(n, Config{Listen: "127.0.0.1:0", ConnectionsPerAddress: -1, Words: []string{"*"}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = g.Close() })
+	g, lives := startFuzzed(f)
 	connected := (&wire.ConnectRequest{Timeout: 400, Password: make([]byte, 16)}).AppendFrame(nil)
 	for _, frame := range wiretest.Golden(f) {
 		f.Add(append(append([]byte{}, connected...), frame...))
@@ -348,6 +355,7 @@ func FuzzConnection(f *testing.F) {
 		_, _ = c.Write(b)
 		_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		c.ends()
+		lives(t)
 	})
 }
 
@@ -375,5 +383,32 @@ func TestFullTree(t *testing.T) {
 		other.must(op(wire.OpGetData, "/app/0"))
 		other.must(op(wire.OpDelete, "/app/0"))
 		other.must(create("/app/0", make([]byte, 10_000), 0))
+	})
+}
+
+// A bound that the process has no descriptors for is lowered, and the log says so. Otherwise clients
+// could take those of the node.
+func TestConnections_FitTheProcess(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		for _, c := range []struct {
+			bound int
+			warns bool
+		}{{0, false}, {math.MaxInt32, true}, {-1, false}} {
+			var log embedkit.Journal
+			g := startOn(t, startNode(t, func(cfg *embed.Config) { cfg.Logger = log.Logger() }), Config{Connections: c.bound})
+			most, files := crowd.Fits(c.bound, 1)
+			if files < 2*DefaultConnections {
+				t.Skip("the process may not open enough files for this test")
+			}
+			if c.bound != 0 && (g.cfg.Connections != most || most <= 0 || most >= files) || c.bound == 0 && g.cfg.Connections != DefaultConnections {
+				t.Errorf("a bound of %d: %d are served", c.bound, g.cfg.Connections)
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+			if log.Says("fewer connections are served than configured") != c.warns {
+				t.Errorf("a bound of %d: the log warns: %v", c.bound, !c.warns)
+			}
+		}
 	})
 }

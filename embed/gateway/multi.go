@@ -113,9 +113,13 @@ func (c *conn) multiRead(q *wire.Request, a *answer) error {
 
 func (c *conn) readAll(from source, q *wire.Request, a *answer) error {
 	a.reply.Results = nil
+	c.unreserve()
 	size := 0
 	for i := range q.Ops {
 		o := &q.Ops[i]
+		if err := c.reserveFor(o); err != nil {
+			return err
+		}
 		r := wire.Result{Op: o.Op}
 		var err error
 		if o.Op == wire.OpGetData {

@@ -124,7 +124,9 @@ func (c *conn) nativeArm(n *wire.Native, a *answer) error {
 	return c.answerArmed(a, func() (watch.Place, error) {
 		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode)
 		r := &a.reply.Native
-		r.Zxid, r.Flag, r.Stat = int64(z), ok, native.ToStat(&stat)
+		if r.Zxid, r.Flag = int64(z), ok; stat != (tree.Stat{}) {
+			r.Stat = native.ToStat(&stat)
+		}
 		return place, err
 	})
 }
@@ -138,11 +140,15 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 			return fmt.Errorf("%w: a hello comes before the first watch", embed.ErrInvalidArgument)
 		}
 		c.isNative.Store(true)
-		c.watches.KeepValues()
+		c.watches.KeepValues(c.session.ID())
 		r.Zxid, r.Count = int64(c.gate.node.Config.MaxDataSize), int32(c.gate.cfg.FrameSize)
 	case wire.NativePage:
 		if n.Count <= 0 {
 			return fmt.Errorf("%w: a page of %d names", embed.ErrInvalidArgument, n.Count)
+		}
+		stat, _, _ := s.Exists(n.Path)
+		if err = c.reserve(nameBytes * int(min(n.Count, stat.NumChildren))); err != nil {
+			return err
 		}
 		if r.Names, err = s.Page(n.Path, n.After, int(n.Count)); nativeSize(r) > readBytesMax {
 			r.Names = nil

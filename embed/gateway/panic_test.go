@@ -47,6 +47,9 @@ func TestPanicCostsItsConnection(t *testing.T) {
 		next.must(op(wire.OpCloseSession, ""))
 		fine.must(create("/after", nil, 0))
 		wait(t, "the other connections to end", func() bool { return len(g.connections()) == 1 })
+		if n := g.panics.Load(); n != 1 {
+			t.Errorf("%d connections have panicked", n)
+		}
 		if text := log.String(); strings.Count(text, "panicked") != 1 || !strings.Contains(text, "moody.Identify") {
 			t.Errorf("want one panic in the log:\n%s", text)
 		}

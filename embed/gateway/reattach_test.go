@@ -257,3 +257,28 @@ func TestReattachOnAMemberThatIsBehind(t *testing.T) {
 		t.Errorf("it has read %q after the change", got)
 	}
 }
+
+// Who names a session that is none of theirs costs the ensemble no entry of the log: anybody can, as
+// often as they like.
+func TestReattach_OfAnothersSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		n := startNode(t, nil)
+		g := startOn(t, n, Config{Handshakes: 1, ConnectionsPerAddress: -1})
+		owner := connect(t, g)
+		own := n.Status().Shards[0].Applied
+		const tries = 300
+		for i := range tries {
+			q := wire.ConnectRequest{Timeout: 10_000, SessionID: owner.SessionID + int64(i%2), Password: bytes.Repeat([]byte{byte(i)}, 16)}
+			c := dial(t, g)
+			c.open(q)
+			c.wantExpired("another's session")
+		}
+		if more := n.Status().Shards[0].Applied - own; more > tries/2 { // some are of the time that passes
+			t.Errorf("%d tries make %d entries", tries, more)
+		}
+		owner.must(op(wire.OpPing, ""))
+		if c := reattach(t, g, owner); c.SessionID != owner.SessionID {
+			t.Errorf("the owner gets %+v", c.ConnectResponse)
+		}
+	})
+}

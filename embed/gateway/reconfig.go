@@ -20,6 +20,9 @@ import (
 // ends, because nobody knows the outcome yet.
 const reconfigTime = 30 * time.Second
 
+// youngTime is how long a reconfig waits in an ensemble that was founded just now.
+const youngTime = 10 * time.Second
+
 // serversMax bounds the servers that a reconfig names.
 const serversMax = 1000
 
@@ -49,38 +52,64 @@ func (c *conn) reconfig(q *wire.Request, a *answer) error {
 	})
 }
 
-// changeMembers makes the checks in ZooKeeper's order, with one exception: whoever may not change
-// the members hears so before the leader looks whether the others answer.
+// changeMembers makes the checks in ZooKeeper's order, except that permission comes first. What can be
+// told at once comes before what takes time.
 func (c *conn) changeMembers(r *wire.Reconfig) error {
 	ctx, cancel := context.WithTimeout(c.gate.ctx, reconfigTime)
 	defer cancel()
 	if _, err := c.writes.Sync(ctx, tree.ConfigPath); err != nil {
 		return err
 	}
-	data, stat, err := c.session.Get(tree.ConfigPath)
-	if err != nil {
-		return err
-	}
-	if r.ConfigID != -1 && r.ConfigID != int64(stat.Mzxid) {
-		return tree.ErrBadVersion
-	}
-	if len(data) == 0 {
-		return fmt.Errorf("%w: not all members have said yet where they are", engine.ErrReconfiguring)
-	}
-	change, err := planReconfig(string(data), r)
-	if err != nil {
-		return err
-	}
 	if err := c.gate.node.Engine.MayReconfig(c.identities); err != nil {
 		return err
 	}
-	if len(change.Promote)+len(change.Remove) == 0 {
-		return nil
+	_, _, err := c.configFor(r)
+	if err == nil {
+		_, err = parseWanted(r)
+	}
+	if err == nil {
+		err = c.awaitConfig(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	config, version, err := c.configFor(r)
+	if err != nil {
+		return err
+	}
+	change, err := planReconfig(config, r)
+	if err != nil || len(change.Promote)+len(change.Remove) == 0 {
+		return err
 	}
 	if r.ConfigID != -1 {
-		change.Version = stat.Mzxid
+		change.Version = version
 	}
 	return c.gate.node.Engine.Reconfig(ctx, change)
+}
+
+// configFor returns the config and its version, or ErrBadVersion if the request is for another one.
+func (c *conn) configFor(r *wire.Reconfig) (config string, version tree.Zxid, err error) {
+	data, stat, err := c.session.Get(tree.ConfigPath)
+	if err == nil && r.ConfigID != -1 && r.ConfigID != int64(stat.Mzxid) {
+		err = tree.ErrBadVersion
+	}
+	return string(data), stat.Mzxid, err
+}
+
+// awaitConfig waits until all members of a young ensemble have said where they are.
+func (c *conn) awaitConfig(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, youngTime)
+	defer cancel()
+	tick := time.NewTicker(c.gate.node.Config.Tick)
+	defer tick.Stop()
+	for c.gate.node.Engine.Config() == "" {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: not all members have said yet where they are", engine.ErrReconfiguring)
+		}
+	}
+	return nil
 }
 
 // A server is a line of a config.
@@ -91,31 +120,45 @@ type server struct {
 	client  string // host:port; the host is empty if the line has only a port; empty if it has none
 }
 
+// wanted is what a request asks for.
+type wanted struct {
+	servers []server        // that are to be there
+	leaves  map[uint64]bool // ids of those that are to leave
+	only    bool            // all others are to leave
+}
+
+// parseWanted reads the strings of a request.
+func parseWanted(r *wire.Reconfig) (w wanted, err error) {
+	if r.Members != wire.Null {
+		w.only = true
+		w.servers, err = parseServers(strings.ReplaceAll(r.Members, ",", "\n"))
+		return w, err
+	}
+	if w.leaves, err = parseLeaving(r.Leaving); err == nil {
+		w.servers, err = parseJoining(r.Joining)
+	}
+	return w, err
+}
+
 // planReconfig returns the change that makes the servers of a config those of a request.
 func planReconfig(config string, r *wire.Reconfig) (c engine.Reconfig, err error) {
 	now, err := parseServers(config)
 	if err != nil {
 		return c, err
 	}
-	var wanted []server
-	leaves := make(map[uint64]bool)
-	if r.Members != wire.Null {
-		if wanted, err = parseServers(strings.ReplaceAll(r.Members, ",", "\n")); err != nil {
-			return c, err
-		}
+	wanted, err := parseWanted(r)
+	if err != nil {
+		return c, err
+	}
+	leaves := wanted.leaves
+	if wanted.only {
+		leaves = make(map[uint64]bool)
 		for _, s := range now {
 			leaves[s.id] = true
 		}
-	} else {
-		if leaves, err = parseLeaving(r.Leaving); err != nil {
-			return c, err
-		}
-		if wanted, err = parseJoining(r.Joining); err != nil {
-			return c, err
-		}
 	}
 	joins := make(map[uint64]server)
-	for _, s := range wanted {
+	for _, s := range wanted.servers {
 		joins[s.id] = s
 		delete(leaves, s.id)
 	}

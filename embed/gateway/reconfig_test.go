@@ -317,15 +317,18 @@ func TestReconfig_Refusals(t *testing.T) {
 			want             wire.Code
 		}{
 			{"another version", super, learner, null, version + 1, wire.BadVersion},
-			{"another version, and garbage", plain, "garbage", null, version + 1, wire.BadVersion},
+			{"another version, and garbage", super, "garbage", null, version + 1, wire.BadVersion},
 			{"no version", super, learner, null, 0, wire.BadVersion},
-			{"garbage", plain, "garbage", null, -1, wire.BadArguments},
-			{"an id that is no number", plain, null, "x", -1, wire.MarshallingError},
+			{"garbage", super, "garbage", null, -1, wire.BadArguments},
+			{"an id that is no number", super, null, "x", -1, wire.MarshallingError},
 			{"a server that is no member", super, "server.9=nine.test:1:0:observer;2181", null, -1, wire.BadArguments},
 			{"a voter as observer", super, line(1, "observer"), null, -1, wire.BadArguments},
 			{"another address", super, "server.1=member-1.test:2:0:participant", null, -1, wire.BadArguments},
 			{"nobody is left", super, null, "1,2,3", -1, wire.BadArguments},
 			{"without permission", plain, learner, null, version, wire.NoAuth},
+			{"without permission, and another version", plain, learner, null, version + 1, wire.NoAuth},
+			{"without permission, and garbage", plain, "garbage", "x", -1, wire.NoAuth},
+			{"without permission, and a server that is no member", plain, "server.9=nine.test:1:0:observer;2181", null, -1, wire.NoAuth},
 			{"without permission to remove", plain, null, "3", -1, wire.NoAuth},
 			{"without permission to do nothing", plain, line(1, "participant"), null, -1, wire.NoAuth},
 		} {
@@ -546,5 +549,55 @@ func TestWordsOfObservers(t *testing.T) {
 		}
 		says(2, "mntr", "zk_quorum_size\t3", "zk_learners\t2", "zk_synced_followers\t2", "zk_synced_observers\t0")
 		says(4, "srvr", "Mode: follower")
+	})
+}
+
+// A young ensemble tells at once what is wrong with a request, and lets one wait that is in order. Its
+// client hears something meanwhile, as often as an answer to a ping is due.
+func TestReconfig_OfAYoungEnsemble(t *testing.T) {
+	grow(t, 3, nil, func(g *growing) {
+		t := g.t
+		super, plain := g.connect(1, true), g.connect(1, false)
+		begin := time.Now()
+		if r := plain.reconfig(null, "3", null, -1); r.Err != wire.NoAuth {
+			t.Errorf("without permission: %v", r.Err)
+		}
+		if r := super.reconfig("garbage", null, null, -1); r.Err != wire.BadArguments {
+			t.Errorf("garbage: %v", r.Err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the refusals took %v", took)
+		}
+		sock, err := g.Dial(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := newClient(t, sock)
+		short.open(wire.ConnectRequest{Timeout: 2000, Password: make([]byte, 16)})
+		short.auth("digest", "super:test")
+		q := short.send(wire.Request{Operation: wire.Operation{Op: wire.OpReconfig}, Reconfig: wire.Reconfig{Joining: null, Leaving: "3", Members: null, ConfigID: -1}})
+		pings := 0
+		for heard := time.Now(); ; heard = time.Now() {
+			var r wire.Reply
+			if _, err := r.DecodeHeader(short.read()); err != nil {
+				t.Fatal(err)
+			}
+			if silent := time.Since(heard); silent > time.Duration(short.Timeout)*time.Millisecond/2 {
+				t.Errorf("silent for %v of %d ms", silent, short.Timeout)
+			}
+			if r.Xid == q.Xid {
+				if r.Err != wire.OK {
+					t.Errorf("one is to leave: %v", r.Err)
+				}
+				break
+			}
+			if pings++; r.Xid != wire.XidPing || r.Err != wire.OK {
+				t.Errorf("an answer with xid %d and code %v", r.Xid, r.Err)
+			}
+		}
+		if pings == 0 {
+			t.Errorf("no sign of life in %v", time.Since(begin))
+		}
+		short.must(op(wire.OpPing, ""))
 	})
 }

@@ -32,6 +32,8 @@ type action struct {
 	// waits means that the action blocks for more than the writes before it. So what is ready is
 	// sent first.
 	waits bool
+	// slow means that the action may take longer than a client waits for an answer to its ping.
+	slow bool
 }
 
 var actions = map[wire.Op]action{
@@ -51,7 +53,7 @@ var actions = map[wire.Op]action{
 	wire.OpGetACL:               {read: (*conn).getACL},
 	wire.OpGetAllChildrenNumber: {read: (*conn).getAllChildrenNumber},
 	wire.OpGetEphemerals:        {read: (*conn).getEphemerals, waits: true},
-	wire.OpSync:                 {read: (*conn).sync, waits: true, quorum: true},
+	wire.OpSync:                 {read: (*conn).sync, waits: true, quorum: true, slow: true},
 	wire.OpMultiRead:            {other: (*conn).multiRead},
 
 	wire.OpAddWatch:      {arm: (*conn).addWatch},
@@ -62,7 +64,7 @@ var actions = map[wire.Op]action{
 
 	wire.OpPing:         {other: (*conn).ping},
 	wire.OpWhoAmI:       {reply: (*conn).whoAmI},
-	wire.OpReconfig:     {other: (*conn).reconfig, waits: true, quorum: true},
+	wire.OpReconfig:     {other: (*conn).reconfig, waits: true, quorum: true, slow: true},
 	wire.OpSASL:         {other: (*conn).sasl, waits: true},
 	wire.OpAuth:         {other: (*conn).auth, waits: true},
 	wire.OpCloseSession: {other: (*conn).closeSession, waits: true},
@@ -81,6 +83,9 @@ func (c *conn) request() error {
 	frame, err := c.in.next(c.gate.cfg.FrameSize)
 	if err != nil {
 		return err
+	}
+	if !c.awaitMemory() {
+		return errEnded
 	}
 	q, a := &c.in.bufs.q, &c.in.bufs.a
 	body, err := q.DecodeHeader(frame)
@@ -103,7 +108,7 @@ func (c *conn) request() error {
 	if q.Op != wire.OpAuth && q.Op != wire.OpSASL { // these two keep no session alive
 		c.session.Heard()
 	}
-	if q.DecodeBody(body) != nil {
+	if c.decode(q, a, body) != nil {
 		a.reply.Err = wire.MarshallingError
 		c.push(a)
 		return nil
@@ -112,6 +117,21 @@ func (c *conn) request() error {
 	if a.bytes > portionBytes {
 		*a = answer{} // or the answer would stay in memory a second time until the next request
 	}
+	return err
+}
+
+// decode decodes a request's body, and counts what that takes: until the next frame is awaited, and
+// while the request is in flight. Nobody knows before how much it is. So of long ones only one is
+// decoded at a time.
+func (c *conn) decode(q *wire.Request, a *answer, body []byte) error {
+	if len(body) > frameKept {
+		c.gate.decoding <- struct{}{}
+		defer func() { <-c.gate.decoding }()
+	}
+	err := q.DecodeBody(body)
+	weight := q.Weight()
+	a.bytes += weight
+	c.in.keep(cap(c.in.bufs.frame) + 2*weight) // what it asks for is made from it
 	return err
 }
 
@@ -127,6 +147,15 @@ func (c *conn) act(q *wire.Request, a *answer) error {
 		}
 	}
 	c.session.Busy(true) // until the next request is read
+	defer c.unreserve()
+	if do.slow {
+		defer c.answerPings()()
+	}
+	if do.read != nil {
+		if err := c.reserveFor(&q.Operation); err != nil {
+			return err
+		}
+	}
 	switch {
 	case do.write != nil:
 		op, err := do.write(c, &q.Operation)
@@ -476,6 +505,39 @@ func (c *conn) ping(q *wire.Request, a *answer) error {
 	}
 	c.push(a)
 	return nil
+}
+
+// pingParts is how often pings are answered ahead of time, in parts of the session's timeout. Clients
+// give a connection up that is silent for two thirds of it.
+const pingParts = 6
+
+// answerPings answers pings before they are read, while the reader is busy with a slow request. All
+// clients take such an answer out of turn, and only as a sign of life. The function that it returns
+// ends that.
+func (c *conn) answerPings() (stop func()) {
+	every, over := c.session.Timeout()/pingParts, false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(every, func() {
+		isSafe := c.session.CurrentState() == embed.Connected // as in ping
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if over || c.stage == stageEnded {
+			return
+		}
+		if isSafe && !c.deferEvents { // else the answer to the request is about to come
+			c.pushLocked(&answer{arrived: time.Now(), reply: wire.Reply{Xid: wire.XidPing, Result: wire.Result{Op: wire.OpPing}}})
+			c.nudge()
+		}
+		timer.Reset(every)
+	})
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		over = true
+		timer.Stop()
+	}
 }
 
 func (c *conn) whoAmI(q *wire.Request, a *answer) error {

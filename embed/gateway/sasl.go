@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/wire"
@@ -39,21 +38,14 @@ type Exchange interface {
 // Config.SASL. To name the identity in ACLs, set embed.Config.Schemes["sasl"] to SASL() on every
 // member. As in ZooKeeper, an ACL may have any id that reads as a principal of Kerberos: "alice",
 // "alice@REALM" or "alice/host@REALM". Unlike in ZooKeeper, no name matches the ids of others.
-func SASL() embed.Scheme { return sasl{} }
+func SASL() embed.Scheme { return sasl{tree.ClientSchemes()[saslScheme]} }
 
-type sasl struct{}
+type sasl struct{ tree.Scheme }
 
 // Identify always returns an error: an exchange proves the name, not a text.
 func (sasl) Identify([]byte) (string, error) {
 	return "", errors.New("a sasl identity comes from the exchange of a connection, never from text")
 }
-
-// principal matches the ids that ZooKeeper's provider allows.
-var principal = regexp.MustCompile(`^([^@]*|[^/@]*(/[^/@]*)?@[^/@]*)$`)
-
-func (sasl) Valid(id string) bool             { return principal.MatchString(id) }
-func (sasl) Matches(identity, id string) bool { return identity == id }
-func (sasl) Expands() bool                    { return true }
 
 var (
 	errSASLRequired = errors.New("the client has not authenticated by SASL")

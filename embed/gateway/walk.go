@@ -50,6 +50,9 @@ func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
 	case w == nil || w.path != n.Path || w.depth != n.Count || w.after != n.After || w.zxid != tree.Zxid(n.Zxid):
 		return errWalkOver
 	}
+	if err := c.reserve(walkBytes + c.gate.node.Config.MaxDataSize); err != nil {
+		return err
+	}
 	err := c.walk.portion(r)
 	if !r.Flag {
 		c.endWalk()

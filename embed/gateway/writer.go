@@ -231,10 +231,18 @@ func (w *writer) append(r *wire.Reply, bytes int) error {
 	if w.out == nil {
 		w.out = outs.Get().(*[]byte)
 	}
-	if bytes > portionBytes { // grow once, instead of doubling again and again
-		*w.out = slices.Grow(*w.out, bytes)
+	if bytes > portionBytes {
+		if w.hasEnded() {
+			return errEnded
+		}
+		w.hold(bytes)                       // for a moment there are both the reply and its frame
+		*w.out = slices.Grow(*w.out, bytes) // once, instead of doubling again and again
+		*w.out = r.AppendFrame(*w.out)
+		*r = wire.Reply{}
+		w.hold(-bytes)
+	} else {
+		*w.out = r.AppendFrame(*w.out)
 	}
-	*w.out = r.AppendFrame(*w.out)
 	w.figures.sent.Add(1)
 	w.gate.figures.sent.Add(1)
 	if len(*w.out) < portionBytes {

@@ -23,7 +23,6 @@ func TestFollow_ARefusedRecord(t *testing.T) {
 		}
 		slow := func(c *embed.Config) { c.Tick = time.Second }
 		ens := embedtest.New(t, 1, embedtest.Options{Config: slow})
-		ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 		s := ens.Session(1, embed.SessionOptions{})
 		v := value.New(s, "/flags", value.Codec[string]{})
 		set, err := v.Set(t.Context(), "x")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
@@ -131,8 +132,12 @@ const revocation = "__REVOKE__"
 // Revoke asks the holders of the lock on a path to give it up. Hold.Revoked tells them, and so does
 // Curator's Revocable. They are free to go on. If a Mutex only keeps the lock (Options.Keep), its
 // next Hold is told. The request replaces the holders' notes. If one holder cannot be asked, the
-// others still are. The leader of an election is not asked. Errors are those of Holders,
-// embed.Session.Sync and embed.Session.Set.
+// others still are. The leader of an election is not asked, nor is a holder that was lost and
+// lingers. What only has a name like a holder's keeps its data: Revoke asks ephemerals with the names
+// of this package, Curator's or kazoo's, and nothing else.
+//
+// Errors are those of Holders, embed.Session.Sync and embed.Session.Set, and embed.ErrNoAuth if a
+// holder may not be read.
 func Revoke(ctx context.Context, s *embed.Session, path string) error {
 	if _, err := s.Sync(ctx, path); err != nil { // else a holder may not be shown yet
 		return wrap("revoke", path, err)
@@ -142,29 +147,69 @@ func Revoke(ctx context.Context, s *embed.Session, path string) error {
 		return err
 	}
 	for _, h := range holders {
-		if _, name := queue.Split(h.Path); queue.Word(name) == queue.Latch.Word {
-			continue // its data is what it proclaims
+		if !h.canBeAsked() {
+			continue
 		}
-		if _, e := s.Set(ctx, h.Path, []byte(revocation), embed.AnyVersion); err == nil && !errors.Is(e, embed.ErrNoNode) {
+		op := embed.OpSet(h.Path, []byte(revocation), embed.AnyVersion)
+		if e := ifContends(ctx, s, h.Path, h.born.czxid, op); err == nil && !errors.Is(e, embed.ErrNoNode) {
 			err = wrap("revoke", path, e)
 		}
 	}
 	return err
 }
 
-// Evict deletes a contender's znode, as a person would do by hand. It is for a holder that does not
-// react to Revoke. contender is its path, as Holders, Waiters and Survey tell. If it waits, its call
-// ends with embed.ErrDeleted. If it holds the lock, its Hold ends when its node learns of the
-// deletion, but the next contender may hold the lock before that. What both do to other systems is
-// kept apart by Token and Guard alone.
+// canBeAsked reports whether Revoke asks a holder: an ephemeral, or a contender that may not be read,
+// which is an error. Who leads an election cannot be asked: its data is what it proclaims.
+func (c Contender) canBeAsked() bool {
+	_, name := queue.Split(c.Path)
+	word := queue.Word(name)
+	return word != "" && word != queue.Latch.Word && (c.Session != 0 || c.born == birth{})
+}
+
+// Evict deletes a contender's znode. It is for a holder that does not react to Revoke. contender is
+// its path, as Holders, Waiters and Survey tell. If it waits, its call ends with embed.ErrDeleted. If
+// it holds the lock, its Hold ends when its node learns of the deletion, but the next contender may
+// hold the lock before that. What both do to other systems is kept apart by Token and Guard alone.
 //
-// Errors: embed.ErrInvalidPath if no contender can have the path, and those of
-// embed.Session.Delete: embed.ErrNoNode if it has gone.
+// Nothing is deleted but an ephemeral with the name of a contender. One whose session was lost, and
+// which lingers for its Options.Delay, is none: it goes by itself.
+//
+// Errors: embed.ErrInvalidPath if the path is no contender's or its znode is no ephemeral, and those
+// of embed.Session.Sync, Exists and Delete: embed.ErrNoNode if it has gone.
 func Evict(ctx context.Context, s *embed.Session, contender string) error {
+	return wrap("evict", contender, evict(ctx, s, contender))
+}
+
+func evict(ctx context.Context, s *embed.Session, contender string) error {
 	if name := contender[strings.LastIndexByte(contender, '/')+1:]; queue.Word(name) == "" {
-		return wrap("evict", contender, fmt.Errorf("%w: it is not the path of a contender", embed.ErrInvalidPath))
+		return fmt.Errorf("%w: it is not the path of a contender", embed.ErrInvalidPath)
 	}
-	return wrap("evict", contender, s.Delete(ctx, contender, embed.AnyVersion))
+	if _, err := s.Sync(ctx, contender); err != nil { // else it may not be shown yet
+		return err
+	}
+	stat, ok, err := s.Exists(ctx, contender)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return embed.ErrNoNode
+	case stat.EphemeralOwner == 0:
+		return fmt.Errorf("%w: its znode is no ephemeral", embed.ErrInvalidPath)
+	}
+	return ifContends(ctx, s, contender, stat.Czxid, embed.OpDelete(contender, embed.AnyVersion))
+}
+
+// ifContends changes a znode unless it is something else by now than the ephemeral that was created
+// in transaction czxid. Then it has left.
+func ifContends(ctx context.Context, s *embed.Session, path string, czxid embed.Zxid, op embed.Op) error {
+	if czxid == 0 {
+		return embed.ErrNoAuth // it could not be looked at
+	}
+	_, err := s.Multi(ctx, claim.OpCheckCzxid(path, czxid), op)
+	if errors.Is(err, embed.ErrNotHeld) {
+		return embed.ErrNoNode
+	}
+	return err
 }
 
 // A revoke records whether somebody has asked for a Hold to be given up.

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -250,6 +251,45 @@ func TestHolders_OfEveryKind(t *testing.T) {
 				t.Errorf("%s: then %+v holds it, %v; want %s", k.name, list, err, h.Path())
 			}
 			must(t, h.Release())
+		}
+	})
+}
+
+// What only has a name like a contender's, or stands where contenders do, is neither asked nor evicted:
+// it keeps its data and stays. Nothing is a contender but an ephemeral; what lingers is none any more.
+func TestRevokeAndEvict_TouchContendersAlone(t *testing.T) {
+	const uuid = "_c_00000000-0000-4000-8000-000000000000-"
+	testkit.Bubble(t, func(t *testing.T) {
+		s := one(t).Session(1, embed.SessionOptions{})
+		for i, z := range []struct {
+			name    string
+			options embed.CreateOptions
+		}{
+			{"order-0000000001", embed.CreateOptions{}},
+			{"lock-0000000001", embed.CreateOptions{}},
+			{"lock-0000000001", embed.CreateOptions{Mode: embed.Container}},
+			{uuid + "lock-0000000001", embed.CreateOptions{}},
+			{uuid + "__READ__0000000001", embed.CreateOptions{}},
+			{uuid + "__WRIT__0000000001", embed.CreateOptions{}},
+			{uuid + "d9000-lock-0000000001", embed.CreateOptions{Mode: embed.TTL, TTL: time.Hour}},
+			{"leases/" + uuid + "lease-0000000001", embed.CreateOptions{}},
+			{"abc__lock__0000000001", embed.CreateOptions{}},
+			{"instance-0000000001", embed.CreateOptions{Mode: embed.Ephemeral}},
+			{"0000000001", embed.CreateOptions{Mode: embed.Ephemeral}},
+		} {
+			parent := fmt.Sprintf("/q%d", i)
+			at := parent + "/" + z.name
+			z.options.Parents = true
+			_, stat, err := s.CreateWith(bounded(t), at, []byte("precious"), z.options)
+			must(t, err)
+			must(t, lock.Revoke(bounded(t), s, parent))
+			if err := lock.Evict(bounded(t), s, at); !errors.Is(err, embed.ErrInvalidPath) {
+				t.Errorf("%s: Evict: %v", at, err)
+			}
+			data, now, err := s.Get(bounded(t), at)
+			if err != nil || string(data) != "precious" || now.Mzxid != stat.Mzxid {
+				t.Errorf("%s: %q, %v", at, data, err)
+			}
 		}
 	})
 }

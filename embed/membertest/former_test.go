@@ -1,8 +1,10 @@
 package membertest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
@@ -124,6 +127,59 @@ func TestFormer_KeepsItsDataUntilItIsReady(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Data of former members that cannot be deleted stops no member, however often it is out and comes
+// again. They go as soon as they can be deleted.
+func TestFormer_CannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		sys := &stickyFormer{System: files.OS}
+		sys.sticky.Store(true)
+		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir, Config: func(c *embed.Config) {
+			if c.Inside == nil {
+				c.Inside = &inside.Seams{}
+			}
+			c.Inside.Files = sys
+		}})
+		embedkit.Founded(e)
+		old := func() (names []string) {
+			list, err := os.ReadDir(e.Dir(3))
+			must(t, err)
+			for _, f := range list {
+				if strings.HasPrefix(f.Name(), "former") {
+					names = append(names, f.Name())
+				}
+			}
+			return names
+		}
+		for i, want := range [][]string{{"former.old"}, {"former.old", "former.old-2"}} {
+			must(t, e.Node(3).Leave(bounded(t)))
+			e.Kill(3)
+			e.Start(3)
+			e.Ready(3)
+			e.Until("the former data to be set aside", func() bool { return slices.Equal(old(), want) })
+			embedkit.Write(t, e.Node(3), fmt.Sprintf("/%d", i))
+		}
+		sys.sticky.Store(false)
+		e.Kill(3)
+		e.Start(3)
+		e.Until("the former data to go", func() bool { return len(old()) == 0 })
+	})
+}
+
+// A stickyFormer cannot delete a file of what dropFormer has taken away.
+type stickyFormer struct {
+	files.System
+	sticky atomic.Bool
+}
+
+func (s *stickyFormer) Remove(name string) error {
+	if s.sticky.Load() && strings.Contains(name, "former.old") && filepath.Base(name) == "identity" {
+		return &os.PathError{Op: "remove", Path: name, Err: syscall.EPERM}
+	}
+	return s.System.Remove(name)
 }
 
 // M69: a volume has no room for what the former member had beside what the new one gets.

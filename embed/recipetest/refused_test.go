@@ -198,7 +198,6 @@ func TestRecipes_RefusedAtEveryWrite(t *testing.T) {
 				ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
 					c.Tick, c.ContainerCheckInterval, c.Shards = 100*time.Millisecond, time.Second, 1
 				}})
-				ens.Until("the level to rise", func() bool { return ens.Node(1).Status().Level >= 4 })
 				other := ens.Session(1, embed.SessionOptions{})
 				for i, refusal := range refused {
 					for n := 1; ; n++ {

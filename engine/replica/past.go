@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -20,7 +21,7 @@ type Past struct {
 	node *pastNode
 }
 
-// LoadPast reads an image into memory.
+// LoadPast reads an image into memory. It knows the schemes of gateways, but none of a service's own.
 func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 	l := newImageLoader(command.LevelMax)
 	applied, err := storage.Check(o, l.addRecord)
@@ -35,6 +36,7 @@ func LoadPast(o storage.Options, shard replication.ShardID) (*Past, error) {
 		}
 	}
 	schemes := tree.BuiltinSchemes()
+	maps.Copy(schemes, tree.ClientSchemes())
 	used, err := pickSchemes(schemes, l.state.Rules.Schemes)
 	if err != nil {
 		return nil, fmt.Errorf("shard %d: %w", shard, err)

@@ -19,11 +19,12 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 	case command.RequestTxn:
 		if err := r.usable(q.Session, from); err != nil {
 			if r.audit != nil {
-				r.auditTxn(from, &tree.Header{Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}, q.Ops, nil, err)
+				h := r.header(wall, q.Session)
+				r.auditTxn(from, &h, q.Ops, nil, err)
 			}
 			return nil, 0, err
 		}
-		h := tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: q.Session, Identities: r.identitiesOf(q.Session)}
+		h := r.header(wall, q.Session)
 		results, err := r.commit(h, q.Ops, buf)
 		if r.audit != nil {
 			r.auditTxn(from, &h, q.Ops, results, err)
@@ -60,6 +61,12 @@ func (r *Replica) request(from session.MemberID, wall int64, q *command.Request,
 	default:
 		return nil, 0, r.release(from, wall, q)
 	}
+}
+
+// header returns the header of a session's next transaction.
+func (r *Replica) header(wall int64, id tree.SessionID) tree.Header {
+	rec, _ := r.mu.table.Get(id)
+	return tree.Header{Zxid: r.mu.Zxid + 1, Time: wall, Session: id, Identities: rec.Identities, Remote: rec.Remote()}
 }
 
 // identitiesOf returns what a session has authenticated as.

@@ -1,5 +1,6 @@
 // Package configfile reads configs from YAML, strictly. A key that the config does not have is an
-// error. Otherwise a misspelt key would leave its setting at the default.
+// error. Otherwise a misspelt key would leave its setting at the default. The same goes for a key
+// without a value.
 //
 //	var c struct {
 //		Dir string `yaml:"dir"`

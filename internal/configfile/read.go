@@ -41,7 +41,12 @@ func Read(r io.Reader, config any) error {
 			problems[line] = append(problems[line], problem)
 		}
 	}
-	if err := findFractions(text, config, problems); err != nil {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return err
+	}
+	findEmpty(&root, problems)
+	if err := findFractions(&root, config, problems); err != nil {
 		return err
 	}
 	var all []error
@@ -53,15 +58,23 @@ func Read(r io.Reader, config any) error {
 	return errors.Join(all...)
 }
 
+// findEmpty adds a problem for each key without a value. To the YAML library it is as good as no
+// key: a backup whose keys are all comments would be none, and tls would be plain text.
+func findEmpty(n *yaml.Node, problems map[int][]error) {
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && child.ShortTag() == "!!null" {
+			key := n.Content[i-1]
+			problems[key.Line] = append(problems[key.Line], fmt.Errorf("key %q has no value: give it one, or leave it out", key.Value))
+		}
+		findEmpty(child, problems)
+	}
+}
+
 // findFractions adds a problem for each fraction where a number is wanted, unless its line has a
 // problem already. The YAML library cuts fractions off: 1.5 shards would be 1. Where text is
 // wanted, a fraction is text.
-func findFractions(text []byte, config any, problems map[int][]error) error {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		return err
-	}
-	if !quoteFractions(&root) {
+func findFractions(root *yaml.Node, config any, problems map[int][]error) error {
+	if !quoteFractions(root) {
 		return nil
 	}
 	again := reflect.New(reflect.TypeOf(config).Elem()).Interface()

@@ -57,6 +57,8 @@ func TestRead_Refuses(t *testing.T) {
 		"shards: !!float \"1.5\"\n":           "line 1: want a whole number, not `1.5`",
 		"shards: .nan\nname: &f 1.5\npart: {size: *f}\n":           "line 1: want a whole number, not `.nan`\nline 2: want a whole number, not `1.5`",
 		"tick: 50\non: maybe\n":                                    "line 1: want a duration such as 50ms, not `50`\nline 2: want true or false, not `maybe`",
+		"name: a\npart:\n  # size: 1\n":                            `line 2: key "part" has no value: give it one, or leave it out`,
+		"part:\n  size: ~\nwords: null\n":                          "line 2: key \"size\" has no value: give it one, or leave it out\nline 3: key \"words\" has no value: give it one, or leave it out",
 		"part: 1\n":                                                "line 1: want keys with their values, such as dir: data, not `1`",
 		"name: &x a\nshards: *x\n":                                 "line 1: want a whole number, not `a`",
 		"name: a-text-that-is-long\nshards: a-text-that-is-long\n": "line 2: want a whole number, not `a-text-...`",

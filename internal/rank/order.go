@@ -18,6 +18,7 @@ type (
 	// Of the admin handler.
 
 	Lending struct{} // the sessions of an admin.Handler
+	Guests  struct{} // the connections of its server
 
 	// Of the client.
 
@@ -108,7 +109,7 @@ type Place struct {
 func Order() []Place {
 	return []Place{
 		at[Balance]("election.balance"), at[Candidate]("election.Candidate"), at[Latch]("election.Latch"), at[Keys]("lock.Keys"), at[Kept]("lock.kept"), at[View]("view.View"), at[Lookout]("task.lookout"),
-		at[Lending]("admin.lending"),
+		at[Lending]("admin.lending"), at[Guests]("crowd.Listener"),
 		at[ClientSession]("client.session"), at[Servers]("client.Client"),
 		at[ReadOnly]("gateway.readOnly"), at[Gateway]("gateway.Gateway"), at[Throttle]("gateway.throttle"), at[Connection]("gateway.conn"), at[Refusals]("gateway.refusals"),
 		at[Replica]("replica.mu"),

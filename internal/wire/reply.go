@@ -47,8 +47,8 @@ func (r *Reply) header(c *coder) {
 
 func (r *Reply) body(c *coder) {
 	if r.Err != OK {
-		if r.Op == OpSASL && c.writing {
-			c.bytes(&r.Data) // null; ZooKeeper sends it, and clients need not read it
+		if r.Op == OpSASL && (c.writing || len(c.b) > 0) {
+			c.bytes(&r.Data) // null; ZooKeeper sends it, and other servers need not
 		}
 		return
 	}

@@ -45,6 +45,50 @@ func (r *Request) DecodeBody(body []byte) error {
 	return c.err
 }
 
+// What the elements of lists take, as laid out on 64 bits.
+const (
+	textBytes      = 16
+	aclBytes       = 40
+	operationBytes = 96
+	nativeOpBytes  = 128
+)
+
+// Weight returns about how many bytes a request takes that was decoded, beside its frame. A short
+// frame can make much more than its own length.
+func (r *Request) Weight() int {
+	n := r.Operation.weight() + operationBytes*cap(r.Ops) + len(r.Auth.Scheme) + weigh(r.Watches.Data, r.Watches.Exist,
+		r.Watches.Child, r.Watches.Persistent, r.Watches.Recursive, r.Native.Names)
+	n += len(r.Reconfig.Joining) + len(r.Reconfig.Leaving) + len(r.Reconfig.Members)
+	for i := range r.Ops {
+		n += r.Ops[i].weight()
+	}
+	n += len(r.Native.Path) + len(r.Native.After) + nativeOpBytes*cap(r.Native.Ops)
+	for i := range r.Native.Ops {
+		n += len(r.Native.Ops[i].Path) + weighACL(r.Native.Ops[i].ACL)
+	}
+	return n
+}
+
+func (o *Operation) weight() int { return len(o.Path) + weighACL(o.ACL) }
+
+func weighACL(list []ACL) int {
+	n := aclBytes * cap(list)
+	for i := range list {
+		n += len(list[i].Scheme) + len(list[i].ID)
+	}
+	return n
+}
+
+func weigh(lists ...[]string) (n int) {
+	for _, list := range lists {
+		n += textBytes * cap(list)
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	return n
+}
+
 // AppendFrame appends the request's frame to b.
 func (r *Request) AppendFrame(b []byte) []byte {
 	c := beginFrame(b)

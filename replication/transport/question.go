@@ -8,9 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
-	"slices"
 	"time"
+
+	"github.com/vivarium-go/vivarium/internal/crowd"
 )
 
 const (
@@ -179,32 +179,8 @@ func (t *Transport) roomLocked(conn net.Conn) (out net.Conn, ok bool) {
 	if len(q.conns) < q.max {
 		return nil, true
 	}
-	held, most := make(map[string]int), ""
-	for _, c := range q.conns {
-		by := askerOf(c)
-		if held[by]++; held[by] > held[most] {
-			most = by
-		}
-	}
-	if held[askerOf(conn)]+1 >= held[most] {
-		return nil, false
-	}
-	return q.conns[slices.IndexFunc(q.conns, func(c net.Conn) bool { return askerOf(c) == most })], true
-}
-
-// askerOf returns what counts as one asker: the host of a connection's address, or its network of 64
-// bits if it is of IPv6, because whoever has one address there has all.
-func askerOf(conn net.Conn) string {
-	_, host := addressOf(conn)
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if a = a.Unmap(); a.Is6() {
-		network, _ := a.WithZone("").Prefix(64)
-		return network.String()
-	}
-	return a.String()
+	out, most := q.greediest()
+	return out, q.of(crowd.Of(conn.RemoteAddr()))+1 < most
 }
 
 // serveQuestion reads a question and sends the answer. An answer that nobody waits for ends early:

@@ -301,18 +301,6 @@ func TestAsk_Fair(t *testing.T) {
 	})
 }
 
-// Addresses of one network of IPv6 count as one, because whoever has one of them has all.
-func TestAskerOf(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1:7": "192.0.2.1", "[2001:db8::1:2]:7": "2001:db8::/64", "[2001:db8:0:0:9::]:8": "2001:db8::/64",
-		"[::ffff:192.0.2.1]:7": "192.0.2.1", "[fe80::1%eth0]:7": "fe80::/64", "member-1": "member-1",
-	} {
-		if got := askerOf(addressed{address: address}); got != want {
-			t.Errorf("%s asks as %s, want %s", address, got, want)
-		}
-	}
-}
-
 // addressed is a connection of which only the address is asked.
 type addressed struct {
 	net.Conn

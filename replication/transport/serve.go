@@ -13,12 +13,14 @@ import (
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
+
+	"github.com/vivarium-go/vivarium/internal/crowd"
 )
 
 const (
 	// handshakesMax bounds the connections whose handshake is not done. Anyone who reaches the port
-	// can make such a connection. Beyond the limit the oldest is closed, because a member needs
-	// milliseconds and only others stay longer.
+	// can make such a connection. Beyond the limit the oldest of the address that has most is closed,
+	// because a member needs milliseconds and only others stay longer.
 	handshakesMax = 64
 	// servedMax bounds the connections of one member. dragonboat makes up to 64 for snapshots and a
 	// few for messages. Any others are left over from connections that the other side has given up.
@@ -35,14 +37,37 @@ type connQueue struct {
 	conns []net.Conn
 }
 
-// add adds a connection. If the queue is full, add removes and returns the oldest one.
+// add adds a connection. If the queue is full, add removes and returns another one: see greediest.
 func (c *connQueue) add(conn net.Conn) (out net.Conn) {
 	if len(c.conns) >= c.max {
-		out = c.conns[0]
+		out, _ = c.greediest()
 		c.remove(out)
 	}
 	c.conns = append(c.conns, conn)
 	return out
+}
+
+// greediest returns the oldest connection of who has most, and how many these are.
+func (c *connQueue) greediest() (out net.Conn, most int) {
+	who := make([]string, len(c.conns))
+	for i, conn := range c.conns {
+		who[i] = crowd.Of(conn.RemoteAddr())
+	}
+	first, most := crowd.Greediest(who)
+	if first < 0 {
+		return nil, 0
+	}
+	return c.conns[first], most
+}
+
+// of returns how many connections who has.
+func (c *connQueue) of(who string) (n int) {
+	for _, conn := range c.conns {
+		if crowd.Of(conn.RemoteAddr()) == who {
+			n++
+		}
+	}
+	return n
 }
 
 // remove removes a connection if it is there.

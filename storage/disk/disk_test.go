@@ -469,3 +469,42 @@ func TestOpNames(t *testing.T) {
 		t.Errorf("operation 0 is called %q", s)
 	}
 }
+
+// What nobody needs and cannot be removed does not throw the switch, and the rest of it goes. The same
+// removal as a part of something does.
+func TestDiscard(t *testing.T) {
+	dir := t.TempDir()
+	d := must[*Disk](t)(Open(sticky{files.OS}, dir))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	fill := func() {
+		ok(t, d.MkdirAll(at("old/sub")))
+		for _, name := range []string{"old/a", "old/sub/sticky", "old/z"} {
+			put(t, d, at(name), "x")
+		}
+	}
+	fill()
+	wantErr(t, d.Discard(at("old")), syscall.EPERM)
+	if d.Err() != nil {
+		t.Fatal(d.Err())
+	}
+	if got := must[[]string](t)(d.List(at("old"))); !slices.Equal(got, []string{"sub"}) {
+		t.Errorf("left: %v", got)
+	}
+	put(t, d, at("new"), "x")
+	ok(t, d.Discard(at("none")))
+	ok(t, d.Discard(at("new")))
+	ok(t, d.RemoveAll(at("old"))) // in memory
+	if !errors.Is(d.Err(), syscall.EPERM) {
+		t.Errorf("after RemoveAll: %v", d.Err())
+	}
+}
+
+// A sticky system cannot remove files of that name.
+type sticky struct{ files.System }
+
+func (s sticky) Remove(name string) error {
+	if filepath.Base(name) == "sticky" {
+		return &os.PathError{Op: "remove", Path: name, Err: syscall.EPERM}
+	}
+	return s.System.Remove(name)
+}

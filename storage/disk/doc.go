@@ -21,8 +21,9 @@
 // [Disk.Failed] after the write.
 //
 // An error that answers the question (no such file, already exists, is a directory) is not a
-// failure. A failed read returns its error. Neither throws the switch. Opening a directory counts
-// as a change: it is half of making a change durable.
+// failure. A failed read returns its error, and so does [Disk.Discard], which removes what nobody
+// needs. None of them throws the switch. Opening a directory counts as a change: it is half of making
+// a change durable.
 //
 // # What must be there
 //

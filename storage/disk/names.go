@@ -238,24 +238,33 @@ func (d *Disk) removing(name, rel string) change {
 }
 
 // RemoveAll removes a name and everything below it. It returns nil if the name does not exist.
-func (d *Disk) RemoveAll(name string) error {
+func (d *Disk) RemoveAll(name string) error { return d.removeAll(name, false) }
+
+// Discard is RemoveAll for what no call will need again, its name included. If that cannot be
+// removed, Discard removes what it can and returns the errors. It does not throw the switch: what fails to
+// be deleted does not stop what is to be written.
+func (d *Disk) Discard(name string) error { return d.removeAll(name, true) }
+
+func (d *Disk) removeAll(name string, spare bool) error {
 	rel, err := d.below("removeall", name)
 	if err != nil {
 		return err
 	}
 	return d.do(change{
-		op:   OpRemoveAll,
-		name: name,
+		op:    OpRemoveAll,
+		name:  name,
+		spare: spare,
 		real: func() error {
 			d.dirs.forget(name)
-			return d.removeReal(name)
+			return d.removeReal(name, spare)
 		},
 		mem: func() error { return d.over.removeAll(name, rel) },
 	})
 }
 
-// removeReal is os.RemoveAll in steps, with a check of the switch before each removal.
-func (d *Disk) removeReal(name string) error {
+// removeReal is os.RemoveAll in steps, with a check of the switch before each removal. With spare it
+// goes on after what cannot be removed.
+func (d *Disk) removeReal(name string, spare bool) error {
 	if d.frozen.Load() {
 		return errSwitched
 	}
@@ -270,10 +279,16 @@ func (d *Disk) removeReal(name string) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, n := range names {
-		if err := d.removeReal(filepath.Join(name, n)); err != nil {
+		err := d.removeReal(filepath.Join(name, n), spare)
+		if err != nil && !spare {
 			return err
 		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if d.frozen.Load() {
 		return errSwitched

@@ -128,6 +128,8 @@ type change struct {
 	mem  func() error
 	// answers are errors that answer the question for this call, in addition to the usual ones.
 	answers []error
+	// spare means that nothing depends on the change, so a failure of it is its caller's alone.
+	spare bool
 	// landed reports whether real, which has just failed, took effect all the same. If so, nothing
 	// is left to do. It is nil if mem may repeat what real has done.
 	landed func() bool
@@ -145,7 +147,7 @@ func (d *Disk) do(c change) error {
 	switch {
 	case err == nil:
 		return nil
-	case !refused && isAnswer(err, c.answers...):
+	case !refused && (isAnswer(err, c.answers...) || c.spare && !errors.Is(err, errSwitched) && !errors.Is(err, ErrRemoved)):
 		if !d.frozen.Load() {
 			return err
 		}

@@ -34,12 +34,15 @@
 // so does the schedule of all members: be alerted of the age of the last backup, which is among
 // the Samples.
 //
-// If the last backup seems to be from the future, clocks differ. Then a member waits for Every from
-// when it learned of that backup, and not for that time. So a wrong clock causes some backups too
-// many and none too few. A member makes at most two in the time of Every.
+// A record of a backup that is more than five seconds in the future is refused, also when its time
+// has come, and logged: clocks differ. The one before it counts. So a wrong clock causes some backups
+// too many and none too few. A member makes at most two in the time of Every.
 //
 // # Layout
 //
 //	/zookeeper/vivarium/backup/lock  a lock.Mutex
 //	/zookeeper/vivarium/backup/last  JSON: the last backup
+//
+// Both are closed to the clients of gateways, whatever ACLs say, except to the super identity. So is
+// a quota upon them. They have room in a tree that is full.
 package schedule

@@ -29,6 +29,8 @@ const (
 	lookPause = 10 * time.Second
 	// leaderPause is what a member that leads leaves to the others, or half of Every.
 	leaderPause = 30 * time.Second
+	// clockSlack is how much the clocks of members may differ without a word.
+	clockSlack = 5 * time.Second
 	// failurePause is how long a member waits after a failure, or half of Every.
 	failurePause = 5 * time.Minute
 )
@@ -42,14 +44,13 @@ type Schedule struct {
 	clock func() time.Time
 	write func(ctx context.Context, w io.Writer) error
 
-	// Owned by Run. All but doubted are times of the monotonic clock, which is never wrong.
+	// Owned by Run. The times are of the monotonic clock, which is never wrong.
 	due     time.Time // when this member first saw the present tick due
-	seen    time.Time // when it first saw the last record
 	failed  time.Time // when it last failed
 	made    time.Time // when it last made a backup
-	doubted time.Time // the tick of the future that was logged last
+	refused *record   // the last one that was from the future; nil: there was none
 
-	last     atomic.Pointer[record] // nil: not read yet
+	last     atomic.Pointer[record] // the last one that was accepted; nil: none was read yet
 	failures meter.Counter
 	took     meter.Histogram
 }
@@ -128,20 +129,10 @@ func (s *Schedule) look(ctx context.Context, session *embed.Session) (wait time.
 	if err != nil {
 		return 0, tick, err
 	}
-	if last := s.last.Swap(r); last == nil || *last != *r {
-		s.seen = time.Now()
-	}
 	now := s.clock().UTC().Round(0)
-	tick = now.Truncate(s.c.Every)
-	switch next := r.Tick.Add(s.c.Every); {
-	case r.Tick.After(tick.Add(s.c.Every)):
-		if !r.Tick.Equal(s.doubted) {
-			s.doubted = r.Tick
-			s.c.Logger.Warn("the last backup is from the future: the clocks of members differ", "member", r.Member, "time", r.Time, "file", r.File)
-		}
-		wait = s.c.Every - time.Since(s.seen)
-	case !tick.After(r.Tick):
-		wait = next.Sub(now)
+	r = s.accept(r, now)
+	if tick = now.Truncate(s.c.Every); !tick.After(r.Tick) {
+		wait = r.Tick.Add(s.c.Every).Sub(now)
 	}
 	if wait > 0 {
 		s.due = time.Time{}
@@ -160,6 +151,26 @@ func (s *Schedule) look(ctx context.Context, session *embed.Session) (wait time.
 		wait = max(wait, s.c.Every/2-time.Since(s.made))
 	}
 	return max(wait, 0), tick, nil
+}
+
+// accept returns the record that counts: r, unless it was from the future when it was first read.
+// Such a record is refused for good, also when its time has come: a wrong clock, or whoever wrote it,
+// would put all backups off. Then the one before it counts.
+func (s *Schedule) accept(r *record, now time.Time) *record {
+	last := s.last.Load()
+	switch {
+	case s.refused != nil && *r == *s.refused:
+	case !r.Tick.After(now.Add(clockSlack)):
+		s.last.Store(r)
+		return r
+	default:
+		s.refused = r
+		s.c.Logger.Warn("the record of the last backup is refused, because it is from the future", "member", r.Member, "time", r.Time, "file", r.File)
+	}
+	if last == nil {
+		last = new(record)
+	}
+	return last
 }
 
 // leads reports whether this member leads a shard.

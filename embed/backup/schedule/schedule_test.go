@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,9 @@ import (
 	"github.com/vivarium-go/vivarium/embed/backup"
 	"github.com/vivarium-go/vivarium/embed/backup/schedule"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
+	"github.com/vivarium-go/vivarium/embed/internal/clienttest"
+	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
+	"github.com/vivarium-go/vivarium/embed/lock"
 	"github.com/vivarium-go/vivarium/embed/metrics"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -485,4 +489,81 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, schedule.Config{Dir: "d", Every: time.Minute, Keep: schedule.Keep{Weekly: 1000}}.Validate())
+}
+
+// Whatever the record says of times to come, the backups go on, and the log says so.
+func TestSchedule_ARecordFromTheFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, beats(slow))
+		var log embedkit.Journal
+		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: t.TempDir(), Every: every, Logger: log.Logger()})
+		must(t, err)
+		go s.Run(t.Context())
+		session := ens.Session(1, embed.SessionOptions{})
+		for range 40 {
+			next := time.Now().Truncate(every).Add(every).UTC()
+			record := fmt.Sprintf(`{"tick":%q,"time":%q,"member":1,"file":"x.backup","size":1}`, next.Format(time.RFC3339), next.Format(time.RFC3339))
+			_, err := session.Put(t.Context(), "/zookeeper/vivarium/backup/last", []byte(record))
+			must(t, err)
+			<-time.After(every / 4)
+		}
+		if n := value(t, s, "backup_seconds"); n < 8 {
+			t.Errorf("%v backups in ten times", n)
+		}
+		if !log.Says("from the future") {
+			t.Error("the log does not say that records were refused")
+		}
+		if value(t, s, "backup_last_size_bytes") == 1 {
+			t.Error("the metrics tell of a backup that nobody made")
+		}
+	})
+}
+
+// A client can neither write the record nor hold the lock, nor keep the members from either: not
+// before the first backup, and not by a quota, an ACL or a full tree.
+func TestSchedule_IsClosedToClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Tick, c.MaxTreeSize = slow, 1<<20 }})
+		clients, end, err := clienttest.Over(ens.Node(1), func(ctx context.Context) (net.Conn, error) { return ens.Dial(ctx, 1) })
+		must(t, err)
+		defer end()
+		client, err := clients.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		attack := func() {
+			t.Helper()
+			for _, path := range []string{"/zookeeper/vivarium", "/zookeeper/vivarium/backup/last", "/zookeeper/vivarium/backup/lock", "/zookeeper/quota/zookeeper", "/zookeeper/quota/zookeeper/vivarium/zookeeper_limits"} {
+				_, putErr := client.Put(t.Context(), path, []byte(`{"tick":"2999-01-01T00:00:00Z"}`))
+				_, aclErr := client.SetACL(t.Context(), path, embed.ReadACL(), embed.AnyVersion)
+				if !errors.Is(putErr, embed.ErrNoAuth) || !errors.Is(aclErr, embed.ErrNoAuth) && !errors.Is(aclErr, embed.ErrNoNode) {
+					t.Errorf("%s: %v, %v", path, putErr, aclErr)
+				}
+			}
+			if _, err := client.SetACL(t.Context(), "/zookeeper", embed.ReadACL(), embed.AnyVersion); !errors.Is(err, embed.ErrNoAuth) {
+				t.Error(err)
+			}
+			if _, err := lock.NewMutex(client, "/zookeeper/vivarium/backup/lock").Lock(t.Context()); !errors.Is(err, embed.ErrNoAuth) {
+				t.Errorf("the lock: %v", err)
+			}
+		}
+		attack()
+		for err == nil { // until the tree is full
+			_, err = client.Create(t.Context(), "/full-", make([]byte, 1000), embed.Sequential)
+		}
+		if !errors.Is(err, embed.ErrQuotaExceeded) {
+			t.Fatal(err)
+		}
+		for err = nil; err == nil; {
+			_, err = client.Create(t.Context(), "/f-", nil, embed.Sequential)
+		}
+		s, err := schedule.New(ens.Node(1), schedule.Config{Dir: t.TempDir(), Every: every})
+		must(t, err)
+		go s.Run(t.Context())
+		for range 4 {
+			<-time.After(every)
+			attack()
+		}
+		if n := value(t, s, "backup_seconds"); n < 3 {
+			t.Errorf("%v backups in four times", n)
+		}
+	})
 }

@@ -444,10 +444,14 @@ const (
 	nothingToDo = "a change that changes nothing makes no new config"
 	joinsItself = "a member joins by itself, with a directory of its own: a client cannot name one that is unknown"
 	isGone      = "a member that is removed never comes back as the same"
+	mayNot      = "who may not change the members is told nothing else"
 )
 
 // reconfigDeviations are the steps in which Vivarium answers otherwise than ZooKeeper.
 var reconfigDeviations = []struct{ title, line, result, reason string }{
+	{"== permission comes last", "reconfig leaving=#O version=next", "NoAuth", mayNot},
+	{"== permission comes last", "reconfig joining=garbage", "NoAuth", mayNot},
+	{"== permission comes last", "reconfig leaving=one", "NoAuth", mayNot},
 	{"== refusals", "reconfig joining=server.11=127.0.0.1:1:2;3,server.12=127.0.0.1:4:5;6,server.13=127.0.0.1:7:8;9,server.14=127.0.0.1:10:11;12",
 		"BadArguments", joinsItself},
 	{"== a whole list counts, and no list beside it", bothLists, "participants [A B L O], observers [], the same version", nothingToDo},

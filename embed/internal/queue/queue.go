@@ -381,17 +381,34 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 	defer watch.Close()
 	// The contender ahead may have gone before the watch was armed.
 	stat, ok, err := c.Session.Exists(ctx, ahead)
-	if err != nil && !errors.Is(err, embed.ErrNoAuth) || err == nil && !ok {
-		// nil if it is gone. If it may not be read, it exists, and the watch ends without an event.
-		return err
+	if errors.Is(err, embed.ErrNoAuth) {
+		return c.waitHidden(ctx, ahead, other)
+	}
+	if err != nil || !ok {
+		return err // nil if it is gone
 	}
 	var delay time.Duration
-	if ok && stat.EphemeralOwner == 0 {
+	if stat.EphemeralOwner == 0 {
 		if delay, err = c.outwait(ctx, ahead); err != nil || delay < 0 {
 			return err
 		}
 	}
 	return c.sleep(ctx, nil, watch.Events(), other, delay)
+}
+
+// waitHidden is WaitChange for a contender ahead that the session may not read. So it need not be told
+// of that contender's end. It looks whenever a contender comes or goes.
+func (c *Contender) waitHidden(ctx context.Context, ahead string, other <-chan embed.Event) error {
+	parent, _ := Split(ahead)
+	watch, err := c.Session.Watch(ctx, parent, embed.WatchOnce)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	if _, _, err := c.Session.Exists(ctx, ahead); !errors.Is(err, embed.ErrNoAuth) {
+		return err // nil if it is gone
+	}
+	return c.sleep(ctx, nil, watch.Events(), other, 0)
 }
 
 // outwait returns how long a lost contender at ahead still keeps c waiting; see Outwait.

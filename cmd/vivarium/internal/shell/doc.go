@@ -25,6 +25,7 @@
 //   - Of the properties in a -client-configuration, these matter: zookeeper.client.secure,
 //     zookeeper.ssl.trustStore.location, zookeeper.ssl.keyStore.location and
 //     zookeeper.ssl.hostnameVerification. The stores are PEM files.
+//   - "delete path -1" works, as ZooKeeper's documents have it; zkCli takes -1 for a flag.
 //   - "delete path version" uses the version, and "get -s path watch" uses the path. setAcl -R
 //     prints errors to stderr, a line for each. reconfig accepts -add and -remove more than once,
 //     and sends a -file as it is. The help of removewatches, get and set shows their newer flags.
@@ -49,6 +50,8 @@
 //   - revoke path asks the holders of a lock to give it up. They may ignore that.
 //   - evict contender deletes the znode of a holder or waiter that locks has shown. A holder may
 //     not know yet that it holds nothing, while the next one already does.
+//
+// Neither revoke nor evict touches anything but ephemerals with the name of a contender.
 //
 // # On a terminal
 //

@@ -66,10 +66,13 @@ func (s *shell) revoke(ctx context.Context, a *args) error {
 		return err
 	}
 	i := slices.IndexFunc(queues, func(q lock.Queue) bool { return q.Path == a.words[1] })
-	if i < 0 || queues[i].Kind == lock.KindElection {
+	if i < 0 || queues[i].Kind == lock.KindElection || !slices.ContainsFunc(queues[i].Holders, contends) {
 		return sentence("Nobody holds a lock on " + a.words[1])
 	}
 	for _, c := range queues[i].Holders {
+		if !contends(c) {
+			continue
+		}
 		o := at(wire.OpSetData, c.Path)
 		o.Data, o.Version = []byte(revocation), -1
 		if _, err := s.call(ctx, o); err != nil && client.CodeOf(err) != wire.NoNode {
@@ -78,6 +81,10 @@ func (s *shell) revoke(ctx context.Context, a *args) error {
 	}
 	return nil
 }
+
+// contends reports whether somebody is there: what is no ephemeral only has a contender's name, or
+// lingers.
+func contends(c lock.Contender) bool { return c.Session != 0 }
 
 // evict deletes a contender.
 func (s *shell) evict(ctx context.Context, a *args) error {
@@ -91,7 +98,7 @@ func (s *shell) evict(ctx context.Context, a *args) error {
 	}
 	for _, q := range queues {
 		for _, c := range slices.Concat(q.Holders, q.Waiters) {
-			if c.Path == a.words[1] {
+			if c.Path == a.words[1] && contends(c) {
 				_, err := s.call(ctx, at(wire.OpDelete, c.Path))
 				return err
 			}

@@ -68,11 +68,15 @@ func TestLocks(t *testing.T) {
 	if code != 0 || errors1 != "" || !want.MatchString(out) {
 		t.Errorf("exit code %d, %q, printed:\n%s\nwant:\n%s", code, errors1, out, want)
 	}
+	_, _, err = one.CreateWith(ctx, "/app/rows/lock-0000000001", []byte("precious"), embed.CreateOptions{Parents: true})
+	testkit.Must(t, err)
 	for _, c := range []struct {
 		args []string
 		code int
 		err  string
 	}{
+		{[]string{"revoke", "/rows"}, 1, "Nobody holds a lock on /rows\n"},
+		{[]string{"evict", "/rows/lock-0000000001"}, 1, "Nobody holds a lock or waits for one at /rows/lock-0000000001\n"},
 		{[]string{"revoke", "/a"}, 0, ""},
 		{[]string{"revoke", "/"}, 1, "Nobody holds a lock on /\n"},
 		{[]string{"revoke", "/nothing"}, 1, "Node does not exist: /nothing\n"},
@@ -87,6 +91,9 @@ func TestLocks(t *testing.T) {
 		if c.args[0] == "revoke" && code == 0 {
 			<-a.Revoked()
 		}
+	}
+	if data, _, err := one.Get(ctx, "/app/rows/lock-0000000001"); err != nil || string(data) != "precious" {
+		t.Errorf("what is no contender: %q, %v", data, err)
 	}
 	<-a.Done()
 	if !errors.Is(a.Err(), embed.ErrDeleted) {

@@ -68,7 +68,7 @@ func (o *options) set(name, value string) (err error) {
 		}
 		o.timeout = time.Duration(ms) * time.Millisecond
 	case "client-configuration":
-		if o.tls, err = clientTLS(value); err != nil {
+		if o.tls, err = client.ReadTLS(value); err != nil {
 			return fmt.Errorf("-client-configuration: %w", err)
 		}
 	}
@@ -145,10 +145,14 @@ func usage(format string, a ...any) error { return usageError{fmt.Sprintf(format
 // its flag directly, or after a space or "=".
 //
 // The spec names a command's flags. A "=" follows a flag that takes a value. A "|" separates flags
-// that exclude each other.
+// that exclude each other. A "#" says that a negative number is a word.
 func parseArgs(spec string, list []string) (*args, error) {
 	p := parser{takes: make(map[string]bool), rivals: make(map[string]bool), args: args{flags: make(map[string][]string)}}
 	for _, group := range strings.Fields(spec) {
+		if group == "#" {
+			p.numbers = true
+			continue
+		}
 		for f := range strings.SplitSeq(group, "|") {
 			name, takes := strings.CutSuffix(f, "=")
 			p.takes[name] = takes
@@ -172,9 +176,10 @@ func parseArgs(spec string, list []string) (*args, error) {
 
 type parser struct {
 	args
-	takes  map[string]bool // for each flag, whether it takes a value
-	rivals map[string]bool // for each flag, whether it is in the group of flags that exclude each other
-	open   string          // the flag whose value comes next, or ""
+	takes   map[string]bool // for each flag, whether it takes a value
+	rivals  map[string]bool // for each flag, whether it is in the group of flags that exclude each other
+	numbers bool            // a negative number is a word
+	open    string          // the flag whose value comes next, or ""
 }
 
 func (p *parser) word(w string) error {
@@ -193,6 +198,10 @@ func (p *parser) word(w string) error {
 	}
 	if _, ok := p.takes[name]; ok {
 		return p.flag(name, nil)
+	}
+	if p.numbers && isNumber(w) {
+		p.words = append(p.words, w)
+		return nil
 	}
 	if name, value, ok := strings.Cut(name, "="); ok && p.takes[name] {
 		return p.flag(name, &value)
@@ -232,13 +241,18 @@ func (p *parser) flag(name string, value *string) error {
 	return nil
 }
 
+func isNumber(w string) bool {
+	_, err := strconv.ParseFloat(w, 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
 // isFlag reports whether a word cannot be a flag's value.
 func (p *parser) isFlag(w string) bool {
 	name, ok := strings.CutPrefix(w, "-")
 	if !ok || name == "" {
 		return false
 	}
-	if _, err := strconv.ParseFloat(w, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+	if isNumber(w) {
 		return false
 	}
 	name, _, _ = strings.Cut(name, "=")

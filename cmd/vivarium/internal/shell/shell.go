@@ -288,7 +288,7 @@ func init() { // redo and help use commands
 		"close":                {"", unread, 1, true, (*shell).closeSession},
 		"config":               {"[-c] [-w] [-s]", "c w s", 1, true, (*shell).config},
 		"create":               {"[-s] [-e] [-c] [-t ttl] path [data] [acl]", "s e c t=", 2, true, (*shell).create},
-		"delete":               {"[-v version] path", "v=", 2, true, (*shell).delete},
+		"delete":               {"[-v version] path", "v= #", 2, true, (*shell).delete},
 		"deleteall":            {"path [-b batch size]", "b=", 2, true, (*shell).deleteall},
 		"delquota":             {"[-n|-b|-N|-B] path", "n|b|N|B", 2, true, (*shell).delquota},
 		"evict":                {"contender", "", 2, true, (*shell).evict},

@@ -2,12 +2,15 @@ package shell
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -246,4 +249,35 @@ func parent(dir string) string {
 		return "/"
 	}
 	return dir
+}
+
+// AskSecret asks a question on the terminal that stdin is, and returns the answer, which is not shown.
+// An interrupt ends the process, with the terminal as it was.
+func AskSecret(stdin io.Reader, stderr io.Writer, question string) (string, error) {
+	in, ok := stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return "", errors.New("the standard input is no terminal to ask on")
+	}
+	fd := int(in.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
+	answered := make(chan struct{})
+	go func() {
+		select {
+		case <-stop:
+			_ = term.Restore(fd, before)
+			os.Exit(exitInterrupted)
+		case <-answered:
+		}
+	}()
+	fmt.Fprint(stderr, question)
+	answer, err := term.ReadPassword(fd)
+	close(answered)
+	signal.Stop(stop)
+	fmt.Fprintln(stderr)
+	return string(answer), err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	zk "github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
 	"github.com/vivarium-go/vivarium/embed/gateway"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
@@ -79,17 +80,17 @@ func TestTLS_IsNeverLeftOutInSilence(t *testing.T) {
 	dir := t.TempDir()
 	for _, text := range []string{"zookeeper.client.secure=true", "zookeeper.client.secure=TRUE", "zookeeper.client.secure: true", "zookeeper.client.secure true",
 		" zookeeper.client.secure\t:\ttrue\r\n"} {
-		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err != nil || cfg == nil {
+		if cfg, err := zk.ReadTLS(put(t, dir, "client.properties", text)); err != nil || cfg == nil {
 			t.Errorf("%q: %v, %v", text, cfg, err)
 		}
 	}
 	for _, text := range []string{"", "zookeeper.client.secure=false", "#zookeeper.client.secure=true", "! zookeeper.client.secure=true", "zookeeper.client.secure=\n"} {
-		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err != nil || cfg != nil {
+		if cfg, err := zk.ReadTLS(put(t, dir, "client.properties", text)); err != nil || cfg != nil {
 			t.Errorf("%q: %v, %v", text, cfg, err)
 		}
 	}
 	for _, text := range []string{"zookeeper.client.secure=yes", "zookeeper.client.secure=1"} {
-		if cfg, err := clientTLS(put(t, dir, "client.properties", text)); err == nil {
+		if cfg, err := zk.ReadTLS(put(t, dir, "client.properties", text)); err == nil {
 			t.Errorf("%q: %v, %v", text, cfg, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func sides(t *testing.T) (cfg Config, from, to *hand) {
 	t.Helper()
 	a, b := start(t, gateway.Config{}), start(t, gateway.Config{})
-	cfg = Config{From: Side{[]string{a}, "/a", super}, To: Side{[]string{b}, "/b", super}}
+	cfg = Config{From: Side{[]string{a}, "/a", super, nil}, To: Side{[]string{b}, "/b", super, nil}}
 	return cfg, take(t, a, super...), take(t, b, super...)
 }
 

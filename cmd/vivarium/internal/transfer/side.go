@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,6 +17,7 @@ type Side struct {
 	Servers []string    // host:port
 	Path    string      // of the subtree, in the whole tree of the servers
 	Auth    []wire.Auth // credentials
+	TLS     *tls.Config // nil: plain text
 }
 
 // lostMax is how often a request that is alone on its connection may lose the connection, while
@@ -112,7 +114,7 @@ func (s *side) session(ctx context.Context) (*client.Client, error) {
 
 // begin opens a session.
 func (s *side) begin(ctx context.Context) (*client.Client, error) {
-	zk, err := client.New(client.Config{Servers: s.Servers, Events: s.told})
+	zk, err := client.New(client.Config{Servers: s.Servers, TLS: s.TLS, Events: s.told})
 	if err != nil {
 		return nil, err
 	}

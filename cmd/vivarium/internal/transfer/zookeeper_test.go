@@ -130,8 +130,8 @@ func TestFromZooKeeper(t *testing.T) {
 			w.await(t, 500)
 			from, to := newRelay(t, addrs[0]), newRelay(t, start(t, gateway.Config{}))
 			from.refuses = refuses
-			c := follow(t, Config{From: Side{[]string{from.addr()}, "/a", super},
-				To:    Side{[]string{to.addr()}, "/b", super},
+			c := follow(t, Config{From: Side{[]string{from.addr()}, "/a", super, nil},
+				To:    Side{[]string{to.addr()}, "/b", super, nil},
 				Every: 50 * time.Millisecond})
 			c.says("walked: ")
 			for range 3 {
@@ -175,8 +175,8 @@ func TestFromZooKeeper_Whole(t *testing.T) {
 	w := write(t, addrs[:1])
 	vivarium := start(t, gateway.Config{})
 	first, second := newRelay(t, addrs[1]), newRelay(t, addrs[2])
-	c := follow(t, Config{From: Side{[]string{first.addr(), second.addr()}, "/", super},
-		To: Side{[]string{vivarium}, "/", super}, RootStays: true})
+	c := follow(t, Config{From: Side{[]string{first.addr(), second.addr()}, "/", super, nil},
+		To: Side{[]string{vivarium}, "/", super, nil}, RootStays: true})
 	c.says("walked: ")
 	w.await(t, 500)
 	_ = first.Close() // what connects again finds the second server

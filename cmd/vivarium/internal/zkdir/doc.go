@@ -17,11 +17,13 @@
 //
 //   - a log that does not go as far as the snapshot, as when files were copied from a living server;
 //   - a gap between transactions, as when a file is missing;
-//   - a wrong checksum, and anything behind the end of a log. Only a last record that was cut while
-//     it was written is the end of its log, as ZooKeeper has it. Nobody was told that it is done;
+//   - a wrong checksum, length or end mark, and anything behind the end of a log. Only a last record
+//     that was cut while it was written is the end of its log, as ZooKeeper has it. Nobody was told
+//     that it is done. Tree.Cut says that there was one;
 //   - a tree whose digest is not the one that the server had logged, from 3.6 on.
 //
 // # Memory
 //
-// The whole tree is in memory, and one file of the log at a time.
+// The whole tree is in memory, and one file of the log at a time. A snapshot that gzip has compressed
+// may have 64 MiB, or 100 times the bytes of its file if that is more. Unpack a larger one yourself.
 package zkdir

@@ -1,6 +1,7 @@
 package zkdir
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func eachTxn(file []byte, do func(*txn) error) (cut bool, err error) {
 			return false, fmt.Errorf("byte %d: %w", at, err)
 		}
 		if !ok {
-			return true, checkEnd(file, at)
+			return checkEnd(file, at)
 		}
 		x, err := parseTxn(value)
 		if err == nil {
@@ -64,20 +65,25 @@ func record(b []byte) (value []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	sum, n := binary.BigEndian.Uint64(b), int32(binary.BigEndian.Uint32(b[8:]))
-	if n <= 0 || int(n) > len(b)-recordHead-1 || b[recordHead+n] != recordEnd {
+	if n <= 0 || int(n) > len(b)-recordHead-1 {
 		return nil, false, nil
 	}
 	value = b[recordHead : recordHead+n]
-	if sum != uint64(adler32.Checksum(value)) {
+	switch end := b[recordHead+n]; {
+	case end == 0: // as where a record is cut
+		return nil, false, nil
+	case end != recordEnd:
+		return nil, false, errors.New("a wrong end mark")
+	case sum != uint64(adler32.Checksum(value)):
 		return nil, false, errors.New("a wrong checksum")
 	}
 	return value, true, nil
 }
 
-// checkEnd checks that a log ends at a place without a whole record. A record may be cut there, and
-// zeros follow, because files grow before they are written. Anything else is damage, and records
-// behind it would be lost.
-func checkEnd(file []byte, at int) error {
+// checkEnd checks that a log ends at a place without a whole record, and reports whether a record is
+// cut there. Zeros follow it, because files grow before they are written. Anything else is damage,
+// and that record or records behind it would be lost.
+func checkEnd(file []byte, at int) (cut bool, err error) {
 	last := len(file)
 	for last > at && file[last-1] == 0 {
 		last--
@@ -87,14 +93,37 @@ func checkEnd(file []byte, at int) error {
 		end += max(0, int(int32(binary.BigEndian.Uint32(file[at+8:])))) + 1
 	}
 	if last > end {
-		return fmt.Errorf("byte %d: neither a record nor the end", at)
+		return false, fmt.Errorf("byte %d: neither a record nor the end", at)
+	}
+	if isWhole(file[at:last]) {
+		return false, fmt.Errorf("byte %d: a wrong length", at)
 	}
 	for next := at + 1; next < last; next++ {
 		if _, whole, _ := record(file[next:]); whole {
-			return fmt.Errorf("byte %d: no record, but one follows at byte %d", at, next)
+			return false, fmt.Errorf("byte %d: no record, but one follows at byte %d", at, next)
 		}
 	}
-	return nil
+	return last > at, nil
+}
+
+// isWhole reports whether b begins with a record that is whole, whatever length it claims.
+func isWhole(b []byte) bool {
+	if len(b) < recordHead {
+		return false
+	}
+	sum, left, found := binary.BigEndian.Uint64(b), b[recordHead:], adler32.New()
+	for {
+		end := bytes.IndexByte(left, recordEnd)
+		if end < 0 {
+			return false
+		}
+		found.Write(left[:end])
+		if uint64(found.Sum32()) == sum {
+			return true
+		}
+		found.Write(left[end : end+1])
+		left = left[end+1:]
+	}
 }
 
 // parseTxn reads the value of a record.
@@ -178,7 +207,7 @@ func parseChange(kind int32, d *decoder, session tree.SessionID) (change, error)
 	case opCreate, opCreate2:
 		c.kind, c.data, c.acl = opCreate, d.buffer(), d.acl()
 		if d.bool() {
-			c.owner = int64(session)
+			c.owner = session
 		}
 		c.created = -1
 		if len(d.left) != 0 && len(d.left) != digestLen { // the first versions of 3.4 wrote none
@@ -186,10 +215,10 @@ func parseChange(kind int32, d *decoder, session tree.SessionID) (change, error)
 		}
 	case opCreateContainer:
 		c.kind, c.data, c.acl, c.created = opCreate, d.buffer(), d.acl(), d.int32()
-		c.owner = containerOwner
+		c.container = true
 	case opCreateTTL:
 		c.kind, c.data, c.acl, c.created = opCreate, d.buffer(), d.acl(), d.int32()
-		c.owner = -1<<56 | d.int64()&ttlBits
+		c.ttl = d.int64() & ttlBits
 	case opDelete, opDeleteContainer:
 		c.kind = opDelete
 	case opSetData, opReconfig:

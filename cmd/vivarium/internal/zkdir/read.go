@@ -140,15 +140,31 @@ func contentOf(name string) ([]byte, error) {
 	}
 	switch filepath.Ext(name) {
 	case ".gz":
-		r, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			return nil, err
-		}
-		return io.ReadAll(r)
+		return unzip(b, max(unzipLeast, len(b)*unzipRatio))
 	case ".snappy":
 		return unsnap(b)
 	}
 	return b, nil
+}
+
+// A snapshot of unzipLeast bytes may be compressed as well as gzip can. A larger one may be
+// unzipRatio times as large as its file. Snappy cannot compress more than that.
+const (
+	unzipLeast = 64 << 20
+	unzipRatio = 100
+)
+
+// unzip returns the contents of a gzip file, of at most most bytes.
+func unzip(b []byte, most int) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err == nil && len(out) > most {
+		err = fmt.Errorf("its %d bytes unpack to more than %d: if it is a snapshot nevertheless, unpack it with gunzip first", len(b), most)
+	}
+	return out, err
 }
 
 // snappyHead begins a stream of Java's SnappyOutputStream. Two versions follow, and then blocks with
@@ -200,7 +216,7 @@ func (t *Tree) replay(logs, snapshots []file, fuzzy tree.Zxid) (newest tree.Zxid
 			continue // the server was stopped when it began the file
 		}
 		first := true
-		_, err = eachTxn(content, func(x *txn) error {
+		t.Cut, err = eachTxn(content, func(x *txn) error {
 			if first && x.zxid != f.zxid {
 				return fmt.Errorf("its first transaction is %#x", uint64(x.zxid))
 			}

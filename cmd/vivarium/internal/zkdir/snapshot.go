@@ -29,7 +29,7 @@ type snapshot struct {
 
 // parseSnapshot reads a snapshot, whose name has a zxid.
 func parseSnapshot(file []byte, zxid tree.Zxid) (*snapshot, error) {
-	p := &snapshotParser{decoder: decoder{left: file}, whole: file, tree: newTree()}
+	p := &snapshotParser{decoder: decoder{left: file}, whole: file, sessions: make(map[int64]bool), tree: newTree()}
 	p.tree.Zxid = zxid
 	s := &snapshot{tree: p.tree, fuzzy: zxid}
 	if magic, version := string(p.take(4)), p.int32(); p.err != nil || magic != snapshotMagic || version != formatVersion {
@@ -37,7 +37,7 @@ func parseSnapshot(file []byte, zxid tree.Zxid) (*snapshot, error) {
 	}
 	p.int64() // the database, which nobody sets
 	for range p.count(12) {
-		p.int64() // a session
+		p.sessions[p.int64()] = true
 		p.int32() // its timeout
 	}
 	p.acls()
@@ -60,9 +60,10 @@ func parseSnapshot(file []byte, zxid tree.Zxid) (*snapshot, error) {
 
 type snapshotParser struct {
 	decoder
-	whole []byte
-	lists map[int64][]tree.ACL
-	tree  *Tree
+	whole    []byte
+	sessions map[int64]bool
+	lists    map[int64][]tree.ACL
+	tree     *Tree
 }
 
 func (p *snapshotParser) acls() {
@@ -89,7 +90,7 @@ func (p *snapshotParser) znodes(s *snapshot) error {
 		list := p.int64()
 		z.Czxid, z.Mzxid, z.Ctime, z.Mtime = tree.Zxid(p.int64()), tree.Zxid(p.int64()), p.int64(), p.int64()
 		z.Version, z.Created, z.Aversion = p.int32(), p.int32(), p.int32()
-		setOwner(z, p.int64())
+		p.owner(path, z)
 		z.Pzxid = tree.Zxid(p.int64())
 		if p.err != nil {
 			return p.err
@@ -106,6 +107,22 @@ func (p *snapshotParser) znodes(s *snapshot) error {
 		if millis := max(z.Ctime, z.Mtime); millis > p.tree.millis {
 			p.tree.millis = millis
 		}
+	}
+}
+
+// owner reads what ZooKeeper stores as the owner of a znode: a session, or what else it is.
+func (p *snapshotParser) owner(path string, z *tree.Znode) {
+	owner := p.int64()
+	ttl := ttlOf(owner)
+	switch {
+	case owner == containerOwner:
+		z.Container = true
+	case p.sessions[owner] || ttl == 0:
+		z.Owner = tree.SessionID(owner)
+	default:
+		z.TTL = ttl
+		session := tree.SessionID(owner)
+		p.tree.doubtful[session] = append(p.tree.doubtful[session], path)
 	}
 }
 

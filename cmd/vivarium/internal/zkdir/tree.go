@@ -22,12 +22,20 @@ type Tree struct {
 
 	// Digested says that the digest of a transaction was compared, and was right.
 	Digested bool
+	// Cut says that the log ends with a record that was cut while it was written. It is left out.
+	Cut bool
 	// Paths of a snapshot's znodes whose ACLs are newer than its table of ACLs. The log has them.
 	unlisted map[string]bool
+	// Paths of a snapshot's znodes whose owner looks like a TTL, by that owner. If it is a session, it
+	// is newer than the snapshot's table of sessions, and the log has it.
+	doubtful map[tree.SessionID][]string
 }
 
 func newTree() *Tree {
-	return &Tree{znodes: make(map[string]*tree.Znode), owned: make(map[tree.SessionID]map[string]bool), unlisted: make(map[string]bool)}
+	return &Tree{
+		znodes: make(map[string]*tree.Znode), owned: make(map[tree.SessionID]map[string]bool),
+		unlisted: make(map[string]bool), doubtful: make(map[tree.SessionID][]string),
+	}
 }
 
 // begin gives a tree what it has before the first transaction.
@@ -66,20 +74,31 @@ const (
 	ttlBits        = 1<<40 - 1
 )
 
-// setOwner takes apart what ZooKeeper stores as the owner.
-func setOwner(z *tree.Znode, owner int64) {
-	z.Owner, z.Container, z.TTL = 0, false, 0
-	switch {
-	case owner == containerOwner:
-		z.Container = true
-	case (uint64(owner)>>56 == 0xff || uint64(owner)>>56 == 0x80) && owner&ttlMask == 0 && owner&ttlBits > 0: // 0x80: 3.5.3
-		z.TTL = owner & ttlBits
-	default:
-		z.Owner = tree.SessionID(owner)
+// ttlOf returns the TTL that a snapshot stores as an owner, or 0. Sessions of the servers 128 and
+// 255 may look the same: ask first whether there is such a session.
+func ttlOf(owner int64) int64 {
+	top := uint64(owner) >> 56
+	if (top == 0xff || top == 0x80) && owner&ttlMask == 0 { // 0x80: 3.5.3
+		return owner & ttlBits
 	}
+	return 0
 }
 
-// ownerOf undoes setOwner.
+// adopt makes ephemerals of znodes that looked like TTL znodes, because their owner is a session.
+func (t *Tree) adopt(session tree.SessionID) {
+	for _, path := range t.doubtful[session] {
+		z := t.znodes[path]
+		if z == nil || z.TTL != ttlOf(int64(session)) { // another one took its place
+			continue
+		}
+		t.digest -= digestOf(path, z)
+		z.Owner, z.TTL = session, 0
+		t.put(path, z)
+	}
+	delete(t.doubtful, session)
+}
+
+// ownerOf returns what ZooKeeper stores as the owner.
 func ownerOf(z *tree.Znode) int64 {
 	switch {
 	case z.Container:
@@ -116,11 +135,14 @@ func (t *Tree) change(path string, f func(z *tree.Znode)) {
 
 // A change is the part of a transaction that changes one znode.
 type change struct {
-	kind  int32
-	path  string
-	data  []byte
-	acl   []tree.ACL
-	owner int64
+	kind int32
+	path string
+	data []byte
+	acl  []tree.ACL
+	// Of a create: what kind of znode it makes.
+	owner     tree.SessionID
+	container bool
+	ttl       int64
 	// Of a create: the parent's counter of creates afterwards, or -1.
 	created int32
 	version int32
@@ -161,6 +183,9 @@ func (t *Tree) apply(x *txn) {
 			delete(t.unlisted, c.path)
 		}
 	}
+	if x.kind == opCreateSession {
+		t.adopt(x.session)
+	}
 	if x.kind == opCloseSession {
 		for path := range t.owned[x.session] {
 			t.delete(path, x.zxid)
@@ -191,9 +216,10 @@ func (t *Tree) create(c *change, x *txn) {
 		}
 		return
 	}
-	z := &tree.Znode{Data: c.data, ACL: c.acl, Czxid: x.zxid, Mzxid: x.zxid, Pzxid: x.zxid, Ctime: x.time, Mtime: x.time}
-	setOwner(z, c.owner)
-	t.put(c.path, z)
+	t.put(c.path, &tree.Znode{
+		Data: c.data, ACL: c.acl, Owner: c.owner, Container: c.container, TTL: c.ttl,
+		Czxid: x.zxid, Mzxid: x.zxid, Pzxid: x.zxid, Ctime: x.time, Mtime: x.time,
+	})
 }
 
 func (t *Tree) delete(path string, zxid tree.Zxid) {

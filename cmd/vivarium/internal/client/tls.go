@@ -1,4 +1,4 @@
-package shell
+package client
 
 import (
 	"bytes"
@@ -19,10 +19,10 @@ const (
 	hostnameProperty = "zookeeper.ssl.hostnameVerification"
 )
 
-// clientTLS reads a file of properties and returns the TLS config of connections; nil means plain
+// ReadTLS reads a file of properties and returns the TLS config of connections; nil means plain
 // text. The stores are PEM files. The trust store holds the authorities of servers' certificates;
 // without one, they are the system's. The key store holds the client's certificates and their key.
-func clientTLS(file string) (*tls.Config, error) {
+func ReadTLS(file string) (*tls.Config, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/internal/wire"
+	"github.com/vivarium-go/vivarium/watch"
+)
+
+// ownerOf opens a session with an identity of its own, and creates /secret and its ephemeral
+// /secret/e for that identity alone.
+func ownerOf(t *testing.T, g *Gateway) *client {
+	t.Helper()
+	c := connectNative(t, g)
+	if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "digest", Proof: []byte("alice:secret")}}); r.Err != wire.OK {
+		t.Fatalf("auth: code %d", r.Err)
+	}
+	for _, o := range []wire.Operation{create("/secret", []byte("0123456789"), 0), create("/secret/e", nil, 1)} {
+		o.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}}
+		c.must(o)
+	}
+	return c
+}
+
+// A native arm tells no Stat of a znode that may not be read, and its watch no event of it, not even
+// that there was one.
+func TestNative_TellsNothingHidden(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		owner, c := ownerOf(t, g), connectNative(t, g)
+		for path, exists := range map[string]bool{"/secret": true, "/secret/e": true, "/secret/none": false} {
+			for _, mode := range []watch.Mode{watch.Persistent, watch.Recursive} {
+				arm := wire.Native{Kind: wire.NativeArm, Path: path, Mode: int32(mode)}
+				if r := c.mustNative(arm); r.Flag != exists || r.Stat != (wire.Stat{}) {
+					t.Errorf("%s is there: %v, %+v", path, r.Flag, r.Stat)
+				}
+				if r := owner.mustNative(arm); r.Flag != exists || exists && r.Stat == (wire.Stat{}) {
+					t.Errorf("%s is there for its owner: %v, %+v", path, r.Flag, r.Stat)
+				}
+			}
+		}
+		owner.must(op(wire.OpSetData, "/secret"))
+		owner.must(op(wire.OpSetData, "/secret/e"))
+		owner.must(op(wire.OpDelete, "/secret/e"))
+		hidden := create("/secret/none", nil, 0)
+		hidden.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}}
+		owner.must(hidden)
+		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/secret"})
+		c.wantTold("who may not read")
+		want := []string{"3 /secret", "3 /secret/e", "2 /secret/e", "4 /secret", "1 /secret/none", "4 /secret"}
+		if got := owner.told(); len(got) != len(want) {
+			t.Errorf("the owner is told %q, want %q", got, want)
+		}
+	})
+}
+
+// A session is told of its own ephemeral although it may not read it: a claim has to learn of its
+// end. Its value is not told.
+func TestNative_TellsOfItsOwnEphemeral(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c, other := connectNative(t, g), connectNative(t, g)
+		blind := create("/e", []byte("x"), 1)
+		blind.ACL = []wire.ACL{{Perms: wire.PermWrite, Scheme: "world", ID: "anyone"}}
+		c.must(blind)
+		arm := wire.Native{Kind: wire.NativeArm, Path: "/e", Mode: int32(watch.Persistent)}
+		if r := c.mustNative(arm); r.Stat.EphemeralOwner != c.SessionID {
+			t.Errorf("the owner is told %+v", r.Stat)
+		}
+		other.mustNative(arm)
+		set := op(wire.OpSetData, "/e")
+		set.Data = []byte("y")
+		other.must(set)
+		other.must(op(wire.OpDelete, "/e"))
+		other.wantTold("another session")
+		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/e"})
+		c.wantTold("the owner", "3 /e", "2 /e")
+	})
+}
+
+// setWatches tells of a znode that may not be read only whether it exists, whatever zxid the client
+// names. Otherwise it could find the zxids of that znode's changes by bisection.
+func TestSetWatches_TellsNothingHidden(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		owner, c := ownerOf(t, g), connect(t, g)
+		owner.must(op(wire.OpSetData, "/secret"))
+		top := owner.must(op(wire.OpGetData, "/secret")).Zxid
+		for _, zxid := range []int64{0, top - 2, top - 1, top, top + 1} {
+			r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpSetWatches}, Watches: wire.Watches{
+				Zxid: zxid, Data: []string{"/secret", "/gone"}, Child: []string{"/secret"}, Exist: []string{"/secret/e", "/none"}}})
+			if r.Err != wire.OK {
+				t.Fatalf("code %d", r.Err)
+			}
+			if got, want := c.told(), []string{"2 /gone", "1 /secret/e"}; !slices.Equal(got, want) {
+				t.Fatalf("with zxid %d: told %q, want %q", zxid, got, want)
+			}
+		}
+		owner.must(op(wire.OpSetData, "/secret"))
+		c.must(op(wire.OpSync, "/secret"))
+		c.wantTold("after a change")
+	})
+}
