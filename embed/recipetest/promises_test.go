@@ -554,7 +554,29 @@ func taskPromises() []promise {
 		l.must(err)
 		return t
 	}
-	var list []promise
+	const named = "/entries/entry-100-0000000007"
+	again := func(l *lag) { // a task of a name that is used again
+		_, _, err := l.ahead.CreateWith(l.within(), l.path+named, []byte("x"), embed.CreateOptions{Parents: true})
+		l.must(err)
+	}
+	list := []promise{{name: "task.Task.Attempt of a task with the name of a former one", before: func(l *lag) {
+		again(l)
+		l.must(claim(l).Retry(0))
+	}, change: func(l *lag) func() {
+		l.must(claim(l).Finish())
+		again(l)
+		_, err := l.ahead.Create(l.within(), l.path+"/tries/entry-100-0000000007", []byte(`{"Attempts":7}`), embed.Persistent)
+		l.must(err)
+		_, err = l.ahead.Set(l.within(), l.path+"/tries/entry-100-0000000007", []byte(`{"Attempts":8}`), embed.AnyVersion)
+		l.must(err)
+		return nil
+	}, call: func(l *lag) error {
+		t, err := task.New(l.late, l.path, task.Options{}).Claim(l.within())
+		if err == nil && t.Attempt() != 9 {
+			err = fmt.Errorf("it is attempt %d", t.Attempt())
+		}
+		return err
+	}}}
 	for name, how := range map[string]func(ctx context.Context, l *lag) error{
 		"Claim": func(ctx context.Context, l *lag) error {
 			t, err := task.New(l.late, l.path, task.Options{}).Claim(ctx)

@@ -15,8 +15,7 @@ const patience = 5 * time.Second
 // pause is the time between two attempts meanwhile.
 const pause = 50 * time.Millisecond
 
-// Await calls fn, and again while it fails with embed.ErrLevel, for five seconds at most. If ctx ends
-// meanwhile, it returns the ctx's error: nothing was applied.
+// Await calls fn, and again while it fails with embed.ErrLevel, for five seconds at most.
 func Await(ctx context.Context, fn func() error) error {
 	for begun := time.Now(); ; {
 		err := fn()
@@ -26,7 +25,7 @@ func Await(ctx context.Context, fn func() error) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return ctx.Err()
+			return err
 		}
 	}
 }
