@@ -42,6 +42,7 @@ type conn struct {
 	in         input
 	identities []tree.Identity
 	exchange   Exchange // of SASL; nil until the client begins one
+	reserved   int      // bytes counted for what a request is about to read; see reserve
 	walk       *walk    // that goes on with the client's next request; nil if there is none
 	proved     bool     // the exchange has proved who the client is
 
@@ -220,7 +221,7 @@ func (c *conn) reserve(bytes int) error {
 	if bytes <= frameFree {
 		return nil
 	}
-	c.in.bufs.reserved += bytes
+	c.reserved += bytes
 	c.hold(bytes)
 	if !c.awaitMemory() {
 		return errEnded
@@ -250,9 +251,9 @@ func (c *conn) reserveFor(o *wire.Operation) error {
 
 // unreserve ends what reserve counts: the answer counts by now.
 func (c *conn) unreserve() {
-	if b := c.in.bufs; b.reserved > 0 {
-		c.hold(-b.reserved)
-		b.reserved = 0
+	if c.reserved > 0 {
+		c.hold(-c.reserved)
+		c.reserved = 0
 	}
 }
 

@@ -53,12 +53,11 @@ func (in *input) keep(bytes int) {
 
 // buffers are what it takes to read one request and to handle it.
 type buffers struct {
-	r        *bufio.Reader
-	frame    []byte
-	q        wire.Request
-	a        answer
-	one      [1]tree.Op // the operation of q, if q is a write
-	reserved int        // bytes counted for what q is about to read; see conn.reserve
+	r     *bufio.Reader
+	frame []byte
+	q     wire.Request
+	a     answer
+	one   [1]tree.Op // the operation of q, if q is a write
 }
 
 // frameKept bounds the frame that the buffers keep for the next request.
