@@ -501,6 +501,28 @@ func TestCountdown_WaitsWithoutAQuorum(t *testing.T) {
 	})
 }
 
+// So does the Wait of a Gate.
+func TestGate_WaitsWithoutAQuorum(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := ensemble(t, 3)
+		s := ens.Session(1, embed.SessionOptions{Timeout: time.Minute})
+		ens.Isolate(1)
+		done := make(chan error, 1)
+		go func() { done <- barrier.NewGate(s, "/gate").Wait(context.Background()) }()
+		<-time.After(20 * time.Second)
+		must(t, barrier.NewGate(ens.Session(2, embed.SessionOptions{}), "/gate").Shut(bounded(t)))
+		ens.HealAll()
+		<-time.After(5 * time.Second)
+		select {
+		case err := <-done:
+			t.Fatalf("it has passed a gate that is shut: %v", err)
+		default:
+		}
+		must(t, barrier.NewGate(ens.Session(2, embed.SessionOptions{}), "/gate").Open(bounded(t)))
+		must(t, <-done)
+	})
+}
+
 // Shut shuts a gate that another member has opened, although its own replica does not know that.
 func TestGate_ShutWhereItIsSeenTooLateThatItWasOpened(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

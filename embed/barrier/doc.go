@@ -15,11 +15,12 @@
 //
 // # What decides
 //
-// Each waiter follows the changes of this node's replica, in their order, and misses none. So it
-// passes if the condition held at any zxid since it came, even if it no longer holds when the
-// waiter looks. If the replica was away for so long that it takes over the state of another member,
-// the changes in between are unknown. Then the present state decides: a waiter may pass late, or
-// wait on, but never passes early.
+// Each waiter begins with all that was acknowledged to anybody before its call. Then it follows the
+// changes of this node's replica, in their order, and misses none. So it passes if the condition
+// held at any zxid since it came, even if it no longer holds when the waiter looks. If the replica
+// was away for so long that it takes over the state of another member, the changes in between are
+// unknown. Then the present state decides: a waiter may pass late, or wait on, but never passes
+// early.
 //
 // The calls wait, and there is no sequence of who is there: a loop over it could miss the moment
 // that counts. A group.Group has one.

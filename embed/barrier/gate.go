@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
 // A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its path
@@ -60,14 +61,18 @@ func (g Gate) Open(ctx context.Context) error {
 }
 
 // Wait waits until the gate is open. It returns nil if the gate was open at any moment since the
-// call, as this node's replica saw it, even if it is shut again. Wait is bounded by ctx alone. It
-// needs no quorum to wait.
+// call, even if it is shut again. It begins with an embed.Session.Sync, because this node may not
+// show yet that another one has shut the gate. Wait is bounded by ctx alone, and outlasts the lack
+// of a quorum.
 //
 // Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth, and those of an ended session.
 func (g Gate) Wait(ctx context.Context) error { return g.wrap("wait", g.wait(ctx)) }
 
 func (g Gate) wait(ctx context.Context) error {
 	if err := g.check(); err != nil {
+		return err
+	}
+	if err := queue.Sync(ctx, g.session, g.path); err != nil {
 		return err
 	}
 	var shut embed.Zxid // which creation shuts it; zero: not known yet

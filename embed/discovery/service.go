@@ -63,7 +63,8 @@ func Watch(ctx context.Context, s *embed.Session, base, name string) (*Service, 
 }
 
 // Names returns the sorted names of the services that have instances, or had some until a short
-// time ago. Errors are those of embed.Session.Children; a base that does not exist has no services.
+// time ago, as this node's replica knows them. Errors are those of embed.Session.Children; a base
+// that does not exist has no services.
 func Names(ctx context.Context, s *embed.Session, base string) ([]string, error) {
 	names, _, err := s.Children(ctx, base)
 	if errors.Is(err, embed.ErrNoNode) {

@@ -91,11 +91,11 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 	}
 }
 
-// Observe yields the current leader, if there is one. Then it yields every new leader, and every
-// value that a leader proclaims, in the order of their tokens. If they follow faster than the loop
-// consumes them, it may skip some, but never the newest: a leader that was skipped leads no longer.
-// When ctx, the session or the node ends, it yields the error and stops. Another range over the
-// result begins anew.
+// Observe yields the leader that this node's replica shows, if there is one. Then it yields every
+// new leader, and every value that a leader proclaims, in the order of their tokens. If they follow
+// faster than the loop consumes them, it may skip some, but never the newest: a leader that was
+// skipped leads no longer. When ctx, the session or the node ends, it yields the error and stops.
+// Another range over the result begins anew.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var seen sight

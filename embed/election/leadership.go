@@ -81,8 +81,9 @@ func (l *Leadership) Resign() error { return l.contender.Claim.Release() }
 // Requeue gives the leadership up and queues again behind all who wait, in one transaction. A
 // candidate with a priority then goes ahead of those with a lower one, in another transaction. The
 // new candidate stands as after Enter, so call its Wait or Withdraw. The leadership has ended
-// whatever Requeue returns; after an error there is no candidate. Errors: why the leadership ended,
-// embed.ErrNotHeld if somebody deletes its znode on the way, and those of Campaign.
+// whatever Requeue returns; after an error there is no candidate. ctx may be that of the leadership,
+// as for Transfer. Errors: why the leadership ended, embed.ErrNotHeld if somebody deletes its znode
+// on the way, and those of Campaign.
 //
 // Run, a Latch and Balance queue again by themselves. Requeue of their leaderships is refused with
 // embed.ErrInvalidArgument, and the leadership continues.
@@ -101,6 +102,8 @@ func (l *Leadership) requeue(ctx context.Context) (*Candidate, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := queue.Beyond(ctx, l.tenure)
+	defer cancel()
 	old := l.candidate
 	c := &Candidate{election: old.election, value: old.value, options: old.options}
 	e := c.entry()

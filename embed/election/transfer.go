@@ -38,7 +38,8 @@ const (
 
 // Transfer gives the leadership to a waiting candidate, ahead of all others. to is the candidate's
 // path, as Candidates returns it. Transfer waits until the candidate leads, no longer than ctx, and
-// five seconds for each of the candidate's two answers.
+// five seconds for each of the candidate's two answers. ctx may be that of this leadership, or the
+// one that Run gives its fn: that it ends when the leadership is given away does not end Transfer.
 //
 // If the candidate does not answer, Transfer returns ErrNotTransferred and the leadership
 // continues. That happens if the candidate has gone (then also embed.ErrNoNode), if it does not
@@ -60,6 +61,8 @@ func (l *Leadership) Transfer(ctx context.Context, to string) error {
 }
 
 func (l *Leadership) transfer(ctx context.Context, to string) error {
+	ctx, cancel := queue.Beyond(ctx, l.tenure)
+	defer cancel()
 	select {
 	case l.transferring <- struct{}{}:
 		defer func() { <-l.transferring }()

@@ -30,6 +30,9 @@ type Group struct {
 // come and go later. Each child of it is a member. With the Layout Party, a child without
 // "__party__" in its name is none, as in kazoo.
 //
+// The Group shows what this node's replica does. To begin with every member that was there when
+// another node answered, call embed.Session.Sync first.
+//
 // ctx bounds the call, not the Group. The Group lasts until Close or until the session ends. One
 // session should have one Group of a directory, which all share.
 //

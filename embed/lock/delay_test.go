@@ -108,6 +108,32 @@ func TestDelay_TheSameIdentityComesBackAtOnce(t *testing.T) {
 	})
 }
 
+// Who comes back before the ensemble knows of the loss waits until then, and then goes ahead of all
+// who wait. It waited out its own delay.
+func TestDelay_TheSameIdentityComesBackBeforeTheLoss(t *testing.T) {
+	sessionsflag.Member(t, "a client outlives a member")
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 3, embedtest.Options{})
+		s, back := ens.Session(2, embed.SessionOptions{}), ens.Session(3, embed.SessionOptions{})
+		h, err := delayed(ens.Session(1, embed.SessionOptions{}), "worker-1", time.Hour).Lock(bounded(t))
+		must(t, err)
+		waits := acquiring(t, ens, s, lock.NewMutex(s, path).Lock)
+		ens.Kill(1)
+		comes := acquiring(t, ens, back, delayed(back, "worker-1", time.Hour).Lock)
+		again := granted(t, comes)
+		if again.Token().Compare(h.Token()) <= 0 {
+			t.Errorf("the token %v after %v", again.Token(), h.Token())
+		}
+		select {
+		case got := <-waits:
+			t.Fatalf("two hold the lock: %v", got)
+		default:
+		}
+		must(t, again.Release())
+		must(t, granted(t, waits).Release())
+	})
+}
+
 // A former holder that comes back and gives up before it has the lock did not have it, so the delay
 // goes on.
 func TestDelay_GoesOnWhenWhoCameBackGivesUp(t *testing.T) {

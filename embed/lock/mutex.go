@@ -79,7 +79,7 @@ func acquire(ctx context.Context, s *embed.Session, path string, e queue.Entry) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Wait(ctx); err != nil {
+	if c, err = c.WaitAs(ctx, e); err != nil {
 		return nil, err
 	}
 	return newHold(ctx, c), nil

@@ -29,7 +29,8 @@ type Options struct {
 	Delay time.Duration
 
 	// Identity names somebody who may acquire a lost lock again at once, during its Delay, from any
-	// session and ahead of all who wait. It is for a Mutex or a RWMutex only, and somebody who was
+	// session and ahead of all who wait. A Lock that is called before the ensemble knows of the loss
+	// waits until then. It is for a Mutex or a RWMutex only, and somebody who was
 	// a reader comes back as a reader. The delay is over when the new Hold is released. If the
 	// attempt ends before there is a new Hold, the delay begins anew, even if its session was
 	// closed. After a forced recovery nobody comes back to what was lost before. Empty means nobody.

@@ -79,20 +79,23 @@ func (m *RWMutex) try(ctx context.Context, k queue.Kind) (*Hold, error) {
 
 // Downgrade turns a write Hold of this lock into a read Hold at the same place in the queue. No
 // writer comes in between, and the readers next in line join. The token grows. The write Hold has
-// ended whatever Downgrade returns; after an error there is no Hold at all. Errors: those of
-// Mutex.Lock, and embed.ErrNotHeld if h is not a live write Hold of this lock.
+// ended whatever Downgrade returns; after an error there is no Hold at all. ctx may be that of the
+// write Hold. Errors: those of Mutex.Lock, and embed.ErrNotHeld if h is not a live write Hold of this
+// lock.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if err := m.owns(h, queue.Write); err != nil {
 		return nil, wrap("downgrade", m.path, err)
 	}
+	beyond, cancel := queue.Beyond(ctx, h.tenure)
+	defer cancel()
 	// Others may see the write lock gone before this node does, so the write Hold ends first.
 	h.tenure.End()
-	c, err := queue.EnterAt(ctx, m.session, m.options.entry(ctx, queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
+	c, err := queue.EnterAt(beyond, m.session, m.options.entry(ctx, queue.Read), h.contender.Place(), claim.OpRelease(h.contender.Claim))
 	if err != nil {
 		go h.Release() // which may wait
 		return nil, wrap("downgrade", m.path, err)
 	}
-	if err := c.Wait(ctx); err != nil { // at once: nobody was ahead of the writer
+	if err := c.Wait(beyond); err != nil { // at once: nobody was ahead of the writer
 		return nil, wrap("downgrade", m.path, err)
 	}
 	return newHold(ctx, c), nil
@@ -147,6 +150,8 @@ func (m *RWMutex) Upgrade(ctx context.Context, h *Hold) (*Hold, error) {
 // Options.Identity may take over the reader's place again, with a smaller token than the writer's.
 // So nobody may see the writer's token before that.
 func (m *RWMutex) leave(ctx context.Context, read, write *Hold) error {
+	ctx, cancel := queue.Beyond(ctx, read.tenure)
+	defer cancel()
 	for {
 		err := read.Release()
 		switch {

@@ -61,8 +61,8 @@ const permitsMax = 1000
 
 // Acquire waits for n permits, 1 to 1,000, as long as ctx allows. After an error it has no permit,
 // and nothing stays in the queue, as after Mutex.Lock. Errors: embed.ErrInvalidArgument if n is out
-// of range; ErrTooManyPermits, ErrLimitDiffers and ErrNoLimit; and those of Mutex.Lock. This node
-// may judge by a limit that another node has changed a moment ago.
+// of range; ErrTooManyPermits, ErrLimitDiffers and ErrNoLimit, by the limit that the ensemble has;
+// and those of Mutex.Lock.
 func (m *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := m.acquire(ctx, n)
 	return h, wrap("acquire", m.path, err)
@@ -199,7 +199,7 @@ func (m *Semaphore) tryAcquire(ctx context.Context, n int) (*Hold, error) {
 func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contender, prompt bool) (*Hold, error) {
 	e := queue.Entry{Kind: queue.Lease, Data: writeNote(m.options.Note, queue.Holding(ctx)), Delay: m.options.Delay, Prompt: prompt}
 	for {
-		limit, version, err := m.agreed(ctx)
+		limit, mzxid, err := m.allows(ctx, n)
 		switch {
 		case queue.Unanswered(err) && !prompt && pause(ctx):
 			continue
@@ -208,10 +208,7 @@ func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contend
 		case err != nil:
 			return nil, err
 		}
-		if n > limit {
-			return nil, fmt.Errorf("%w: %d wanted, the limit is %d", ErrTooManyPermits, n, limit)
-		}
-		ops := []embed.Op{embed.OpCheck(m.path, version), embed.OpCheckChildren(m.leases(), limit-n)}
+		ops := []embed.Op{embed.OpCheckMzxid(m.path, mzxid), embed.OpCheckChildren(m.leases(), limit-n)}
 		if first != nil {
 			ops = append(ops, claim.OpRelease(first.Claim))
 		} else {
@@ -240,6 +237,28 @@ func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contend
 		}
 		return newHold(ctx, c), nil
 	}
+}
+
+// allows returns what agreed does, if n permits are not more than the limit. This node may show a
+// limit, or a semaphore, that is no longer there, so allows looks again before it refuses.
+func (m *Semaphore) allows(ctx context.Context, n int) (limit int, mzxid embed.Zxid, err error) {
+	for synced := false; ; synced = true {
+		limit, mzxid, err = m.agreed(ctx)
+		if err == nil && n > limit {
+			err = fmt.Errorf("%w: %d wanted, the limit is %d", ErrTooManyPermits, n, limit)
+		}
+		if synced || !isRefusal(err) {
+			return limit, mzxid, err
+		}
+		if _, err := m.session.Sync(ctx, m.path); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// isRefusal reports whether an error says that the limit allows nothing.
+func isRefusal(err error) bool {
+	return errors.Is(err, ErrTooManyPermits) || errors.Is(err, ErrLimitDiffers) || errors.Is(err, ErrNoLimit)
 }
 
 // pause waits briefly and reports whether ctx goes on.
@@ -284,9 +303,10 @@ func (m *Semaphore) Limit(ctx context.Context) (int, error) {
 	return limit, wrap("limit of", m.path, err)
 }
 
-// agreed returns the limit, and the version that the path's data has as long as nobody changes the
-// limit. It creates what is missing.
-func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err error) {
+// agreed returns the limit that this node shows, and the zxid that last wrote the path's data. It
+// stays the same as long as nobody changes the limit. A version would not do: it is the same again
+// when the znode was deleted and created. agreed creates what is missing.
+func (m *Semaphore) agreed(ctx context.Context) (limit int, mzxid embed.Zxid, err error) {
 	for {
 		data, stat, err := m.session.Get(ctx, m.path)
 		if errors.Is(err, embed.ErrNoNode) {
@@ -310,11 +330,11 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		switch {
 		case err == nil:
 			limit, err := parseLimit(m.override(), spoken)
-			return limit, stat.Version, err
+			return limit, stat.Mzxid, err
 		case !errors.Is(err, embed.ErrNoNode):
 			return 0, 0, err
 		case len(data) == 0 && m.limit > 0: // somebody else created the znode without a limit
-			_, err := m.session.Set(ctx, m.path, []byte(strconv.Itoa(m.limit)), stat.Version)
+			err := m.rewrite(ctx, stat.Mzxid, []byte(strconv.Itoa(m.limit)))
 			if err != nil && !errors.Is(err, embed.ErrBadVersion) && !errors.Is(err, embed.ErrNoNode) {
 				return 0, 0, err
 			}
@@ -324,8 +344,15 @@ func (m *Semaphore) agreed(ctx context.Context) (limit int, version int32, err e
 		if err == nil && m.limit > 0 && limit != m.limit {
 			err = fmt.Errorf("%w: this caller gives %d, the semaphore has %d; give the same limit everywhere or set it with Resize", ErrLimitDiffers, m.limit, limit)
 		}
-		return limit, stat.Version, err
+		return limit, stat.Mzxid, err
 	}
+}
+
+// rewrite writes the path's data, if mzxid was its last write, and applies operations with it.
+func (m *Semaphore) rewrite(ctx context.Context, mzxid embed.Zxid, data []byte, ops ...embed.Op) error {
+	ops = append([]embed.Op{embed.OpCheckMzxid(m.path, mzxid), embed.OpSet(m.path, data, embed.AnyVersion)}, ops...)
+	_, err := m.session.Multi(ctx, ops...)
+	return err
 }
 
 // complete creates what is missing below the znode, and reports whether anything was.
@@ -405,19 +432,17 @@ func (m *Semaphore) resize(ctx context.Context, limit int) error {
 		if err != nil {
 			return err
 		}
-		ops := []embed.Op{embed.OpSet(m.path, data, stat.Version)} // which gives it a new version
-		text := []byte(strconv.Itoa(limit))
+		op, text := embed.OpDelete(m.override(), embed.AnyVersion), []byte(strconv.Itoa(limit))
 		switch {
 		case limit == 0 && !spoken:
 			return nil
 		case limit == 0:
-			ops = append(ops, embed.OpDelete(m.override(), embed.AnyVersion))
 		case spoken:
-			ops = append(ops, embed.OpSet(m.override(), text, embed.AnyVersion))
+			op = embed.OpSet(m.override(), text, embed.AnyVersion)
 		default:
-			ops = append(ops, embed.OpCreate(m.override(), text, embed.Persistent))
+			op = embed.OpCreate(m.override(), text, embed.Persistent)
 		}
-		_, err = m.session.Multi(ctx, ops...)
+		err = m.rewrite(ctx, stat.Mzxid, data, op)
 		switch {
 		case errors.Is(err, embed.ErrBadVersion), errors.Is(err, embed.ErrNoNode), errors.Is(err, embed.ErrNodeExists):
 			continue

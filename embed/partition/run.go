@@ -240,10 +240,24 @@ func waitGone(ctx context.Context, s *embed.Session, path string, patience *time
 	case <-w.Events(): // also if it is closed: look again
 		return nil
 	case <-patience.C:
-		return ErrTaken
+		patience.Reset(2 * s.Timeout()) // for the next one
+		return verdict(ctx, s, path)
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// verdict returns ErrTaken if the znode that has the ID is still there. What this node shows may be
+// old, so it asks the ensemble first.
+func verdict(ctx context.Context, s *embed.Session, path string) error {
+	if _, err := s.Sync(ctx, path); err != nil {
+		return err
+	}
+	_, there, err := s.Exists(ctx, path)
+	if there && err == nil {
+		err = ErrTaken
+	}
+	return err
 }

@@ -12,6 +12,9 @@
 // schedule_test.go and faults_test.go play the schedules, and holder_test.go runs the callers.
 // model_test.go has the model.
 //
+// promises_test.go lists what each recipe promises of what others have done. lag_test.go keeps every
+// promise on a member that lags. own_ctx_test.go calls what ends the ctx that it is given.
+//
 // ended_test.go cancels the calls of all other recipes too, and ends their sessions, at every step.
 // refused_test.go refuses each single write of every recipe, or hides its outcome.
 package recipetest

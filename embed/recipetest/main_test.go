@@ -1,6 +1,8 @@
 package recipetest
 
 import (
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -61,3 +63,15 @@ func schedules(t *testing.T, play func(t *testing.T, seed uint64)) {
 }
 
 var must = testkit.Must
+
+var errNone = errors.New("no error")
+
+// is returns an error unless err matches one of some errors.
+func is(err error, want ...error) error {
+	for _, w := range want {
+		if errors.Is(err, w) {
+			return nil
+		}
+	}
+	return fmt.Errorf("want %v, got %w", want, cmp.Or(err, errNone))
+}

@@ -210,13 +210,9 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 	if triesStat == nil {
 		ops = append(append(ops, q.newTries(ctx, name)...), embed.OpDelete(tries, embed.AnyVersion))
 	} else {
-		ops = append(ops, embed.OpDelete(tries, triesStat.Version))
+		ops = append(ops, q.asRead(name, triesStat), embed.OpDelete(tries, embed.AnyVersion))
 	}
 	err = q.remove(ctx, ops)
-	if errors.Is(err, embed.ErrLevel) { // below level 4 such a name is not told apart
-		ops[2] = embed.OpCheck(item, stat.Version)
-		err = q.remove(ctx, ops)
-	}
 	if errors.Is(err, embed.ErrQuotaExceeded) {
 		err = q.takeAtQuota(ctx, name, ops[2:4], triesStat)
 	}
@@ -237,7 +233,7 @@ func (q *Queue) takeAtQuota(
 	}
 	var untried []embed.Op
 	if tries != nil {
-		untried = append(untried, embed.OpDelete(queue.Child(q.tries, name), tries.Version))
+		untried = []embed.Op{q.asRead(name, tries), embed.OpDelete(queue.Child(q.tries, name), embed.AnyVersion)}
 	} else if untried, err = q.without(ctx, q.tries, name); err != nil {
 		return err
 	}

@@ -67,10 +67,10 @@ func (q *Queue) forget(ctx context.Context, name string) (bool, error) {
 		return false, unless(err, embed.ErrNoAuth) // what may not be read is foreign
 	}
 	// Tries are written only while their task is there. So a task that is not there now was removed
-	// later. Whoever claims another one of its name writes the tries, and they have another version.
+	// later. Whoever claims another one of its name writes the tries.
 	if _, ok, err := q.session.Exists(ctx, queue.Child(q.entries, name)); ok || err != nil {
 		return false, unless(err, embed.ErrNoAuth) // then it is there
 	}
-	_ = q.session.Submit(ctx, embed.OpDelete(tries, stat.Version))
+	_ = q.session.Submit(ctx, q.asRead(name, &stat), embed.OpDelete(tries, embed.AnyVersion))
 	return true, nil
 }

@@ -20,8 +20,9 @@ type BindOptions[T any] struct {
 }
 
 // Bind keeps the newest value of a znode in a pointer, for flags and other configuration: Load
-// costs a nanosecond. When Bind returns, the present value is stored. A value is stored as a new T,
-// so whoever has loaded one keeps it unchanged.
+// costs a nanosecond. When Bind returns, the value that this node shows is stored; after
+// embed.Session.Sync that is the present one. A value is stored as a new T, so whoever has loaded
+// one keeps it unchanged.
 //
 // While the znode does not exist, and after a value that is refused, the pointer keeps what it has:
 // the last good value, or what the caller has put there.

@@ -14,9 +14,9 @@ import (
 // misses some: it reads again. The room is taken at once, 12 KiB.
 const changesBuffer = 256
 
-// Changes yields the present value, and then every value that the znode gets, each once and in
-// order. Values are not compared: each write counts, also one of the same value. What several
-// operations of one transaction leave is one value.
+// Changes yields the value that this node shows, and then every value that the znode gets, each
+// once and in order. Values are not compared: each write counts, also one of the same value. What
+// several operations of one transaction leave is one value.
 //
 // Two kinds of errors are part of the sequence, which goes on after them:
 //

@@ -97,17 +97,17 @@ type Number struct {
 	released atomic.Bool
 }
 
-// TakeNumber takes the least number from 0 to n-1 that is free, and holds it as a lock is held. It
-// waits, as long as ctx allows, until a number is free and the clock has passed the time up to
-// which a former owner may have used it. It also outlasts the lack of a quorum. After an error
+// TakeNumber takes the least number from 0 to n-1 that is free and whose time the clock has passed,
+// up to which a former owner may have used it. It holds the number as a lock is held. While there is
+// none, it waits, as long as ctx allows. It also outlasts the lack of a quorum. After an error
 // nothing is taken.
 //
 // What it keeps are an ephemeral, <dir>/held/<number>, and a persistent znode with that time,
 // <dir>/used/<number>. Do not delete the second: it is what the next owner waits for.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrDeleted if somebody deleted the
-// ephemeral meanwhile; embed.ErrNotNumber if the time cannot be read; embed.ErrInvalidArgument for
-// n and wrong options; embed.ErrLevel; those of embed.Session.Create.
+// ephemeral meanwhile; embed.ErrNotNumber if no number is left whose time can be read;
+// embed.ErrInvalidArgument for n and wrong options; embed.ErrLevel; those of embed.Session.Create.
 func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
 	if err := o.check(n); err != nil {
 		return nil, wrap("take number", dir, err)
@@ -144,32 +144,39 @@ func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberO
 	return number, err
 }
 
-// take claims the least free number.
+// take claims the least number that is free and whose former owners the clock has passed.
 func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
-	held := child(dir, "held")
-	err := queue.Retry(ctx, n.session, func() error { // else a number may seem to be held that is free
-		_, err := n.session.Sync(ctx, dir)
-		return err
-	})
+	err := queue.Sync(ctx, n.session, dir) // else a number may seem to be held that is free
 	for err == nil {
-		var free bool
-		free, err = n.look(ctx, held, numbers)
-		if err == nil && free {
-			err = n.enter(ctx, child(held, strconv.Itoa(n.n)), skew)
-			if err == nil {
-				n.used = child(child(dir, "used"), strconv.Itoa(n.n))
+		var found bool
+		found, err = n.look(ctx, dir, numbers)
+		if err != nil || !found {
+			continue
+		}
+		err = n.enter(ctx, child(child(dir, "held"), strconv.Itoa(n.n)), skew)
+		switch {
+		case errors.Is(err, embed.ErrNodeExists):
+			err = nil // somebody else was faster
+		case err == nil:
+			// The claim was created after every write of the time by a former owner, so this node
+			// shows the last one.
+			var left time.Duration
+			if left, err = n.left(ctx, dir); err == nil && left < 0 {
 				return nil
 			}
-			if errors.Is(err, embed.ErrNodeExists) {
-				err = nil // somebody else was faster
-			}
+			_ = n.claim.Release() // if it cannot be sent, the node keeps trying
 		}
 	}
 	return err
 }
 
-// look sets n.n to the least free number, or waits until one may be free.
-func (n *Number) look(ctx context.Context, held string, numbers int) (free bool, err error) {
+// clockPause is the longest time for which a Number trusts a timer: the clock may be set meanwhile.
+const clockPause = time.Second
+
+// look sets n.n to the least number that may be taken, or waits until there may be one. It passes
+// over a number whose time cannot be read, unless it finds no other that is free.
+func (n *Number) look(ctx context.Context, dir string, numbers int) (found bool, err error) {
+	held := child(dir, "held")
 	w, err := n.session.Watch(ctx, held, embed.WatchOnce)
 	if err != nil {
 		return false, err
@@ -183,17 +190,58 @@ func (n *Number) look(ctx context.Context, held string, numbers int) (free bool,
 	for _, name := range names {
 		taken[name] = true
 	}
+	why := fmt.Sprintf("all %d are held", numbers)
+	var pause time.Duration
+	var unreadable error
 	for n.n = range numbers {
-		if !taken[strconv.Itoa(n.n)] {
-			return true, nil
+		if taken[strconv.Itoa(n.n)] {
+			continue
 		}
+		left, err := n.left(ctx, dir)
+		switch {
+		case errors.Is(err, embed.ErrNotNumber), errors.Is(err, embed.ErrNoAuth):
+			unreadable = cmp.Or(unreadable, err)
+		case err != nil:
+			return false, err
+		case left < 0:
+			return true, nil
+		case pause == 0 || left < pause:
+			pause = left + time.Millisecond
+			why = fmt.Sprintf("%d may have been used up to %v, which the clock has not passed", n.n, time.UnixMilli(n.after).UTC())
+		}
+	}
+	if pause == 0 && unreadable != nil {
+		return false, unreadable
+	}
+	var later <-chan time.Time
+	if pause > 0 {
+		later = time.After(min(pause, clockPause))
 	}
 	select {
 	case <-w.Events():
 		return false, n.session.Err()
+	case <-later:
+		return false, n.session.Err()
 	case <-ctx.Done():
-		return false, fmt.Errorf("all %d are held: %w", numbers, ctx.Err())
+		return false, fmt.Errorf("%s: %w", why, ctx.Err())
 	}
+}
+
+// left sets n.after to the time up to which n.n may have been used, and returns how long it takes the
+// clock to pass that: less than zero if it has.
+func (n *Number) left(ctx context.Context, dir string) (time.Duration, error) {
+	n.used, n.after = child(child(dir, "used"), strconv.Itoa(n.n)), 0
+	data, _, err := n.session.Get(ctx, n.used)
+	switch {
+	case errors.Is(err, embed.ErrNoNode):
+		return -1, nil
+	case err != nil:
+		return 0, err
+	}
+	if n.after, err = embed.Text.Parse(data); err != nil {
+		return 0, wrap("read", n.used, err)
+	}
+	return time.UnixMilli(n.after).Sub(n.now()), nil
 }
 
 // enter claims the ephemeral of the number. embed.ErrNodeExists means that somebody else has it.
@@ -218,11 +266,8 @@ func (n *Number) enter(ctx context.Context, path string, skew time.Duration) err
 	return err
 }
 
-// begin waits for the clock, holds the claim, and writes the first time.
+// begin holds the claim, and writes the first time.
 func (n *Number) begin(ctx context.Context) error {
-	if err := n.outwait(ctx); err != nil {
-		return err
-	}
 	if err := n.hold(ctx); err != nil {
 		return err
 	}
@@ -234,35 +279,6 @@ func (n *Number) begin(ctx context.Context) error {
 		}
 		if err != nil || n.now().UnixMilli() < n.until.Load() {
 			return err
-		}
-	}
-}
-
-// outwait waits until the clock has passed the time up to which the number may have been used. The
-// claim was created after every write of that time by a former owner, so this node shows the last
-// one.
-func (n *Number) outwait(ctx context.Context) error {
-	data, _, err := n.session.Get(ctx, n.used)
-	if errors.Is(err, embed.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if n.after, err = embed.Text.Parse(data); err != nil {
-		return wrap("read", n.used, err)
-	}
-	for {
-		left := time.UnixMilli(n.after).Sub(n.now())
-		if left < 0 {
-			return nil
-		}
-		select {
-		case <-time.After(min(left+time.Millisecond, time.Second)): // the clock may be set meanwhile
-		case <-n.claim.Done():
-			return n.claim.Err()
-		case <-ctx.Done():
-			return fmt.Errorf("%d may have been used up to %v, which the clock has not passed: %w", n.n, time.UnixMilli(n.after).UTC(), ctx.Err())
 		}
 	}
 }

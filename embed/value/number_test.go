@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -401,5 +402,34 @@ func TestNumber_Refused(t *testing.T) {
 		must(t, s.Close())
 		_, err = value.TakeNumber(t.Context(), s, dir, 1, value.NumberOptions{})
 		wantErr(t, err, embed.ErrSessionClosed)
+	})
+}
+
+// One number whose worker's clock was a year ahead, and one whose time cannot be read, keep nobody
+// from the others: neither from those that are free, nor from one that is released later.
+func TestTakeNumber_PassesOverOneThatIsAheadForLong(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		ahead := ens.Session(1, embed.SessionOptions{})
+		take(t, ahead, 4, value.NumberOptions{Clock: func() time.Time { return time.Now().AddDate(1, 0, 0) }})
+		must(t, ahead.Close())
+		_, err := s.Create(t.Context(), dir+"/used/1", []byte("soon"), embed.Persistent)
+		must(t, err)
+		begun := time.Now()
+		second, third := take(t, s, 4, value.NumberOptions{}), take(t, s, 4, value.NumberOptions{})
+		if second.N() != 2 || third.N() != 3 || time.Since(begun) > time.Second {
+			t.Errorf("the numbers are %d and %d, after %v", second.N(), third.N(), time.Since(begun))
+		}
+		short, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond/2)
+		defer cancel()
+		_, err = value.TakeNumber(short, s, dir, 4, value.NumberOptions{})
+		wantErr(t, err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "0 may have been used up to") {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Minute, func() { must(t, third.Release()) })
+		if next := take(t, s, 4, value.NumberOptions{}); next.N() != 3 {
+			t.Errorf("the number is %d", next.N())
+		}
 	})
 }

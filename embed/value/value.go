@@ -138,20 +138,39 @@ func swap(ctx context.Context, s *embed.Session, path string, old embed.Zxid, da
 // the newer value. So fn may be called several times, but only what it returned last is written.
 //
 // An error of fn ends the Update, which returns it as it is. Other errors are those of Get and
-// Swap, except embed.ErrNoNode and ErrChanged. A value that does not decode is not replaced.
+// Swap, except embed.ErrNoNode and ErrChanged. A value that does not decode is not replaced. If this
+// node shows an old value, neither its error nor one that fn has for it counts, unless no quorum
+// answers.
 func (v Value[T]) Update(ctx context.Context, fn func(now T, exists bool) (T, error)) (Versioned[T], error) {
-	for {
+	for synced := false; ; {
 		// A swap that was refused has shown this node the newer value, or that there is none.
 		now, err := v.Get(ctx)
-		if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		var x T
+		switch {
+		case err == nil, errors.Is(err, embed.ErrNoNode):
+			x, err = fn(now.Value, now.Mzxid != 0)
+		case now.Mzxid == 0: // not an error of the Codec
 			return Versioned[T]{}, err
 		}
-		x, err := fn(now.Value, now.Mzxid != 0)
 		if err != nil {
-			return Versioned[T]{}, err
+			if synced || !v.isOld(ctx, now.Mzxid) {
+				return Versioned[T]{}, err
+			}
+			synced = true
+			continue
 		}
 		if now, err = v.Swap(ctx, now, x); !errors.Is(err, ErrChanged) {
 			return now, err
 		}
 	}
+}
+
+// isOld reports whether the ensemble has another last write than the one that this node has shown,
+// zero for none. By then this node shows it.
+func (v Value[T]) isOld(ctx context.Context, shown embed.Zxid) bool {
+	if _, err := v.session.Sync(ctx, v.path); err != nil {
+		return false
+	}
+	stat, _, err := v.session.Exists(ctx, v.path)
+	return err == nil && stat.Mzxid != shown
 }

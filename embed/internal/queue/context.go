@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 )
 
@@ -97,4 +99,69 @@ func (c bothContext) Err() error {
 func (c bothContext) Done() <-chan struct{} {
 	_ = c.Err()
 	return c.Context.Done()
+}
+
+// bothKey is the key of the innermost bothContext among the values of a context.
+type bothKey struct{}
+
+// Value finds the context itself for Beyond.
+func (c bothContext) Value(key any) any {
+	if key == (bothKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Beyond returns a context for a call that ends a tenure itself. It has the values and the deadline
+// of ctx, and ends with it, but not because that tenure has ended. If ctx is of Both for that tenure,
+// what remains is the other of the two. cancel must be called.
+func Beyond(ctx context.Context, tenure *claim.Tenure) (beyond context.Context, cancel func()) {
+	if !carries(ctx, tenure) {
+		return ctx, func() {}
+	}
+	inner, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stops := []func() bool{context.AfterFunc(ctx, func() {
+		if why := context.Cause(ctx); tenure.Err() == nil || !errors.Is(why, embed.ErrReleased) {
+			end(why)
+		}
+	})}
+	if other := otherOfBoth(ctx, tenure); other != nil {
+		stops = append(stops, context.AfterFunc(other, func() { end(context.Cause(other)) }))
+	}
+	beyond, done := inner, func() {}
+	if at, bounded := ctx.Deadline(); bounded {
+		beyond, done = context.WithDeadline(inner, at)
+	}
+	return beyond, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		done()
+		end(nil)
+	}
+}
+
+// carries reports whether a tenure is among those that a context carries.
+func carries(ctx context.Context, tenure *claim.Tenure) bool {
+	for {
+		c, ok := ctx.Value(holdingKey{}).(tenureContext)
+		if !ok || c.tenure == tenure {
+			return ok
+		}
+		ctx = c.values
+	}
+}
+
+// otherOfBoth returns the ctx that Both has joined with the lifetime of a tenure, or nil.
+func otherOfBoth(ctx context.Context, tenure *claim.Tenure) context.Context {
+	for {
+		c, ok := ctx.Value(bothKey{}).(bothContext)
+		if !ok {
+			return nil
+		}
+		if life, is := c.life.(tenureContext); is && life.tenure == tenure {
+			return c.ctx
+		}
+		ctx = c.ctx
+	}
 }

@@ -133,36 +133,119 @@ func (p Place) Granted() Place {
 	return p
 }
 
+// comesBack reports whether an entry may take over the place of a lost contender.
+func (e *Entry) comesBack() bool { return e.Identity != "" && e.Delay != 0 }
+
 // Reenter takes over the place of a lost contender of the same kind and identity that lingers. If
 // there is no such place, if it is past, or if a contender for which the kind waits is ahead of it,
 // Reenter returns nil.
 func Reenter(ctx context.Context, s *embed.Session, e Entry, parent string) (*Contender, error) {
-	if e.Identity == "" || e.Delay == 0 {
+	if !e.comesBack() {
 		return nil, nil
 	}
-	names, _, err := s.Children(ctx, parent)
-	if err != nil {
-		return nil, nil // entering reports the error
-	}
+	c, _, err := e.takeOver(ctx, s, parent, "")
+	return c, err
+}
+
+// formers returns which names are those of contenders of the same kind and identity, before its own
+// name, whose place an entry could take over.
+func (e *Entry) formers(names []string, own string) (list []string) {
 	for _, name := range Sorted(names) {
+		if name == own {
+			break
+		}
 		if who, _ := word(name, wordIdentity); identityWord(e.Identity)[1:] == who && strings.Contains(name, e.Kind.Word) {
-			path := Child(parent, name)
-			stat, ok, err := s.Exists(ctx, path)
-			if err == nil && ok && stat.EphemeralOwner == 0 {
-				at := PlaceOf(path, stat.Czxid)
-				if now, err := shown(ctx, s, path); err != nil || at.IsPast(now) {
-					return nil, nil // likewise
-				}
-				c, err := EnterAt(ctx, s, e, at, claim.OpInherit(path))
-				if errors.Is(err, embed.ErrNoNode) {
-					return nil, nil // somebody has waited out the delay
-				}
-				return c, err
-			}
+			list = append(list, name)
 		}
 		if Waits(e.Kind, []string{name}) {
-			return nil, nil
+			break
 		}
 	}
-	return nil, nil
+	return list
+}
+
+// takeOver is Reenter for an entry that comes back. own is the name of its contender, if it has one
+// already; ops come first in the transaction. If there is nothing to take over, it returns the path
+// of a contender of the identity that is not lost so far, if there is one.
+func (e *Entry) takeOver(ctx context.Context, s *embed.Session, parent, own string, ops ...embed.Op) (c *Contender, alive string, err error) {
+	names, _, err := s.Children(ctx, parent)
+	if err != nil {
+		return nil, "", nil // entering reports the error
+	}
+	for _, name := range e.formers(names, own) {
+		path := Child(parent, name)
+		stat, ok, err := s.Exists(ctx, path)
+		switch {
+		case err != nil || !ok:
+			continue
+		case stat.EphemeralOwner != 0:
+			alive = cmp.Or(alive, path)
+			continue
+		}
+		at := PlaceOf(path, stat.Czxid)
+		if now, err := shown(ctx, s, path); err != nil || at.IsPast(now) {
+			return nil, "", nil // likewise
+		}
+		c, err := EnterAt(ctx, s, *e, at, append(ops, claim.OpInherit(path))...)
+		if errors.Is(err, embed.ErrNoNode) {
+			return nil, "", nil // somebody has waited out the delay
+		}
+		return c, "", err
+	}
+	return nil, alive, nil
+}
+
+// WaitAs is Wait for the contender of an entry. If the entry has an identity, and a contender of it
+// that is ahead is lost meanwhile, WaitAs takes over that one's place. It returns the contender that
+// holds its claim. After an error nobody stays in the queue.
+func (c *Contender) WaitAs(ctx context.Context, e Entry) (*Contender, error) {
+	if !e.comesBack() {
+		return c, c.Wait(ctx)
+	}
+	for {
+		first, err := c.Try(ctx)
+		switch {
+		case first && err == nil:
+			return c, nil
+		case !first && err != nil:
+			return nil, err
+		}
+		moved, err := c.waitAlive(ctx, &e)
+		switch {
+		case moved != nil:
+			return moved, moved.Wait(ctx)
+		case errors.Is(err, embed.ErrNotHeld):
+			err = embed.ErrDeleted // somebody deleted the contender when it was about to move
+		}
+		if err != nil {
+			return nil, c.Leave(err)
+		}
+	}
+}
+
+// waitAlive takes over the place of a contender of the entry's identity that is lost. If there is
+// none, it waits until there may be one, or until c may be first.
+func (c *Contender) waitAlive(ctx context.Context, e *Entry) (*Contender, error) {
+	parent, own := Split(c.Path())
+	look := func() (*Contender, string, error) {
+		return e.takeOver(ctx, c.Session, parent, own, claim.OpRelease(c.Claim))
+	}
+	moved, alive, err := look()
+	if moved != nil || err != nil {
+		return moved, err
+	}
+	if alive == "" {
+		return nil, c.WaitChange(ctx, nil)
+	}
+	w, err := c.Session.Watch(ctx, alive, embed.WatchOnce)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	// It may have been lost before the watch was armed.
+	moved, still, err := look()
+	if moved != nil || err != nil || still != alive {
+		return moved, err
+	}
+	return nil, c.WaitChange(ctx, w.Events())
 }

@@ -174,6 +174,15 @@ func Retry(ctx context.Context, s *embed.Session, fn func() error) error {
 	}
 }
 
+// Sync waits until this node shows all that was acknowledged before the call, anywhere. Unlike
+// embed.Session.Sync, it outlasts the lack of a quorum.
+func Sync(ctx context.Context, s *embed.Session, path string) error {
+	return Retry(ctx, s, func() error {
+		_, err := s.Sync(ctx, path)
+		return err
+	})
+}
+
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
 // above it too, in the same transaction; see embed.CreateOptions.Parents. So a parent never stays
 // that has had no child, which the ensemble would not remove. Below level 4 of the ensemble, missing
