@@ -72,21 +72,20 @@ var imports = map[string][]string{
 	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},
 	"embed/internal/queue":    {"embed", "embed/claim", "embed/internal/inside", "engine", "internal/meter"}, // the last three to count who holds and who waits
-	"embed/internal/level":    {"embed"},
-	"embed/internal/sessions": {"embed", "embed/internal/inside"}, // the last for the log
+	"embed/internal/sessions": {"embed", "embed/internal/inside"},                                            // the last for the log
 	"embed/lock":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "internal/rank"},
 	"embed/admin":             {"embed", "embed/audit", "embed/backup", "embed/gateway", "embed/internal/inside", "embed/internal/queue", "embed/lock", "embed/metrics", "engine", "internal/certs", "internal/rank", "tree"}, // engine and tree for reads without a session
 	"embed/audit":             {"embed", "internal/files", "internal/meter"},
 	"embed/backup":            {"embed", "engine/backupfile", "tree"},
 	"embed/backup/schedule":   {"embed", "embed/backup", "embed/internal/queue", "embed/internal/sampling", "embed/internal/sessions", "embed/lock", "embed/metrics", "engine/backupfile", "internal/meter"},
-	"embed/barrier":           {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue"},
+	"embed/barrier":           {"embed", "embed/claim", "embed/internal/queue"},
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
 	"embed/group":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/value", "embed/view"},
-	"embed/job":               {"embed", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/job":               {"embed", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
-	"embed/value":             {"embed", "embed/claim", "embed/internal/level", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/value":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/view":              {"embed", "embed/internal/sessions", "embed/value", "internal/rank"},
 	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 

@@ -58,7 +58,7 @@ func (s *Session) missingAbove(ctx context.Context, path string) (missing []stri
 	return missing, nil
 }
 
-// createBelow creates a znode and those above it, in one transaction if the ensemble's level has it.
+// createBelow creates a znode and those above it, in one transaction.
 func (s *Session) createBelow(ctx context.Context, above []string, create tree.Op) (Result, error) {
 	ops := make([]tree.Op, 0, len(above)+1)
 	for _, path := range above {
@@ -68,23 +68,9 @@ func (s *Session) createBelow(ctx context.Context, above []string, create tree.O
 	if err == nil {
 		return results[len(above)], nil
 	}
-	if errors.Is(err, ErrLevel) {
-		return s.createEach(ctx, above, create)
-	}
 	var refused *MultiError
 	if errors.As(err, &refused) && refused.Index < len(above) {
 		return Result{}, fmt.Errorf("what is above it: %w", refused.Err)
 	}
 	return Result{}, engine.Single(err)
-}
-
-// createEach creates one znode after the other.
-func (s *Session) createEach(ctx context.Context, above []string, create tree.Op) (Result, error) {
-	for _, path := range above {
-		_, err := s.createBelow(ctx, nil, tree.Op{Kind: tree.KindCreate, Path: path, Mode: Container})
-		if err != nil && !errors.Is(err, ErrNodeExists) {
-			return Result{}, fmt.Errorf("what is above it: %w", err)
-		}
-	}
-	return s.createBelow(ctx, nil, create)
 }

@@ -126,8 +126,7 @@ func sizeOf(z *Znode) int {
 // ErrNoEnd, with Prune only, after everything else is done and before anything is deleted; those
 // of the sequence and of the Target, with the path. With a Session those are the ones of
 // embed.Session.Multi, Set, SetACL, Get, ACL, Children and Sync, such as embed.ErrNoNode for a
-// missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, embed.ErrUnknownOutcome, and
-// embed.ErrLevel with Prune below feature level 4.
+// missing parent, embed.ErrNoAuth, embed.ErrNodeExists with Fail, and embed.ErrUnknownOutcome.
 func Import(ctx context.Context, to Target, znodes iter.Seq2[Znode, error], o Options) (Report, error) {
 	if err := o.check(to.Root()); err != nil {
 		return Report{}, err

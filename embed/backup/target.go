@@ -32,7 +32,6 @@ type Target interface {
 
 // Session returns the tree as a session sees it: a path of a backup is below the session's Root. To
 // create znodes with any ACL, the session needs the permissions to do so; the superuser has them.
-// Its Delete needs feature level 4, and returns embed.ErrLevel below.
 func Session(s *embed.Session) Target { return target{s} }
 
 type target struct{ s *embed.Session }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
-	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
@@ -56,9 +55,7 @@ type Pass struct {
 // latest with the session. Until then others may count it.
 //
 // Errors: the ctx's error, embed.ErrInvalidArgument if n is not positive, embed.ErrDeleted if
-// somebody deleted the member's znode, and those of embed.Session.Create. To clear away what a lost
-// round has left, Enter needs level 4 of the ensemble. It waits five seconds for a new ensemble to
-// rise to that, and then fails with embed.ErrLevel.
+// somebody deleted the member's znode, and those of embed.Session.Create.
 func Enter(ctx context.Context, s *embed.Session, path string, n int) (*Pass, error) {
 	m := &member{crowd: crowd{session: s, path: path, counts: isMember}, n: n}
 	err := m.enter(ctx)
@@ -206,10 +203,8 @@ func (m *member) open(ctx context.Context) error {
 // removeStale deletes a ready that is left over, unless it is another one by now.
 func (m *member) removeStale(ctx context.Context, ready embed.Zxid) error {
 	err := queue.Retry(ctx, m.session, func() error {
-		return level.Await(ctx, func() error {
-			_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
-			return err
-		})
+		_, err := m.session.Multi(ctx, removeReady(m.path, ready)...)
+		return err
 	})
 	if errors.Is(err, embed.ErrNoNode) || errors.Is(err, embed.ErrBadVersion) {
 		return nil

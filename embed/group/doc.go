@@ -41,8 +41,7 @@
 // It joins first, and reads the value then. So when all members that are there have applied a
 // write, nobody works with an earlier value. A member that is lost counts as gone, because the ctx
 // of its apply has ended before. What it has sent elsewhere may still be on its way. Use
-// embed.OpCheckMzxid or a token to keep that out. Follow needs level 4 of the ensemble, and waits
-// for it.
+// embed.OpCheckMzxid or a token to keep that out.
 //
 // # Layouts
 //

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -62,8 +61,7 @@ func (r *Reservation) change(fn func(*standing)) *standing {
 //
 // Errors: ErrReserved if another holder has reserved it; embed.ErrInvalidArgument if the holder is
 // empty; embed.ErrInvalidTTL for the time; embed.ErrInvalidPath, for "/" too, which no session can
-// delete; embed.ErrLevel if the same holder has it and the ensemble is held below level 4;
-// embed.ErrUnavailable; those of embed.Session.Create. After embed.ErrUnknownOutcome it may be
+// delete; embed.ErrUnavailable; those of embed.Session.Create. After embed.ErrUnknownOutcome it may be
 // reserved: Reserve again, or wait.
 func Reserve(
 	ctx context.Context, s *embed.Session, path, holder string, d time.Duration,
@@ -132,7 +130,7 @@ func (r *Reservation) create(ctx context.Context) (embed.Stat, error) {
 
 // replace creates the znode anew, because a znode keeps the TTL with which it was created.
 func (r *Reservation) replace(ctx context.Context, mzxid embed.Zxid) (embed.Stat, error) {
-	results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, mzxid),
+	results, err := r.session.Multi(ctx, embed.OpCheckMzxid(r.path, mzxid),
 		embed.OpDelete(r.path, embed.AnyVersion),
 		embed.OpCreateWith(r.path, []byte(r.holder), r.options()))
 	if err != nil {
@@ -153,8 +151,8 @@ func (r *Reservation) lasts(mzxid embed.Zxid, begun time.Time) {
 // Renew lets the time begin anew. It does so even if the time has run out, as long as nobody else
 // has reserved the name meanwhile.
 //
-// Errors: embed.ErrNotHeld if the Reservation is lost, embed.ErrReleased, embed.ErrLevel in an
-// ensemble that is held below level 4, and those of embed.Session.Set.
+// Errors: embed.ErrNotHeld if the Reservation is lost, embed.ErrReleased, and those of
+// embed.Session.Set.
 func (r *Reservation) Renew(ctx context.Context) error {
 	if r.session == nil {
 		return embed.ErrNotHeld
@@ -165,7 +163,7 @@ func (r *Reservation) Renew(ctx context.Context) error {
 		if err != nil {
 			return r.wrap("renew", err)
 		}
-		results, err := r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
+		results, err := r.session.Multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
 			embed.OpSet(r.path, []byte(r.holder), embed.AnyVersion))
 		if err == nil {
 			r.lasts(results[1].Stat.Mzxid, begun)
@@ -246,21 +244,12 @@ func (r *Reservation) Release() error {
 		if !ok || stat.Czxid != r.czxid {
 			return nil
 		}
-		_, err = r.multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
+		_, err = r.session.Multi(ctx, embed.OpCheckMzxid(r.path, stat.Mzxid),
 			embed.OpDelete(r.path, embed.AnyVersion))
 		if err == nil || !changed(err) {
 			return r.wrap("release", err)
 		}
 	}
-}
-
-// multi is embed.Session.Multi, but waits while a new ensemble rises to the level of OpCheckMzxid.
-func (r *Reservation) multi(ctx context.Context, ops ...embed.Op) (results []embed.Result, err error) {
-	err = level.Await(ctx, func() error {
-		results, err = r.session.Multi(ctx, ops...)
-		return err
-	})
-	return results, err
 }
 
 func (r *Reservation) wrap(op string, err error) error {

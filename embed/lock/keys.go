@@ -24,8 +24,7 @@ const KeptDefault = 1000
 //
 // An unused key costs nothing, neither a znode nor memory. The first Lock of a key is one commit,
 // which creates the znode at its path as a container together with the contender. The ensemble
-// removes the container some time after the last contender has left. Below level 4 of the ensemble
-// each missing znode costs a commit of its own.
+// removes the container some time after the last contender has left.
 //
 // All methods may be called by any number of goroutines. A Keys must not be copied.
 type Keys struct {

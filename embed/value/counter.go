@@ -33,7 +33,7 @@ func NewCounter(s *embed.Session, path string, w embed.Width) Counter {
 // of that commit.
 //
 // Errors: embed.ErrOverflow if the sum does not fit into the width; then nothing is changed.
-// embed.ErrNotNumber, embed.ErrLevel, and those of embed.Session.Create. After
+// embed.ErrNotNumber, and those of embed.Session.Create. After
 // embed.ErrUnknownOutcome it may have counted, or may yet count, at most once: a ctx with more time
 // makes that rarer. After every other error it has not counted.
 func (c Counter) Add(ctx context.Context, delta int64) (sum int64, err error) {
@@ -53,7 +53,7 @@ func (c Counter) add(ctx context.Context, delta int64) (int64, error) {
 	data, tooLarge := c.format(delta)
 	for there = there || tooLarge != nil; ; there = !there {
 		if there {
-			r, err := multi(ctx, c.session, embed.OpAdd(c.path, delta, c.width))
+			r, err := c.session.Multi(ctx, embed.OpAdd(c.path, delta, c.width))
 			if err == nil {
 				return r[0].Value, nil
 			}
@@ -126,8 +126,8 @@ func (c Counter) Set(ctx context.Context, n int64) error {
 // Swap writes the number next if the number is old. It does not rely on what this node shows: if
 // that is not old, Swap waits until it is up to date.
 //
-// Errors: ErrChanged if the number is another one; embed.ErrNotNumber; and those of Set,
-// embed.Session.Sync and embed.ErrLevel.
+// Errors: ErrChanged if the number is another one; embed.ErrNotNumber; and those of Set and
+// embed.Session.Sync.
 func (c Counter) Swap(ctx context.Context, old, next int64) error {
 	return wrap("swap", c.path, c.swap(ctx, old, next))
 }

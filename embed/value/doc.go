@@ -29,11 +29,6 @@
 // last write, not a version: a version wraps around, and begins anew when a znode is deleted and
 // created again.
 //
-// Creating znodes above the first one, comparing zxids and Counter.Add need level 4 of the
-// ensemble, to which a new one rises in a second or two. A call that comes earlier waits for that,
-// five seconds at most. Then it fails with embed.ErrLevel, as it does in an ensemble that is held
-// lower.
-//
 // # Layouts
 //
 //	Value               the path             data by its Codec        Curator's SharedValue

@@ -11,7 +11,6 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
-	"github.com/vivarium-go/vivarium/embed/internal/level"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
@@ -107,7 +106,7 @@ type Number struct {
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrDeleted if somebody deleted the
 // ephemeral meanwhile; embed.ErrNotNumber if no number is left whose time can be read;
-// embed.ErrInvalidArgument for n and wrong options; embed.ErrLevel; those of embed.Session.Create.
+// embed.ErrInvalidArgument for n and wrong options; those of embed.Session.Create.
 func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
 	if err := o.check(n); err != nil {
 		return nil, wrap("take number", dir, err)
@@ -244,19 +243,21 @@ func (n *Number) left(ctx context.Context, dir string) (time.Duration, error) {
 	return time.UnixMilli(n.after).Sub(n.now()), nil
 }
 
+// submit submits the claim, and waits for its outcome.
+func (n *Number) submit(ctx context.Context, op embed.Op) (r []embed.Result, err error) {
+	if n.claim, err = claim.New(ctx, n.session, op); err != nil {
+		return nil, err
+	}
+	if r, err = n.claim.Await(ctx); err != nil {
+		_ = n.claim.Release() // the node deletes what was created once it knows the outcome
+	}
+	return r, err
+}
+
 // enter claims the ephemeral of the number. embed.ErrNodeExists means that somebody else has it.
 func (n *Number) enter(ctx context.Context, path string, skew time.Duration) error {
 	o := embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew, Parents: true}
-	var r []embed.Result
-	err := level.Await(ctx, func() (err error) {
-		if n.claim, err = claim.New(ctx, n.session, embed.OpCreateWith(path, nil, o)); err != nil {
-			return err
-		}
-		if r, err = n.claim.Await(ctx); err != nil {
-			_ = n.claim.Release() // the node deletes what was created once it knows the outcome
-		}
-		return err
-	})
+	r, err := n.submit(ctx, embed.OpCreateWith(path, nil, o))
 	if ended := n.session.Err(); err != nil && ended != nil {
 		return ended // what was created goes with the session
 	}

@@ -98,8 +98,7 @@ func set(ctx context.Context, s *embed.Session, path string, data []byte) (stat 
 // old means that the znode must not exist; then Swap creates it and the znodes above it.
 //
 // Errors: ErrChanged if there was another write, or the znode was deleted, created, or both. Those
-// of embed.Session.Create, those of the Codec, and embed.ErrLevel. After embed.ErrUnknownOutcome
-// the value may have been written, or may yet be, at most once.
+// of embed.Session.Create, and those of the Codec. After embed.ErrUnknownOutcome the value may have been written, or may yet be, at most once.
 func (v Value[T]) Swap(ctx context.Context, old Versioned[T], x T) (Versioned[T], error) {
 	data, err := v.codec.encode(x)
 	if err != nil {
@@ -121,7 +120,7 @@ func swap(ctx context.Context, s *embed.Session, path string, old embed.Zxid, da
 		}
 		return stat, err
 	}
-	r, err := multi(ctx, s, embed.OpCheckMzxid(path, old), embed.OpSet(path, data, embed.AnyVersion))
+	r, err := s.Multi(ctx, embed.OpCheckMzxid(path, old), embed.OpSet(path, data, embed.AnyVersion))
 	switch {
 	case errors.Is(err, embed.ErrBadVersion):
 		return embed.Stat{}, fmt.Errorf("%w: zxid %d is no longer its last write", ErrChanged, old)

@@ -74,34 +74,23 @@ func (e *Entry) create(name, number, parent string, parents bool) embed.Op {
 
 // Enter queues a contender under each parent, all in one transaction. The transaction also creates
 // missing parents, as containers. So a parent never stays that has had no contender, which the
-// ensemble would not remove. Below level 4 of the ensemble, missing parents have commits of their
-// own. If ctx ends first, nothing stays in the queues.
+// ensemble would not remove. If ctx ends first, nothing stays in the queues.
 func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*Contender, error) {
 	if slices.Contains(parents, "") {
 		// With a name appended, it would mean a child of the root.
 		return nil, fmt.Errorf("%w: it is empty", embed.ErrInvalidPath)
 	}
-	for whole := true; ; {
+	for {
 		ops := make([]embed.Op, len(parents))
 		for i, parent := range parents {
 			missing, err := isMissing(ctx, s, parent)
 			if err != nil {
 				return nil, err
 			}
-			if missing && !whole {
-				// Create first what this node's replica does not have: a claim that is refused for it
-				// would cost a commit.
-				if err := create(ctx, s, parent); err != nil && (e.Prompt || !Unanswered(err)) {
-					return nil, e.prompt(ctx, err)
-				}
-			}
-			ops[i] = e.next(parent, missing && whole)
+			ops[i] = e.next(parent, missing)
 		}
 		c, err := e.Claim(ctx, s, ops...)
-		switch {
-		case errors.Is(err, embed.ErrLevel) && whole:
-			whole = false
-		case !errors.Is(err, embed.ErrNoNode): // else a parent has been removed meanwhile
+		if !errors.Is(err, embed.ErrNoNode) { // else a parent has been removed meanwhile
 			return c, err
 		}
 	}
@@ -185,23 +174,15 @@ func Sync(ctx context.Context, s *embed.Session, path string) error {
 
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
 // above it too, in the same transaction; see embed.CreateOptions.Parents. So a parent never stays
-// that has had no child, which the ensemble would not remove. Below level 4 of the ensemble, missing
-// parents have commits of their own. fn is called again after embed.ErrNoNode.
+// that has had no child, which the ensemble would not remove. fn is called again after
+// embed.ErrNoNode.
 func Within(ctx context.Context, s *embed.Session, parent string, fn func(parents bool) error) error {
-	for whole := true; ; {
+	for {
 		missing, err := isMissing(ctx, s, parent)
 		if err != nil {
 			return err
 		}
-		if missing && !whole {
-			if err := create(ctx, s, parent); err != nil {
-				return err
-			}
-		}
-		switch err := fn(missing && whole); {
-		case errors.Is(err, embed.ErrLevel) && missing && whole:
-			whole = false
-		case !errors.Is(err, embed.ErrNoNode): // else the parent has been removed meanwhile
+		if err := fn(missing); !errors.Is(err, embed.ErrNoNode) { // else the parent has been removed meanwhile
 			return err
 		}
 	}
