@@ -111,6 +111,7 @@ func inBubble(t *testing.T, members int, o admin.Options, fn func(t *testing.T, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ens := embedtest.New(t, members, embedtest.Options{})
+		ens.Until("health to say so", func() bool { return ens.Node(1).Health().Ready })
 		if o.Authorize == nil {
 			o.Authorize = as
 		}

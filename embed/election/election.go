@@ -1,7 +1,6 @@
 package election
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +115,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 // next waits until the leader or its value differs from seen.
 func (e *Election) next(ctx context.Context, seen sight) (sight, error) {
 	for {
-		watch, err := e.session.Watch(ctx, cmp.Or(seen.Path, e.path), embed.WatchOnce)
+		watched := e.path
+		if seen.mzxid != 0 { // else there is none, or it may not be read: then its watch would tell nothing
+			watched = seen.Path
+		}
+		watch, err := e.session.Watch(ctx, watched, embed.WatchOnce)
 		if err != nil {
 			return sight{}, err
 		}
