@@ -107,12 +107,6 @@ func (e *ensemble) setAway(id embed.MemberID, away bool) {
 	e.mu.away[id] = away
 }
 
-func (e *ensemble) isAway(id embed.MemberID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.mu.away[id]
-}
-
 // here returns the members that are not away.
 func (e *ensemble) here() []embed.MemberID {
 	e.mu.Lock()

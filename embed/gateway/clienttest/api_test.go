@@ -199,7 +199,7 @@ func TestOddOps(t *testing.T) {
 	is(t, "TTL of zero", err, zk.ErrBadArguments)
 	// The gateway ends the connection at the length of a frame that is too large, perhaps while the
 	// client still writes the frame.
-	_, err = c.Create("/big", make([]byte, 1<<20), 0, anyone)
+	_, err = c.Create("/big", make([]byte, 1400<<10), 0, anyone)
 	if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("a znode that is too large: %v", err)
 	}
