@@ -128,6 +128,12 @@ const endTries = 3
 // if its client is faster, and those of Reattach. ErrUnknownOutcome says that it may end yet.
 func (e *Engine) EndSession(ctx context.Context, id tree.SessionID) error {
 	r, err := e.usable(ctx, id)
+	if errors.Is(err, ErrNoSession) { // or this member does not know it yet
+		if err := e.barrier(ctx, e.home().Shard); err != nil {
+			return err
+		}
+		r, err = e.usable(ctx, id)
+	}
 	switch {
 	case err != nil:
 		return err

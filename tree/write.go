@@ -25,12 +25,12 @@ func (t *Tree) create(op *Op, r *Result) error {
 		return ErrNoNode
 	}
 	p := parent.current()
-	if err := t.permitWrite(op.Path, p.acl(), Create); err != nil {
-		return err
-	}
 	path := op.Path
 	if op.Mode.IsSequential() {
 		path = sequentialPath(path, p.rest().created)
+	}
+	if err := t.permitWrite(path, p.acl(), Create); err != nil {
+		return err
 	}
 	if err := ValidatePath(path); err != nil {
 		return err
@@ -205,7 +205,10 @@ func (t *Tree) delete(op *Op) error {
 		return ErrNoAuth
 	}
 	if own := old.rest().owner; op.Czxid == 0 || own == 0 || own != t.header.Session {
-		if err := t.permitWrite(op.Path, e.parent.current().acl(), Delete); err != nil {
+		switch err := t.permitWrite(op.Path, e.parent.current().acl(), Delete); {
+		case err != nil && op.Czxid != 0:
+			return ErrNotHeld // else who tries one creation after the other would find the right one
+		case err != nil:
 			return err
 		}
 	}

@@ -130,6 +130,7 @@ func (h *Handler) serve(c *call) error {
 	if !(rt.probe && h.options.OpenProbes) {
 		var err error
 		if c.grant, err = h.admit(c.r); err != nil {
+			c.skipBody()
 			return err
 		}
 		if err := h.origin.Check(c.r); err != nil {

@@ -62,6 +62,9 @@ func (c *call) revoke() error {
 		return err
 	}
 	return c.with(func(ctx context.Context, s *embed.Session) error {
+		if _, err := s.Sync(ctx, o.Path); err != nil { // else a holder may not be shown yet
+			return err
+		}
 		holders, err := lock.Holders(ctx, s, o.Path)
 		if err != nil {
 			return err

@@ -70,6 +70,14 @@ func (c *call) bodyDeadline() {
 	}
 }
 
+// skipBody is called before a stranger is refused. The server would otherwise wait for the rest of the
+// body before it answers, and the stranger would hold one of the port's connections meanwhile.
+func (c *call) skipBody() {
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now())
+	}
+}
+
 // body is the request's body.
 func (c *call) body() patientBody { return patientBody{c.r, http.NewResponseController(c.w)} }
 

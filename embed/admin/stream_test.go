@@ -118,3 +118,27 @@ func TestPatience(t *testing.T) {
 		}
 	})
 }
+
+// A stranger is refused before the body comes, and holds no connection of the port meanwhile.
+func TestStrangers_AreRefusedBeforeTheirBody(t *testing.T) {
+	inBubble(t, 1, admin.Options{}, func(t *testing.T, _ *embedtest.Ensemble, h http.Handler) {
+		listener, server := make(pipes), &http.Server{Handler: h}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(listener) }()
+		defer func() {
+			close(listener)
+			_ = server.Close()
+			<-served
+		}()
+		here, there := net.Pipe()
+		defer here.Close()
+		listener <- there
+		begun := time.Now()
+		_, err := io.WriteString(here, "POST /v1/multi HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+		must(t, err)
+		text, err := io.ReadAll(here)
+		if took := time.Since(begun); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 401 ") || took > time.Second {
+			t.Errorf("after %v: %q, %v", took, text, err)
+		}
+	})
+}

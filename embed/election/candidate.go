@@ -217,7 +217,11 @@ func (c *Candidate) step(ctx context.Context) (*Leadership, error) {
 		return nil, err
 	}
 	if !first {
-		return nil, c.contender.WaitChange(ctx, offered.Events())
+		events := offered.Events()
+		if errors.Is(offered.Err(), embed.ErrNoAuth) {
+			events = nil // it is no offer of this package, and its watch has ended
+		}
+		return nil, c.contender.WaitChange(ctx, events)
 	}
 	if c.contender.NeedsGrant() {
 		// The candidate went ahead of earlier ones, so its token grows only by the grant, which is

@@ -87,6 +87,9 @@ func (a *answer) complete(err error) error {
 		return err
 	}
 	a.reply.Err, a.bytes = code, sizeOf(&a.reply.Result)
+	for _, u := range a.reply.Users {
+		a.bytes += len(u.Scheme) + len(u.Name) + 32
+	}
 	for i := range a.reply.Results {
 		a.bytes += answerBytes + sizeOf(&a.reply.Results[i])
 	}
@@ -95,7 +98,10 @@ func (a *answer) complete(err error) error {
 
 // sizeOf returns about how many bytes a result takes.
 func sizeOf(r *wire.Result) int {
-	n := len(r.Path) + len(r.Data) + 48*len(r.ACL)
+	n := len(r.Path) + len(r.Data)
+	for _, a := range r.ACL {
+		n += len(a.Scheme) + len(a.ID) + 48
+	}
 	for _, name := range r.Names {
 		n += len(name) + 16
 	}
