@@ -253,8 +253,13 @@ func (t *Task) retry(ctx context.Context, after time.Duration) error {
 	if err != nil {
 		return err
 	}
+	there := embed.OpCheck(t.item(), embed.AnyVersion)
 	set := embed.OpSet(queue.Child(q.tries, t.name), data, embed.AnyVersion)
-	return t.submit([]embed.Op{embed.OpCheck(t.item(), embed.AnyVersion), set})
+	err = t.submit([]embed.Op{there, set})
+	if errors.Is(err, embed.ErrNoNode) { // somebody has removed the task, or its tries
+		err = t.submit(append(append([]embed.Op{there}, q.newTries(ctx, t.name)...), set))
+	}
+	return err
 }
 
 // Name returns the name of the task in its queue.

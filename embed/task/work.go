@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
@@ -16,9 +17,10 @@ import (
 // is claimed again after a second, which doubles with each attempt up to a minute. If ctx has
 // ended, it may be claimed at once.
 //
-// If the ensemble refuses what Work writes when fn has returned, Work logs that, keeps the claim,
-// and tries again after pauses of up to a minute, until ctx ends or the claim is lost. If it
-// refuses a claim because of a hard quota, Work logs that, and claims again after such pauses.
+// If the ensemble refuses what Work writes when fn has returned nil, Work logs that, keeps the claim,
+// and tries again after pauses of up to a minute, until ctx ends or the claim is lost. If fn has
+// failed and that cannot be written, Work logs that too, and passes over the task for up to a minute.
+// If the ensemble refuses a claim because of a hard quota, Work logs that, and claims again after such pauses.
 //
 // Work returns when ctx ends, with its error; when the node ends; with embed.ErrInvalidArgument for
 // wrong options; and if no attempt can succeed: embed.ErrInvalidPath, embed.ErrCrossShard,
@@ -67,29 +69,40 @@ func (q *Queue) work(ctx context.Context, fn func(ctx context.Context, t *Task) 
 	}
 	life, cancel := queue.Both(ctx, t.Context())
 	defer cancel()
-	var end func() error
 	switch err := fn(life, t); {
 	case t.Err() != nil: // it is finished, or lost
-		return nil
 	case err == nil:
-		end = func() error { return t.finish() }
+		if t.record(ctx) != nil {
+			_ = t.giveUp() // so that somebody claims it again
+		}
 	case ctx.Err() != nil:
-		end = func() error { return t.retry(context.Background(), 0) }
+		t.putBack(0)
 	default:
-		end = func() error { return t.retry(context.Background(), t.pause()) }
-	}
-	if t.record(ctx, end) != nil {
-		_ = t.giveUp() // so that somebody claims it again
+		t.putBack(t.pause())
 	}
 	return nil
 }
 
-// record ends a task that was worked on. While the ensemble refuses that, the claim stays, so the
+// putBack lets a task that has failed be claimed again. If the ensemble refuses to write that, nothing
+// was done that could be done twice: the task is passed over for a while, so that it stops no other.
+func (t *Task) putBack(after time.Duration) {
+	q := t.queue
+	err := queue.Retry(t.Context(), q.session, func() error { return t.retry(context.Background(), after) })
+	if err == nil || t.Err() != nil {
+		return
+	}
+	_ = t.giveUp()
+	if q.look.pass(t.name) {
+		sessions.Log(q.session).Warn("a task is passed over: see why", "path", t.item(), "cause", err)
+	}
+}
+
+// record removes a task whose work is done. While the ensemble refuses that, the claim stays, so the
 // work is not done again.
-func (t *Task) record(ctx context.Context, end func() error) error {
+func (t *Task) record(ctx context.Context) error {
 	s := t.queue.session
 	return sessions.Record(ctx, s, t.item(), t.claim.Done(), func() error {
-		err := end()
+		err := t.finish()
 		if !errors.Is(err, embed.ErrNoNode) {
 			return err
 		}

@@ -97,15 +97,16 @@ func Log(s *embed.Session) *slog.Logger { return (*inside.Session)(s).Parts().Se
 // minute, and the first one is logged.
 //
 // Record ends with write's last error when lost is closed: then the record is no longer the
-// caller's to write. It also ends when a write is refused and ctx has ended, and at once with
-// embed.ErrTooLarge, because what has run will not get smaller.
+// caller's to write. It also ends when a write is refused and ctx has ended, and at once with an
+// error that no time mends: embed.ErrTooLarge, embed.ErrCrossShard, embed.ErrInvalidPath and
+// embed.ErrInvalidArgument.
 func Record(
 	ctx context.Context, s *embed.Session, path string, lost <-chan struct{}, write func() error,
 ) error {
 	pause, told := pauseTime, false
 	for {
 		err := write()
-		if err == nil || errors.Is(err, embed.ErrTooLarge) {
+		if err == nil || isHopeless(err) {
 			return err
 		}
 		over := ctx.Done()
@@ -130,4 +131,8 @@ func Record(
 		}
 		pause = min(2*pause, pauseMax)
 	}
+}
+
+func isHopeless(err error) bool {
+	return errors.Is(err, embed.ErrTooLarge) || errors.Is(err, embed.ErrCrossShard) || errors.Is(err, embed.ErrInvalidPath) || errors.Is(err, embed.ErrInvalidArgument)
 }
