@@ -741,3 +741,19 @@ func TestEnter_VeryMany(t *testing.T) {
 		}
 	})
 }
+
+// A member that lags shows a former round. Done counts nothing in the next one if the total differs.
+func TestCountdown_DoneOfAnotherTotal(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		leads, lags, lag := lagging(t)
+		must(t, barrier.NewCountdown(leads, "/work", 1).Done(ctx, "x"))
+		lag()
+		drop(t, leads, "/work", "x")
+		must(t, barrier.NewCountdown(leads, "/work", 2).Done(ctx, "x"))
+		err := barrier.NewCountdown(lags, "/work", 1).Done(ctx, "old")
+		if !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("counted in another round: %v, children %v", err, children(t, leads, "/work"))
+		}
+	})
+}

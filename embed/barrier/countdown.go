@@ -41,20 +41,26 @@ func (c Countdown) done(ctx context.Context, name string) error {
 		return fmt.Errorf("%w: %q is not one component of a path", embed.ErrInvalidArgument, name)
 	}
 	for {
-		begun, err := c.begun(ctx)
-		if err == nil && !begun {
+		round, err := c.begun(ctx)
+		if err == nil && round == 0 {
 			if err = create(ctx, c.session, c.path, embed.Int32.Format(int64(c.total))); err == nil {
-				_, err = c.begun(ctx)
+				round, err = c.begun(ctx)
 			}
 		}
 		if err != nil {
 			return err
 		}
-		_, err = c.session.Create(ctx, queue.Child(c.path, name), nil, embed.Persistent)
+		// Of a countdown with another total, which this node may not show yet, it must count nothing.
+		_, err = c.session.Multi(ctx, embed.OpCheckMzxid(c.path, round), embed.OpCreate(queue.Child(c.path, name), nil, embed.Persistent))
 		switch {
 		case errors.Is(err, embed.ErrNodeExists):
 			return nil
-		case !errors.Is(err, embed.ErrNoNode): // else somebody has deleted the countdown
+		case errors.Is(err, embed.ErrNoNode), errors.Is(err, embed.ErrBadVersion):
+			err = c.sync(ctx) // it was deleted or begun anew
+		case err == nil:
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -63,15 +69,15 @@ func (c Countdown) done(ctx context.Context, name string) error {
 // errTotal says that the countdown that this node shows has another total.
 var errTotal = fmt.Errorf("%w: the countdown has another total", embed.ErrInvalidArgument)
 
-// begun reports whether the countdown's znode exists, and compares its total. What this node shows may
-// be a former countdown, so begun looks again before it refuses.
-func (c Countdown) begun(ctx context.Context) (bool, error) {
-	begun, err := c.look(ctx)
+// begun compares the total, and returns the zxid that wrote it; zero if there is no countdown. What
+// this node shows may be a former countdown, so begun looks again before it refuses.
+func (c Countdown) begun(ctx context.Context) (embed.Zxid, error) {
+	round, err := c.look(ctx)
 	if !errors.Is(err, errTotal) {
-		return begun, err
+		return round, err
 	}
 	if err := c.sync(ctx); err != nil {
-		return false, err
+		return 0, err
 	}
 	return c.look(ctx)
 }
@@ -82,21 +88,21 @@ func (c Countdown) sync(ctx context.Context) error {
 }
 
 // look is begun in the state that this node shows.
-func (c Countdown) look(ctx context.Context) (bool, error) {
+func (c Countdown) look(ctx context.Context) (embed.Zxid, error) {
 	if c.total < 0 || c.total > math.MaxInt32 {
-		return false, fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
+		return 0, fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
 	}
-	data, _, err := c.session.Get(ctx, c.path)
+	data, stat, err := c.session.Get(ctx, c.path)
 	if err != nil {
 		if errors.Is(err, embed.ErrNoNode) {
 			err = nil
 		}
-		return false, err
+		return 0, err
 	}
 	if n, err := embed.Int32.Parse(data); err != nil || n != int64(c.total) {
-		return false, fmt.Errorf("%w: the total is %d, the znode has %x", errTotal, c.total, data)
+		return 0, fmt.Errorf("%w: the total is %d, the znode has %x", errTotal, c.total, data)
 	}
-	return true, nil
+	return stat.Mzxid, nil
 }
 
 // Left returns how many names are not done yet, as this node's replica knows. Errors are those of
