@@ -30,11 +30,11 @@ func (e *Engine) setAside() error {
 	if err != nil || !found || old.Out == "" {
 		return err
 	}
-	_, whole, err := replication.ReadIdentity(e.disk, e.formerDir())
+	kept, whole, err := replication.ReadIdentity(e.disk, e.formerDir())
 	if err != nil {
 		return err
 	}
-	if whole && old.Log != "" { // it was ready, and has not come to deleting what was before
+	if whole && old.Log != "" && kept.Directory != old.Directory { // it was ready, and has not come to deleting what was before
 		if err := e.dropFormer(); err != nil {
 			return err
 		}

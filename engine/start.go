@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
@@ -369,7 +371,9 @@ func (e *Engine) diskWaiting(lacking error) {
 	if lacking != nil {
 		e.recent.note(Occurrence{Kind: DiskWaits})
 		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
-		ring(e.cramped)
+		if errors.Is(lacking, syscall.ENOSPC) || errors.Is(lacking, syscall.EDQUOT) {
+			ring(e.cramped)
+		}
 		return
 	}
 	e.recent.note(Occurrence{Kind: DiskGoesOn})

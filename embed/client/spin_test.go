@@ -111,7 +111,7 @@ func TestElection_BehindAHiddenOffer(t *testing.T) {
 			}
 			begin, was := time.Now(), n.Load()
 			must(t, lead.Proclaim(ctx, []byte("still me"))) // the candidate looks again
-			err = <-ended
+			<-ended
 			sent := n.Load() - was
 			if sent > 1000 {
 				t.Errorf("remote %v: the client has sent %d requests within %v", remote, sent, time.Since(begin))
