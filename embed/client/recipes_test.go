@@ -218,8 +218,8 @@ func TestHeirLingersBehindABrokenConnection(t *testing.T) {
 			over := func(conn net.Conn) net.Conn { return lossy{conn, []byte("/lost"), &left} }
 			withOutage(t, over, func(w *world, at embed.MemberID, s *embed.Session, o *outage) {
 				t, leader := w.t, w.ens.Leader()
+				w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 50 * time.Millisecond}) // before anything of the claim is sent
 				c := inherits(w, at, s)
-				w.ens.Faults(at).SetLink(leader, embedtest.Link{Delay: 50 * time.Millisecond})
 				test.before(t, c)
 				synctest.Wait() // what was sent has come to the member, and waits for the leader
 				closed := make(chan error, 1)
