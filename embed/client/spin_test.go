@@ -27,6 +27,26 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// countedSession opens a session in a member, or over a connection that counts its writes.
+func countedSession(ctx context.Context, w *world, remote bool) (s *embed.Session, n *atomic.Int64, end func()) {
+	n = new(atomic.Int64)
+	if !remote {
+		return w.ens.Session(1, embed.SessionOptions{}), n, func() {}
+	}
+	k := w.client(func(c *client.Config) {
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			if n.Load() > 20_000 {
+				return nil, errors.New("too many writes")
+			}
+			conn, err := w.dial(ctx, address)
+			return counted{conn, n}, err
+		}
+	})
+	s, err := k.NewSession(ctx, embed.SessionOptions{})
+	must(w.t, err)
+	return s, n, func() { _ = k.Close() }
+}
+
 // Who observes an election whose leader it may not read waits for a change, as a client too.
 func TestElection_ObservesAHiddenLeader(t *testing.T) {
 	for _, remote := range []bool{false, true} {
@@ -34,23 +54,8 @@ func TestElection_ObservesAHiddenLeader(t *testing.T) {
 			t := w.t
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			var n atomic.Int64
-			k := w.client(func(c *client.Config) {
-				c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-					if n.Load() > 20_000 {
-						return nil, errors.New("too many writes")
-					}
-					conn, err := w.dial(ctx, address)
-					return counted{conn, &n}, err
-				}
-			})
-			defer k.Close()
-			s := w.ens.Session(1, embed.SessionOptions{})
-			if remote {
-				var err error
-				s, err = k.NewSession(ctx, embed.SessionOptions{})
-				must(t, err)
-			}
+			s, n, end := countedSession(ctx, w, remote)
+			defer end()
 			owner := w.ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("boss:secret")}}})
 			_, err := owner.Create(ctx, "/election", nil, embed.Container)
 			must(t, err)
@@ -76,23 +81,8 @@ func TestElection_BehindAHiddenOffer(t *testing.T) {
 			t := w.t
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			var n atomic.Int64
-			k := w.client(func(c *client.Config) {
-				c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-					if n.Load() > 20_000 {
-						return nil, errors.New("too many writes")
-					}
-					conn, err := w.dial(ctx, address)
-					return counted{conn, &n}, err
-				}
-			})
-			defer k.Close()
-			s := w.ens.Session(1, embed.SessionOptions{})
-			if remote {
-				var err error
-				s, err = k.NewSession(ctx, embed.SessionOptions{})
-				must(t, err)
-			}
+			s, n, end := countedSession(ctx, w, remote)
+			defer end()
 			lead, err := election.New(w.ens.Session(1, embed.SessionOptions{}), "/election").Campaign(ctx, nil)
 			must(t, err)
 			defer lead.Resign()

@@ -27,5 +27,6 @@ func TestQuota_OfASequentialZnode(t *testing.T) {
 				return
 			}
 		}
+		t.Error("no number came to that of the znode")
 	})
 }
