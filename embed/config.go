@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -40,68 +39,65 @@ type Config struct {
 	// Dir holds everything the node persists. It is created if missing, and belongs to this node
 	// while the node is open. A relative Dir is below the working directory at the time of Start.
 	Dir string `yaml:"dir"`
-	// ID is the id of this member, one of Members. For a node that is alone, zero means 1. With
-	// Members set, zero is an error: a process that forgot its ID would pass for member 1. Only with
-	// Join can Advertise say instead which one it is.
+	// ID says which of the Members this one is. If it is zero, Advertise says it: a process that is at
+	// none of their addresses joins as a new member. One of the two has to be there. For a node that
+	// is alone, zero means 1.
 	//
 	// Ids begin at 1. The ordinals of a StatefulSet begin at 0: add 1 to them, here and in Members,
 	// as ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
 	// Members are the ids of the founding members with the host:port of each, this member included.
-	// The ids are the same on every member. An address may change at any restart. Empty means that
-	// the node is alone, and then it opens no port, or that it joins: see Join.
-	Members map[MemberID]string `yaml:"members"`
-	// Join lets members come and go. It has addresses of members: each a host:port, whose host may
-	// be a name that stands for several. Set it on all members, to the same. A node whose directory
-	// is empty asks there for the ensemble, becomes a learner, and serves as soon as it has loaded
-	// the data. The ensemble makes some of the learners voters; see Voters. docs/scaling.md has
-	// examples.
+	// They found the ensemble together, once all of them are there, with empty directories. The ids
+	// are the same on every member. If Members and Join are empty, the node is alone, and opens no
+	// port.
 	//
-	// With Join, ID and Members count only until the ensemble is founded: who is in Members founds
-	// it, together with all others there. If ID is zero and Advertise is set, this node is the
-	// founder at that address, or none of them. So one Config can serve all. Later the ensemble
-	// knows its members by itself. Then a process whose directory was emptied, founders too, joins
-	// as a new member, with a new id. Members that were fixed before need ID and Members until all of
-	// them have run with Join; see docs/upgrades.md.
+	// ID and Members count only until the ensemble is founded. Later the ensemble knows its members
+	// by itself: others join, leave, and are replaced, and addresses change at any restart. A process
+	// whose directory was emptied, a founder too, joins as a new member, with a new id.
+	Members map[MemberID]string `yaml:"members"`
+	// Join are addresses at which a node whose directory is empty asks for the ensemble: each a
+	// host:port, whose host may be a name that stands for several. The node becomes a learner, and
+	// serves as soon as it has loaded the data. The ensemble makes some of the learners voters; see
+	// Voters. Empty means the addresses in Members. docs/scaling.md has examples.
 	Join []string `yaml:"join"`
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
-	// Needs Join.
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
 	// joins under the name of one that has gone, it takes that one's place at once. The name counts
 	// when the member joins. A founder may be given one later, which no other member has. Empty means
-	// none: then nobody takes the member's place by name. Needs Join.
+	// "founder-2" for number 2 of Members, and for others none: then nobody takes the member's place
+	// by name.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
-	// the fewest. Needs Join.
+	// the fewest.
 	Zone string `yaml:"zone"`
 	// Observer keeps the member a learner: it never votes. It counts when the member joins. A later
 	// value changes nothing, and the node logs a warning: to change it, let the member Leave, and join
-	// as a new one. Needs Join.
+	// as a new one.
 	Observer bool `yaml:"observer"`
 	// Ephemeral says that the directory ends with the process. Then Shutdown leaves the ensemble, as
-	// Leave does. Its error says if the member has to remain. Needs Join.
+	// Leave does. Its error says if the member has to remain.
 	Ephemeral bool `yaml:"ephemeral"`
 	// Voters is how many members should vote: 1, 3, 5, 7 or 9; zero means DefaultVoters. Those beyond
 	// are learners, which take the place of voters that are lost. If there are fewer members, the
 	// largest odd number of them votes. The setting of the member counts that leads the first shard,
-	// so set it equally on all. Needs Join.
+	// so set it equally on all.
 	Voters int `yaml:"voters"`
 	// DeadAfter is how long a voter must be silent before a learner takes its place for good. Zero
 	// means DefaultDeadAfter, and a negative value never. Less than twice MaxSessionTimeout is
 	// refused. If there is no learner, nobody is replaced. A member that does not vote is out after
-	// this silence too, but not before an hour. Needs Join.
+	// this silence too, but not before an hour.
 	DeadAfter time.Duration `yaml:"deadAfter"`
 	// Found decides instead of Members whether an empty directory founds the ensemble, as its only
 	// member at first. It is asked when no member of an ensemble answers. It must be true once in
 	// the life of the ensemble, whoever asks, as a create-if-absent in something that outlives the
 	// processes is. It may be asked again after a crash: then it must say to the same Dir what it
 	// said before. Until it is true somewhere, nodes wait, and Status.Joining says for what. A panic
-	// counts as an error. Nil means that Members decide. Needs Join.
+	// counts as an error. Nil means that Members decide.
 	Found func(context.Context) (bool, error) `yaml:"-"`
 	// Admit may refuse a node that wants to join; the node is told the error. It is called on the
 	// member that leads, by one goroutine for each node that asks, and must return when ctx ends. A
-	// panic counts as an error. Nil admits every node that may speak as a member. Needs Join.
+	// panic counts as an error. Nil admits every node that may speak as a member.
 	Admit func(context.Context, Candidate) error `yaml:"-"`
 	// Listen is the host:port to bind. Empty means the address in Members[ID] if its host is an IP
 	// address or localhost. If its host is any other name, empty means its port on all interfaces.
@@ -271,10 +267,9 @@ func (c Config) Validate() error {
 
 // complete fills in the defaults and checks the result.
 func (c Config) complete() (engine.Config, error) {
-	c = c.whichFounder()
 	p := &problems{}
 	e := engine.Config{
-		Dir: c.Dir, Member: c.ID, Members: maps.Clone(c.Members), Listen: c.Listen, Ensemble: c.Ensemble,
+		Dir: c.Dir, Listen: c.Listen, Ensemble: c.Ensemble,
 		Shards: or(c.Shards, 1), Tick: or(c.Tick, DefaultTick),
 		RequestTimeout: or(c.RequestTimeout, DefaultRequestTimeout),
 		MaxDataSize:    or(c.MaxDataSize, DefaultMaxDataSize), MaxTreeSize: c.MaxTreeSize,
@@ -287,10 +282,10 @@ func (c Config) complete() (engine.Config, error) {
 	if c.Dir == "" {
 		p.add("Dir is empty: name a directory for the node's data")
 	}
-	if c.completeMembers(&e, p); len(c.Join) > 0 {
-		c.completeJoin(&e, p)
+	if c.alone() {
+		c.completeAlone(&e, p)
 	} else {
-		c.refuseWithoutJoin(p)
+		c.completeMembers(&e, p)
 	}
 	if e.Shards < 1 || e.Shards > MaxShards {
 		p.add("Shards is %d: want 1 to %d", c.Shards, MaxShards)
@@ -314,63 +309,6 @@ func (c Config) complete() (engine.Config, error) {
 		e.PlainToo = c.TLS.Migrate
 	}
 	return e, errors.Join(p.list...)
-}
-
-// idMax bounds the ids in a Config. Those who join get the ids above, and a recovery leaves some out.
-const idMax MemberID = 1 << 62
-
-func (c Config) completeMembers(e *engine.Config, p *problems) {
-	if len(c.Members) == 0 && len(c.Join) > 0 {
-		c.completeListen(e, c.Advertise, p)
-		return
-	}
-	if len(c.Members) == 0 {
-		e.Alone = true
-		e.Member = or(c.ID, 1)
-		e.Members = map[MemberID]string{e.Member: ""}
-		if c.ID > idMax {
-			p.add("ID is %d: the highest is %d, because who joins later is counted on from there", c.ID, idMax)
-		}
-		if c.Listen != "" {
-			p.add("Listen is %q but Members is empty: a node alone opens no port", c.Listen)
-		}
-		return
-	}
-	ids := sortedIDs(c.Members)
-	switch _, ok := c.Members[c.ID]; {
-	case !ok && c.ID == 0:
-		p.add("ID is 0 or left out: say which of the Members %s this is", list(ids))
-	case !ok:
-		p.add("ID is %d, which is none of the Members %s", c.ID, list(ids))
-	}
-	seen := make(map[string]MemberID)
-	for _, id := range ids {
-		addr := c.Members[id]
-		if id == 0 {
-			p.add("Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, " +
-				"in ID too")
-		}
-		if id > idMax {
-			p.add("Members has the id %d: the highest is %d, because who joins later is counted on from there", id, idMax)
-		}
-		if err := checkAddr(addr, false); err != nil {
-			p.add("Members[%d] is %q: %v", id, addr, err)
-		} else if other, ok := seen[addr]; ok {
-			p.add("Members[%d] and Members[%d] are both %q", other, id, addr)
-		}
-		seen[addr] = id
-	}
-	e.Advertise = c.Members[e.Member]
-	c.completeListen(e, or(c.Advertise, e.Advertise), p)
-}
-
-// completeListen sets where to bind for a member that is reached at an address.
-func (c Config) completeListen(e *engine.Config, address string, p *problems) {
-	if e.Listen == "" {
-		e.Listen = bindAddr(address)
-	} else if err := checkAddr(e.Listen, true); err != nil {
-		p.add("Listen is %q: %v", e.Listen, err)
-	}
 }
 
 // Bounds of durations: nobody waits longer than maxTick for a heartbeat, and sums of longer

@@ -76,9 +76,9 @@ func TestValidate_NoSessionIsShorterThanThreeElections(t *testing.T) {
 	}
 }
 
-// What members that come and go must not say, and what says nothing without Join. M54: DeadAfter is
+// What members must not say, and what says nothing of a node that is alone. M54: DeadAfter is
 // never so short that a member goes before its sessions do.
-func TestValidate_Join(t *testing.T) {
+func TestValidate_Members(t *testing.T) {
 	seeds, found := []string{"pods:7400"}, func(context.Context) (bool, error) { return true, nil }
 	one := map[embed.MemberID]string{1: "pod-1:7400"}
 	for want, c := range map[string]embed.Config{
@@ -91,8 +91,10 @@ func TestValidate_Join(t *testing.T) {
 		"ID is 3 but Members is empty: the ensemble gives":                                    {Join: seeds, Advertise: "pod-1:7400", ID: 3},
 		"DeadAfter is 1m0s: want 2m0s at least, twice MaxSessionTimeout":                      {Join: seeds, Advertise: "pod-1:7400", DeadAfter: time.Minute},
 		"Name and Zone may have 256 bytes":                                                    {Join: seeds, Advertise: "pod-1:7400", Zone: strings.Repeat("z", 257)},
-		"Zone is set but Join is empty: it is for members that come and go":                   {Zone: "east"},
-		"Voters is set but Join is empty":                                                     {Voters: 3},
+		"Zone is set but Members and Join are empty: a node alone opens no port":              {Zone: "east"},
+		"Voters is set but Members and Join are empty":                                        {Voters: 3},
+		"Advertise is set but Members and Join are empty":                                     {Advertise: "pod-1:7400"},
+		`Advertise is ":7400"`:                                                                {Members: one, Advertise: ":7400"},
 		"ID is 0 or left out: say which of the Members 1 this is":                             {Join: seeds, Members: one},
 		"ID is 2, which is none of the Members 1":                                             {Join: seeds, Members: one, ID: 2, Advertise: "pod-2:7400"},
 	} {
@@ -114,9 +116,9 @@ func TestValidate_MembersNeedAnID(t *testing.T) {
 		members map[embed.MemberID]string
 		want    string
 	}{
-		{0, from1, "ID is 0 or left out: say which of the Members 1, 2, 3 this is"},
-		{4, from1, "ID is 4, which is none of the Members 1, 2, 3"},
-		{0, map[embed.MemberID]string{7: "s-0.s:7400"}, "ID is 0 or left out: say which of the Members 7 this is"},
+		{0, from1, "ID is 0 or left out: say which of the Members 1, 2, 3 this is, or give its own address in Advertise"},
+		{4, from1, "ID is 4, which is none of the Members 1, 2, 3: leave it out for a node that is to join, and set Advertise"},
+		{0, map[embed.MemberID]string{7: "s-0.s:7400"}, "ID is 0 or left out: say which of the Members 7 this is, or give its own address in Advertise"},
 		{0, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
 		{2, from0, "Members has the id 0: ids begin at 1, so ordinals that begin at 0 need 1 added, in ID too"},
 		{huge, map[embed.MemberID]string{huge: "s-0.s:7400"}, fmt.Sprintf("Members has the id %d: the highest is %d, because who joins later is counted on from there", huge, 1<<62)},

@@ -59,17 +59,17 @@ var ErrLevel = engine.ErrLevel
 // ErrNotSeeded is Node.Ready's answer if Config.Seed is set and the ensemble has begun without it.
 var ErrNotSeeded = engine.ErrNotSeeded
 
-// Of members that come and go.
+// Of members and lineages.
 var (
 	// ErrJoining says that this node has yet to join an ensemble, or to found one with the other
 	// founders. The text says what it waits for. Calls fail with ErrUnavailable until then.
 	ErrJoining = engine.ErrJoining
-	// ErrRemoved says that this member is out of the ensemble for good. Node.Err says why. With
-	// Config.Join the next Start joins as a new member, unless somebody removed this one.
+	// ErrRemoved says that this member is out of the ensemble for good. Node.Err says why. The next
+	// Start joins as a new member, unless somebody removed this one.
 	ErrRemoved = engine.ErrRemoved
 	// ErrSuperseded says that a forced recovery has gone on without this member, under another
-	// lineage; see docs/runbook.md. Node.Err says which. With Config.Join the next Start joins as a
-	// new member, and drops what the directory has.
+	// lineage; see docs/runbook.md. Node.Err says which. The next Start joins as a new member, and
+	// drops what the directory has.
 	ErrSuperseded = engine.ErrSuperseded
 	// ErrUnsafe says that a change of the members would cost the quorum. Nothing was changed.
 	ErrUnsafe = engine.ErrUnsafe

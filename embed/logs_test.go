@@ -363,7 +363,7 @@ func TestLogs_TellOfAnAddressThatNobodyReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wrong atomic.Bool
 		ens := embedtest.New(t, 1, embedtest.Options{
-			Join: true, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+			Logger: slog.New(slog.NewJSONHandler(&log, nil)),
 			Config: func(c *embed.Config) {
 				c.Tick = 100 * time.Millisecond
 				if wrong.Load() && c.ID == 0 {

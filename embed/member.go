@@ -132,8 +132,7 @@ func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
 
 // Leave takes this member out of the ensemble for good, and closes the node: it closes the
 // sessions, transfers the leaderships, and waits until no shard has the member any more. With
-// Config.Ephemeral, Shutdown does the same. A later Start on the directory joins as a new member,
-// with Config.Join.
+// Config.Ephemeral, Shutdown does the same. A later Start on the directory joins as a new member.
 //
 // Once the wish is recorded, the ensemble carries it out. From the first shard that it is out of, the
 // node serves nobody, and its vote counts until it is out of all. If ctx ends before that, Leave waits

@@ -76,7 +76,7 @@ func TestPeek_WithoutAQuorum(t *testing.T) {
 func TestPeek_WhileJoining(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]embedtest.Options{
-		"a founder": {Stopped: true}, "a founder of members that come and go": {Stopped: true, Join: true},
+		"a founder": {Stopped: true}, "a founder of members that come and go": {Stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +109,7 @@ func TestPeek_OfANewMember(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx := bounded(t)
-		ens := embedtest.New(t, 1, embedtest.Options{Join: true})
+		ens := embedtest.New(t, 1, embedtest.Options{})
 		_, err := ens.Session(1, embed.SessionOptions{}).Put(ctx, "/config", []byte("x"))
 		must(t, err)
 		n := ens.Start(ens.AddPlace())

@@ -100,7 +100,7 @@ func TestReady_NamesAddressesThatLeadNowhere(t *testing.T) {
 		c.Dir = filepath.Join(t.TempDir(), "node")
 		c.Members = map[embed.MemberID]string{1: c.Members[1], 2: "nowhere.invalid:7400", 3: "127.0.0.1:1"}
 	})
-	waitsFor(t, nodes[1], "no leader", "no connection to member 2: dial tcp: lookup nowhere.invalid", "no connection to member 3: dial tcp 127.0.0.1:1: connect: connection refused")
+	waitsFor(t, nodes[1], "members 2, 3 are missing", "nowhere.invalid:7400: lookup nowhere.invalid", "127.0.0.1:1: connect: connection refused")
 }
 
 // Calls that fail for lack of a quorum say so as Ready does. Their errors are otherwise unchanged.

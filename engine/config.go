@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -80,8 +81,7 @@ type Config struct {
 	Schemes                tree.Schemes
 	HoldLevel              uint32 // zero: not held
 
-	// Of members that come and go.
-	Join       []string // not empty: members may come and go
+	Join       []string // where members may be
 	Advertise  string
 	Name, Zone string
 	Observer   bool
@@ -118,9 +118,6 @@ type Candidate struct {
 	Address  string
 	Observer bool
 }
-
-// open reports whether members may come and go.
-func (c *Config) open() bool { return len(c.Join) > 0 }
 
 // Seams let a test replace parts of the system. The zero value replaces nothing.
 type Seams struct {
@@ -176,15 +173,12 @@ func (c *Config) closeTimeout() time.Duration {
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }
 
-func (c *Config) memberIDs() []MemberID {
-	ids := make([]MemberID, 0, len(c.Members))
-	for id := range c.Members {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+// seeds returns where members may be, each address once.
+func (c *Config) seeds() []string {
+	all := append(slices.Clone(c.Join), slices.Collect(maps.Values(c.Members))...)
+	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-func (c *Config) founding() [32]byte {
-	return replication.Founding(c.Ensemble, c.memberIDs(), c.Shards)
+func (c *Config) memberIDs() []MemberID {
+	return slices.Sorted(maps.Keys(c.Members))
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +60,9 @@ func (e *Engine) checkIdentity() error {
 		}
 	}
 	if found {
+		if id.Member == 0 {
+			e.adopt(&id)
+		}
 		if err = e.sameFounding(&id); err == nil && id.Member == 0 && !comesBack {
 			err = e.checkUnused()
 		}
@@ -80,18 +82,25 @@ func (e *Engine) checkIdentity() error {
 	}
 	id.Start++
 	e.identity.now, e.directory = id, id.Directory
+	e.member.Store(uint64(id.Member)) // the log names it from now on
 	return nil
 }
 
-// newIdentity returns the identity of an empty directory. With Config.Join, the ensemble decides
-// who it is to be.
+// newIdentity returns the identity of an empty directory.
 func (e *Engine) newIdentity() (replication.Identity, error) {
-	id := replication.Identity{Shards: e.cfg.Shards, Ensemble: e.cfg.Ensemble, Peers: make(map[MemberID][16]byte)}
-	if !e.cfg.open() {
-		id.Member, id.Digest = e.cfg.Member, e.cfg.founding()
-	}
+	id := replication.Identity{Peers: make(map[MemberID][16]byte)}
+	e.adopt(&id)
 	_, err := rand.Read(id.Directory[:])
 	return id, err
+}
+
+// adopt takes the settings of a directory that is in no ensemble yet from the config. Only who is
+// alone knows already who it is.
+func (e *Engine) adopt(id *replication.Identity) {
+	id.Ensemble, id.Shards = e.cfg.Ensemble, e.cfg.Shards
+	if e.cfg.Alone && id.Former == (replication.Former{}) {
+		id.Found(e.cfg.Member, e.cfg.memberIDs())
+	}
 }
 
 // comeBack returns a new identity for the directory of a member that is out. A member that somebody
@@ -100,10 +109,10 @@ func (e *Engine) comeBack(old replication.Identity) (replication.Identity, error
 	switch {
 	case old.Out == session.Removed.String():
 		return old, fmt.Errorf("%s: %w: somebody removed member %d: empty the directory to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member)
-	case !e.cfg.open() && old.Out == replication.Superseded:
-		return old, fmt.Errorf("%s: %w: a forced recovery goes on without member %d: set Config.Join to let this process join as a new member, which drops the data", e.cfg.Dir, ErrSuperseded, old.Member)
-	case !e.cfg.open():
-		return old, fmt.Errorf("%s: %w: member %d is out of the ensemble (%s): set Config.Join to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member, old.Out)
+	case e.cfg.Alone && old.Out == replication.Superseded:
+		return old, fmt.Errorf("%s: %w: a forced recovery goes on without member %d: set Join to let this process join as a new member, which drops the data", e.cfg.Dir, ErrSuperseded, old.Member)
+	case e.cfg.Alone:
+		return old, fmt.Errorf("%s: %w: member %d is out of the ensemble (%s): set Join to let this process join as a new member", e.cfg.Dir, ErrRemoved, old.Member, old.Out)
 	}
 	id, err := e.newIdentity()
 	id.Former = replication.Former{Member: old.Member, Directory: old.Directory}
@@ -116,6 +125,10 @@ func (e *Engine) checkStart() error {
 	id := e.identity.now
 	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage && !slices.Contains(id.Ancestors, [16]byte(l)) {
 		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, session.Lineage(id.Lineage), l, replication.WayOut)
+	}
+	others := func(m session.Member) bool { return m.ID != session.MemberID(id.Member) && m.OutOf() < len(e.shards) }
+	if e.cfg.Alone && slices.ContainsFunc(e.table().List, others) {
+		return e.notAlone()
 	}
 	for _, r := range e.shards {
 		o, _ := r.Origin(session.MemberID(id.Member))
@@ -141,14 +154,13 @@ func (e *Engine) countStart() error {
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 
-// sameFounding checks that the directory was founded as the config says. With Config.Join, members
-// may have come and gone since, and the config says only where to find some of them.
+// sameFounding checks that the directory was founded as the config says. Members may have come and
+// gone since, and the config says only where to find some of them.
 func (e *Engine) sameFounding(id *replication.Identity) error {
-	grows := e.cfg.open()
 	switch {
-	case !grows && (id.Joined || id.Member == 0):
-		return fmt.Errorf("%s is of a member that joined an ensemble: set Config.Join to addresses of its members", e.cfg.Dir)
-	case !grows && id.Member != e.cfg.Member:
+	case e.cfg.Alone && (id.Joined || id.Member == 0 || len(id.Founders) > 1):
+		return e.notAlone()
+	case e.cfg.Alone && id.Member != e.cfg.Member:
 		return fmt.Errorf("%s belongs to member %d, the config says %d", e.cfg.Dir, id.Member, e.cfg.Member)
 	case id.Ensemble != e.cfg.Ensemble:
 		return fmt.Errorf("%s belongs to the ensemble %q, the config says %q", e.cfg.Dir, id.Ensemble, e.cfg.Ensemble)
@@ -156,35 +168,12 @@ func (e *Engine) sameFounding(id *replication.Identity) error {
 		return fmt.Errorf("%s was founded with Shards %d, the config says %d: the number is fixed at founding, so set it to %d, or found another ensemble in empty directories", e.cfg.Dir, id.Shards, e.cfg.Shards, id.Shards)
 	case id.Log != "" && id.Log != replication.LogTan:
 		return fmt.Errorf("%s has a raft log of the type %q, this version reads %q", e.cfg.Dir, id.Log, replication.LogTan)
-	case grows && (id.Member == 0 || len(id.Founders) > 0):
-		return nil
-	case id.Digest != e.cfg.founding():
-		return e.otherMembers(*id)
 	}
-	e.keepFounders(id)
 	return nil
 }
 
-// keepFounders enters the founders, so that from now on the config need not say them. It does so for
-// a member that runs with Config.Join, once the ensemble has a lineage.
-func (e *Engine) keepFounders(id *replication.Identity) {
-	if e.cfg.open() && len(id.Founders) == 0 && id.Lineage != ([16]byte{}) {
-		id.Founders = e.cfg.memberIDs()
-	}
-}
-
-// otherMembers returns the error for a directory with other members. It names those that the
-// directory has met, because the digest does not.
-func (e *Engine) otherMembers(id replication.Identity) error {
-	wanted, met := "none", ""
-	if !e.cfg.Alone {
-		wanted = listed(e.cfg.memberIDs())
-	}
-	if len(id.Peers) > 0 {
-		met = "; it has met members " + listed(slices.Sorted(maps.Keys(id.Peers)))
-	}
-	return fmt.Errorf("%s was founded with other members than the config names (%s): ids of Members are fixed at founding, addresses are not%s",
-		e.cfg.Dir, wanted, met)
+func (e *Engine) notAlone() error {
+	return fmt.Errorf("%s is of an ensemble with other members, and the config names nobody: set Members, or Join and Advertise", e.cfg.Dir)
 }
 
 // listed formats ids for a text: 1, 2, 3.

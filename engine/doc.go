@@ -81,7 +81,7 @@
 //
 // # Members
 //
-// With Config.Join, members come and go. The table of members on the home shard has a wish for each
+// Members come and go. The table of members on the home shard has a wish for each
 // of them: learner, voter or out. Package steer decides; this package looks and acts:
 //
 //	enter.go, question.go   a node without an id asks the seeds, and joins or founds
@@ -197,10 +197,10 @@
 //
 // # Goroutines
 //
-//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop; with Join, steering.loop
+//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop, steering.loop
 //	for the node     Keeper.Loop, Purger.Loop, failureLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
-//	at the start     whenReady, until this member has registered; with Join, enterLoop
+//	at the start     whenReady, until this member has registered; enterLoop, until this node is a member
 //	until it is done raiseLoop, lineageLoop
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and

@@ -54,7 +54,7 @@ type Engine struct {
 	// learner says for each shard that this member does not vote there, as far as it knows.
 	learner        [MaxShards]atomic.Bool
 	membersChanged chan struct{} // capacity 1; the table of members has changed
-	steering       []*steering   // by shard; empty if members do not come and go
+	steering       []*steering   // by shard
 	cramped        chan struct{} // capacity 1; the disk lacks room
 	reconfiguring  chan struct{} // capacity 1; full while this node records a Reconfig
 	// client is where this node's clients connect, for the other clients; nil if no gateway says so.
@@ -71,6 +71,7 @@ type Engine struct {
 	// Of a node that has yet to join.
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
 	lack     atomic.Pointer[string] // what enterLoop waits for
+	callers  chan [16]byte          // the directories of others that have asked this node
 
 	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
 	// does.

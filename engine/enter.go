@@ -29,6 +29,8 @@ const (
 	askTime = 3 * time.Second
 	// askedMax bounds the addresses that are asked at the same time. Names may stand for many.
 	askedMax = 64
+	// callersMax bounds the rounds of questions that others cause.
+	callersMax = 64
 	// hopsMax bounds how often a question to join is passed on to the leader.
 	hopsMax = 4
 )
@@ -65,6 +67,7 @@ func (e *Engine) enterLoop() {
 // first, or if the identity cannot be stored.
 func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	var told string
+	known := make(map[[16]byte]bool)
 	var p pace.Pace // some reasons differ each time, by a port
 	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
 		me, err := e.enterRound(ctx)
@@ -82,10 +85,27 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 				e.log.Info("joining", "cause", lack, "repeated", held)
 			}
 		}
+		if e.pauseFor(ctx, pause, known); ctx.Err() != nil {
+			return replication.Identity{}, false
+		}
+	}
+}
+
+// pauseFor waits between two rounds of questions. It ends early when somebody asks this node for the
+// first time, who may be the founder that was missing. So founders found as soon as the last is there.
+func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[[16]byte]bool) {
+	over := time.After(d)
+	for {
 		select {
 		case <-ctx.Done():
-			return replication.Identity{}, false
-		case <-time.After(pause):
+			return
+		case <-over:
+			return
+		case caller := <-e.callers:
+			if !known[caller] && len(known) < callersMax {
+				known[caller] = true
+				return
+			}
 		}
 	}
 }
@@ -100,8 +120,7 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 	case err != nil:
 		return me, err
 	case found != nil:
-		me.Member, me.Founders = cmp.Or(e.cfg.Member, 1), found
-		me.Digest = replication.Founding(me.Ensemble, found, me.Shards)
+		me.Found(cmp.Or(e.cfg.Member, 1), found)
 		return me, nil
 	}
 	return e.join(ctx, me, answers, silent)
@@ -136,7 +155,10 @@ func (e *Engine) ownQuestion() question {
 
 // askAll asks all seeds, founders and members in the table who they are.
 func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
-	names := append(slices.Clone(e.cfg.Join), slices.Sorted(maps.Values(e.cfg.Members))...)
+	if e.cfg.Alone {
+		return nil, nil
+	}
+	names := e.cfg.seeds()
 	for _, m := range e.table().List {
 		if m.OutOf() == 0 && m.Address != "" && !slices.Contains(names, m.Address) {
 			names = append(names, m.Address)
@@ -233,25 +255,41 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 		return nil, fmt.Errorf("%w: Config.Found says no, so this node waits for a member, or for the node to which Found says yes; %w",
 			ErrJoining, e.noMember(answers, silent))
 	}
-	founders := e.cfg.memberIDs()
-	present := map[MemberID]bool{e.cfg.Member: true}
+	return e.foundWithOthers(answers, silent)
+}
+
+// foundWithOthers returns the founders in Config.Members if all of them are there, and want the same.
+func (e *Engine) foundWithOthers(answers []answer, silent []string) ([]MemberID, error) {
+	founders, present := e.cfg.memberIDs(), map[MemberID]bool{e.cfg.Member: true}
+	var others string
 	for _, a := range answers {
+		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards
 		switch {
+		case a.Founder != 0 && !agrees:
+			others += fmt.Sprintf("; the node at %s has %s", a.Address, settings(a.Ensemble, a.Founders, a.Shards))
+		case a.Founder != 0:
+			present[a.Founder] = true
 		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
 		case a.Member != 0:
 			present[a.Member] = true
-		case a.Founder != 0 && slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards:
-			present[a.Founder] = true
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(founders), func(m MemberID) bool { return present[m] })
 	if len(missing) == 0 {
 		return founders, nil
 	}
-	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing, or have other Members, Ensemble or Shards%s", ErrJoining, listed(missing), because(silent))
+	if others != "" {
+		others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
+	}
+	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, listed(missing), others, because(silent))
+}
+
+// settings says what must be the same on all founders.
+func settings(ensemble string, founders []MemberID, shards int) string {
+	return fmt.Sprintf("Ensemble %q, Members %s and Shards %d", ensemble, listed(founders), shards)
 }
 
 // because lists who did not answer.
@@ -307,12 +345,13 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 		}
 		admitted, err := e.joinAt(ctx, a)
 		if err != nil {
-			errs = append(errs, err)
+			if len(errs) == 0 || errs[len(errs)-1].Error() != err.Error() { // others name the same leader
+				errs = append(errs, err)
+			}
 			continue
 		}
-		me.Member, me.Founders, me.Joined, me.Lineage = admitted, first.Founders, true, first.Lineage
-		me.Digest = replication.Founding(me.Ensemble, first.Founders, me.Shards)
-		me.Ancestors = nil
+		me.Found(admitted, first.Founders)
+		me.Joined, me.Lineage, me.Ancestors = true, first.Lineage, nil
 		for _, l := range first.Ancestors {
 			me.Ancestors = append(me.Ancestors, l)
 		}

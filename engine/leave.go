@@ -74,7 +74,7 @@ func (e *Engine) Leave(ctx context.Context) error {
 // wishOut has the wish recorded that this member is to be out. It reports whether it is, by this
 // call or by another one. After ErrUnknownOutcome the caller has to depart or give up.
 func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
-	if err := e.mayChange(); err != nil {
+	if err := e.over(); err != nil {
 		return e.departure.expected() && e.departure.shards() > 0, err
 	}
 	e.departure.begin()

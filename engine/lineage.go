@@ -55,7 +55,6 @@ func (e *Engine) knowLineage(looks int) bool {
 		return true
 	}
 	e.identity.now.Lineage = l
-	e.keepFounders(&e.identity.now)
 	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
 	return true
 }

@@ -41,7 +41,7 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 func (r *Remains) runs(a *answer) error {
 	switch {
 	case slices.Contains(a.Ancestors, r.Lineage):
-		return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member with Config.Join, and it joins as a new one", a.who(), a.Lineage)
+		return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member, and it joins as a new one", a.who(), a.Lineage)
 	case a.Member == 0 || a.Lineage != r.Lineage:
 	case a.Leader != 0:
 		return fmt.Errorf("%s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.who(), a.Leader)

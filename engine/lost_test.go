@@ -99,6 +99,19 @@ func TestAskLost_AsksEverywhere(t *testing.T) {
 	})
 }
 
+// M76: nobody can be asked where the directory has no addresses.
+func TestAskLost_WithoutAddresses(t *testing.T) {
+	for join := range 3 {
+		for gone := range 3 {
+			err := askLost(t.Context(), lost("", ""), RecoverOptions{Join: []string{"a.test:1", "b.test:1"}[:join], Gone: []MemberID{2, 3}[:gone],
+				Network: &placesOf{dialed: map[string]int{}, at: nobody}})
+			if (err == nil) != (join+gone >= 2) {
+				t.Errorf("%d addresses, %d gone: %v", join, gone, err)
+			}
+		}
+	}
+}
+
 // M76: an address twice is one address.
 func TestAskLost_OneAddressTwice(t *testing.T) {
 	err := askLost(t.Context(), lost("", ""), RecoverOptions{Join: []string{"a.test:1", "a.test:1"}, Network: &placesOf{dialed: map[string]int{}, at: nobody}})

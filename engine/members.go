@@ -99,7 +99,7 @@ func (e *Engine) memberLoop() {
 			leaderless = time.Now()
 			e.announce()
 			observerSaid = observerSaid || e.sayObserver()
-		} else if e.cfg.open() && time.Since(leaderless) > LongestElection(e.cfg.Tick) {
+		} else if time.Since(leaderless) > LongestElection(e.cfg.Tick) {
 			e.seek()
 		}
 	}
@@ -123,7 +123,7 @@ func (e *Engine) announce() {
 		says.Client = *announced
 	}
 	news := says != command.Announce{Name: rec.Name, Address: rec.Address, Client: rec.Client, Zone: rec.Zone}
-	if !known || !e.cfg.open() || rec.Wish == session.Out || !news {
+	if !known || rec.Wish == session.Out || !news {
 		return
 	}
 	call := outbox.NewCall(nil, &command.Request{Kind: command.RequestAnnounce, Announce: says})
@@ -135,12 +135,16 @@ func (e *Engine) announce() {
 	_ = home.Outbox.Wait(ctx, call, memberInterval) // the loop looks again
 }
 
+// FounderName is the name of a founder to which nobody has given one.
+func FounderName(m MemberID) string { return session.FounderName(session.MemberID(m)) }
+
 // nameToSay returns the name under which a member is in the table, or is to be. Only a founder enters
-// it after it has joined, and none that another one has: whoever was admitted under the name of an
-// older member passes for its replacement.
+// it after it has joined, once, and none that another one has: whoever was admitted under the name of
+// an older member passes for its replacement.
 func (e *Engine) nameToSay(table *session.MembersView, rec session.Member) string {
 	taken := slices.ContainsFunc(table.List, func(m session.Member) bool { return m.ID != rec.ID && m.Name == e.cfg.Name && m.Wish < session.Out })
-	if rec.Name != "" || rec.Since != 0 || taken {
+	given := rec.Name != "" && rec.Name != session.FounderName(rec.ID)
+	if given || rec.Since != 0 || taken {
 		return rec.Name
 	}
 	return e.cfg.Name
@@ -151,7 +155,7 @@ func (e *Engine) nameToSay(table *session.MembersView, rec session.Member) strin
 // changes it for a learner.
 func (e *Engine) sayObserver() bool {
 	rec, known := e.table().Find(session.MemberID(e.self()))
-	if !known || rec.Observer == e.cfg.Observer || !e.cfg.open() || !isDone(e.home().Outbox.Ready) {
+	if !known || rec.Observer == e.cfg.Observer || !isDone(e.home().Outbox.Ready) {
 		return false
 	}
 	e.log.Warn("Config.Observer has no effect: it counts when a member joins", "recorded", rec.Observer)
@@ -265,26 +269,13 @@ func (e *Engine) recordOut(reason string) {
 // isOut reports whether this node ended because its member is out of the ensemble.
 func (e *Engine) isOut() bool { return errors.Is(e.disk.Err(), ErrRemoved) }
 
-// mayChange returns why the members of this node's ensemble cannot change, or nil.
-func (e *Engine) mayChange() error {
-	if over := e.over(); over != nil {
-		return over
-	}
-	if !e.cfg.open() {
-		return errFixed
-	}
-	return nil
-}
-
-var errFixed = errors.New("the members of this ensemble stay as they are: set Config.Join on all of them")
-
 // RemoveMember takes a member out of the ensemble, wherever it is, and waits until no shard has it
 // any more. ErrUnsafe says that the members that answer now would be no quorum without it. If ctx
 // ends after the removal was recorded, the removal goes on, and the error is ErrUnknownOutcome.
 func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	if err := e.mayChange(); err != nil {
+	if err := e.over(); err != nil {
 		return err
 	}
 	var sent bool
@@ -422,8 +413,6 @@ func (e *Engine) change(ctx context.Context, q *question) (answered bool, err er
 
 func (e *Engine) changeOrRefuse(ctx context.Context, q *question) (answered bool, err error) {
 	switch {
-	case !e.cfg.open():
-		return true, errFixed // whoever asks may run with another Config
 	case !e.settled(ctx):
 		return false, errLater
 	case q.Remove != 0:

@@ -20,8 +20,7 @@ import (
 // later build can add to it.
 type question struct {
 	Join      bool // the node wants to be a member
-	List      bool // somebody wants to see the members
-	InParts   bool // only those with ids above After, as many as an answer holds; earlier builds want all
+	List      bool // somebody wants to see the members with ids above After, as many as an answer holds
 	After     session.MemberID
 	Remove    MemberID // not zero: a member wants this one to be removed
 	Leave     MemberID // not zero: this member wants to be out
@@ -86,10 +85,6 @@ const listPart = 256 << 10
 
 // tell answers with the members that a question is for, of all of them by their ids.
 func (a *answer) tell(q *question, all []Member) {
-	if !q.InParts {
-		a.List = all
-		return
-	}
 	size := 0
 	for _, m := range all {
 		if m.ID <= q.After {
@@ -174,6 +169,10 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 		a.Refused = fmt.Sprintf("the question cannot be read: %v", err)
 	} else if e.host.Load() == nil {
 		a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+		select {
+		case e.callers <- q.Directory:
+		default: // enough others have asked
+		}
 	} else {
 		e.answerAsMember(ctx, &q, &a)
 	}
@@ -277,9 +276,6 @@ func (q *question) candidate() session.Candidate {
 
 // mayAdmit returns why the asking node cannot be a member, or nil.
 func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
-	if !e.cfg.open() {
-		return fmt.Errorf("member %d runs without Config.Join, so the ensemble stays as it is: set Join on all members", e.self())
-	}
 	if gone := e.gone.Load(); gone >= goneMax {
 		return fmt.Errorf("%d members have come and gone, and the ensemble keeps the id of each: it admits nobody any more, so that members can still catch up (docs/limits.md: Members)", gone)
 	}

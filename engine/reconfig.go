@@ -35,7 +35,7 @@ func (e *Engine) MayReconfig(who []tree.Identity) error {
 	return e.home().Tree().As(who).CheckWrite(tree.ConfigPath)
 }
 
-// Config returns what tree.ConfigPath says; empty if the members are fixed.
+// Config returns what tree.ConfigPath says; empty until all members have said where they are.
 func (e *Engine) Config() string {
 	data, _, _ := e.home().Tree().Get(tree.ConfigPath) // every tree has it
 	return string(data)
@@ -48,7 +48,7 @@ func (e *Engine) Config() string {
 func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 	ctx, cancel := e.bounded(ctx)
 	defer cancel()
-	if err := e.mayChange(); err != nil {
+	if err := e.over(); err != nil {
 		return err
 	}
 	var recorded, sent bool

@@ -227,7 +227,7 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 	}
 	if err := askLost(ctx, &r, o); err != nil {
 		if r.Recovering { // some of its logs may end the old lineage already
-			err = fmt.Errorf("%w; this directory was half recovered, so keep it aside, and join with Config.Join on an empty one instead", err)
+			err = fmt.Errorf("%w; this directory was half recovered, so keep it aside, and join with an empty one instead", err)
 		}
 		return r, fmt.Errorf("%s: %w: %w", o.Dir, ErrRecover, err)
 	}
@@ -297,5 +297,5 @@ func orNobody(ids []MemberID) string {
 // errInterrupted is why a node does not start on a directory whose recovery was interrupted.
 func errInterrupted(id replication.Identity) error {
 	stopped := strings.ReplaceAll(listed(id.Stopped), " ", "")
-	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory; if the others live after all, keep this directory aside, and join with Config.Join on an empty one", stopped)
+	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory; if the others live after all, keep this directory aside, and join with an empty one", stopped)
 }

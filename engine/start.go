@@ -42,16 +42,13 @@ func Start(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), callers: make(chan [16]byte, callersMax), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
 	e.cfg.Schemes = judges(cfg.Schemes, e.log)
-	if !cfg.open() {
-		e.member.Store(uint64(cfg.Member))
-	}
 	if cfg.Seed != nil {
 		e.seeding = &seeding{engine: e, turns: make([]seedTurn, cfg.Shards)}
 	}
@@ -147,22 +144,14 @@ func (e *Engine) listen() (net.Listener, error) {
 // hostConfig returns the config of the Raft groups of a member.
 func (e *Engine) hostConfig(me replication.Identity) replication.Config {
 	c := replication.Config{
-		Dir: e.cfg.Dir, Disk: e.disk, Member: me.Member, Open: e.cfg.open(), Shards: e.cfg.Shards,
+		Dir: e.cfg.Dir, Disk: e.disk, Member: me.Member, Alone: e.cfg.Alone, Shards: e.cfg.Shards,
 		Digest: me.Digest, Names: e.names, Tick: e.cfg.Tick, Logger: e.log, LeaderChanged: e.leaderChanged,
 		Removed: e.removedFrom, KeepEntries: e.cfg.Seams.Keep,
 	}
 	if !me.Joined {
-		c.Members = e.foundersOf(me)
+		c.Members = me.Founders
 	}
 	return c
-}
-
-// foundersOf returns who founded the ensemble of a member.
-func (e *Engine) foundersOf(me replication.Identity) []MemberID {
-	if len(me.Founders) > 0 {
-		return me.Founders
-	}
-	return e.cfg.memberIDs()
 }
 
 // loadShards reads the images of all shards into memory. It reads them one by one, which bounds the
@@ -251,18 +240,16 @@ func (e *Engine) peerIdentity(me replication.Identity) transport.Identity {
 
 // become makes the node a member: it starts the Raft groups. It is called once.
 func (e *Engine) become(me replication.Identity) error {
-	founders := e.foundersOf(me)
+	founders := me.Founders
 	for _, r := range e.shards {
 		r.Become(e.origin(me), sessionIDs(founders))
 	}
 	e.place.Store(&place{founders: founders, joined: me.Joined, lineage: me.Lineage, ancestors: lineagesOf(me.Ancestors)})
 	e.names = replication.NewNames(me.Digest)
 	e.member.Store(uint64(me.Member))
-	if e.cfg.open() {
-		e.newSteering()
-	}
+	e.newSteering()
 	e.noteOwnPart()
-	e.transport.Become(e.peerIdentity(me), fmt.Sprintf("Ensemble %q, Members %s and Shards %d", e.cfg.Ensemble, listed(founders), e.cfg.Shards))
+	e.transport.Become(e.peerIdentity(me), settings(e.cfg.Ensemble, founders, e.cfg.Shards))
 	cfg := e.hostConfig(me)
 	cfg.Transport = e.transport
 	host, err := replication.Open(cfg)
@@ -297,7 +284,7 @@ func (e *Engine) logStart() {
 	case id.Log == "" && id.Joined:
 		e.log.Info("joined", "ensemble", id.Ensemble, "shards", id.Shards, "directory", directory, "lineage", session.Lineage(id.Lineage).String())
 	case id.Log == "" && id.Start == 1:
-		e.log.Info("founded", "ensemble", id.Ensemble, "members", e.foundersOf(id), "shards", id.Shards, "directory", directory)
+		e.log.Info("founded", "ensemble", id.Ensemble, "members", id.Founders, "shards", id.Shards, "directory", directory)
 	}
 	e.log.Info("started", "dir", e.cfg.Dir, "directory", directory, "start", id.Start, "version", e.cfg.Version, "took", time.Since(e.started))
 }
@@ -351,9 +338,7 @@ func (e *Engine) runMember() {
 	if e.seeding != nil {
 		e.loops.Go(e.seedLoop)
 	}
-	if e.cfg.open() {
-		e.runSteering()
-	}
+	e.runSteering()
 	for _, r := range e.shards {
 		r.Outbox.Signal()
 	}

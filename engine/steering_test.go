@@ -95,7 +95,7 @@ func (n *silence) counts() (reached, most int) {
 // and admits nobody before members could no longer catch up.
 func TestSteering_MembersThatHaveGoneAreCounted(t *testing.T) {
 	var log bytes.Buffer
-	e := &Engine{cfg: Config{Join: []string{"seeds:1"}}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for n, want := range map[int]int{20_000 - 1: 0, 20_000: 1, 50_000: 1} {
 		e.gone.Store(0)
 		for range 3 {

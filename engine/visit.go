@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +21,7 @@ type visitor struct {
 }
 
 func newVisitor(cfg Config) *visitor {
-	v := &visitor{seeds: append(slices.Clone(cfg.Join), slices.Sorted(maps.Values(cfg.Members))...), network: transport.TCP("", cfg.TLS, cfg.PlainToo)}
+	v := &visitor{seeds: cfg.seeds(), network: transport.TCP("", cfg.TLS, cfg.PlainToo)}
 	v.transport = transport.New(transport.Options{
 		Self:    transport.Identity{Run: runID(), Tick: cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: LevelMax}},
 		Network: v.network, Logger: cfg.Logger,
@@ -36,7 +35,7 @@ func newVisitor(cfg Config) *visitor {
 func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 	v := newVisitor(cfg)
 	defer v.transport.Close()
-	a, err := v.ask(ctx, question{List: true, InParts: true})
+	a, err := v.ask(ctx, question{List: true})
 	return a.List, err
 }
 
@@ -46,7 +45,7 @@ func AskRemoval(ctx context.Context, cfg Config, m MemberID) error {
 	defer v.transport.Close()
 	asked, what := false, removalOf(m)
 	for {
-		a, err := v.ask(ctx, question{List: true, InParts: true})
+		a, err := v.ask(ctx, question{List: true})
 		at := slices.IndexFunc(a.List, func(rec Member) bool { return MemberID(rec.ID) == m })
 		switch {
 		case err != nil && !asked:

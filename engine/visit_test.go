@@ -58,7 +58,7 @@ func TestVisitor_AListInParts(t *testing.T) {
 	all := manyMembers()
 	parts := 0
 	visited(t, func(q *question, a *answer) { parts++; a.tell(q, all) }, func(t *testing.T, v *visitor) {
-		a, err := v.ask(t.Context(), question{List: true, InParts: true})
+		a, err := v.ask(t.Context(), question{List: true})
 		if err != nil || !slices.EqualFunc(a.List, all, func(a, b Member) bool { return a.ID == b.ID && len(a.Places) == len(b.Places) }) {
 			t.Fatalf("%d of %d members, %v", len(a.List), len(all), err)
 		}
@@ -66,22 +66,6 @@ func TestVisitor_AListInParts(t *testing.T) {
 			t.Errorf("it came in %d parts", parts)
 		}
 	})
-}
-
-// A member of an earlier build tells all at once, and one that asks as an earlier build does is told
-// so.
-func TestVisitor_AListAtOnce(t *testing.T) {
-	few := manyMembers()[:3]
-	visited(t, func(q *question, a *answer) { a.List = few }, func(t *testing.T, v *visitor) {
-		if a, err := v.ask(t.Context(), question{List: true, InParts: true}); err != nil || len(a.List) != 3 {
-			t.Errorf("%d members, %v", len(a.List), err)
-		}
-	})
-	all := manyMembers()
-	var a answer
-	if a.tell(&question{List: true}, all); len(a.List) != len(all) || a.More {
-		t.Errorf("%d members, and more: %v", len(a.List), a.More)
-	}
 }
 
 // A list whose parts come from two members is nobody's, and is asked for again.
@@ -93,7 +77,7 @@ func TestVisitor_PartsOfTwoMembers(t *testing.T) {
 		a.Directory[0] = byte(asked)
 		a.tell(q, all)
 	}, func(t *testing.T, v *visitor) {
-		if a, err := v.ask(t.Context(), question{List: true, InParts: true}); err == nil || len(a.List) != 0 {
+		if a, err := v.ask(t.Context(), question{List: true}); err == nil || len(a.List) != 0 {
 			t.Errorf("%d members, %v", len(a.List), err)
 		}
 	})
@@ -106,7 +90,7 @@ func TestAnswer_ItsLargestPartFits(t *testing.T) {
 	for _, m := range all {
 		a.Members[MemberID(m.ID)] = fmt.Sprint(m.Address)
 	}
-	a.tell(&question{List: true, InParts: true}, all)
+	a.tell(&question{List: true}, all)
 	text, err := json.Marshal(a)
 	if testkit.Must(t, err); len(text) > 1<<20 {
 		t.Errorf("%d bytes", len(text))

@@ -97,9 +97,9 @@ type Config struct {
 	Member MemberID // this member
 	// Members are the founding members, this one included; empty on a member that joined later.
 	Members []MemberID
-	// Open says that members may join. Otherwise the only member of an ensemble is alone for ever: it
-	// keeps no log for others, and waits for nobody before it leads.
-	Open   bool
+	// Alone says that nobody can reach this member, the only one of its ensemble: it keeps no log for
+	// others, and waits for nobody before it leads.
+	Alone  bool
 	Shards int // Raft groups; zero means 1
 
 	Digest     [32]byte // founding digest, see Founding
@@ -198,9 +198,6 @@ func (c Config) Validate() error {
 
 // joined reports whether this member is none of the founders.
 func (c Config) joined() bool { return len(c.Members) == 0 }
-
-// alone reports whether this member will never have another beside it.
-func (c Config) alone() bool { return len(c.Members) == 1 && !c.Open }
 
 // RaftName is the name of dragonboat's directory within a member's.
 const RaftName = "raft"

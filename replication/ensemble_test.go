@@ -255,7 +255,7 @@ type ensemble struct {
 	members []MemberID
 	nodes   []*node
 	shards  int
-	open    bool
+	alone   bool
 	tick    time.Duration
 	newDisk func(dir string) testDisk
 	prepare func(n *node) // called before the shards are started
@@ -265,7 +265,7 @@ type ensemble struct {
 
 // found makes an ensemble of n members with their directories. It starts none.
 func found(t testing.TB, n, shards int) *ensemble {
-	e := &ensemble{t: t, carrier: newCarrier(), shards: shards, tick: 10 * time.Millisecond}
+	e := &ensemble{t: t, carrier: newCarrier(), shards: shards, alone: n == 1, tick: 10 * time.Millisecond}
 	e.newDisk = func(string) testDisk { return newPlainDisk(t) }
 	for i := range n {
 		e.members = append(e.members, MemberID(i+1))
@@ -292,7 +292,7 @@ func (e *ensemble) config(n *node) Config {
 		members = nil
 	}
 	return Config{
-		Dir: n.dir, Disk: n.disk, Member: n.id, Members: members, Open: e.open, Shards: e.shards, Digest: e.digest, Tick: e.tick,
+		Dir: n.dir, Disk: n.disk, Member: n.id, Members: members, Alone: e.alone, Shards: e.shards, Digest: e.digest, Tick: e.tick,
 		Transport: carry, Logger: testLogger(e.t),
 	}
 }

@@ -93,7 +93,7 @@ func newHost(c Config) *Host {
 	if c.KeepEntries > 0 {
 		h.keepEntries, h.keepBytes = c.KeepEntries, 0
 	}
-	if c.alone() {
+	if c.Alone {
 		h.keepEntries, h.keepBytes = 0, 0 // nobody can lag
 	}
 	for i := range c.Shards {
@@ -268,14 +268,14 @@ func (h *Host) shardConfig(id ShardID) config.Config {
 // member that is alone waits for no heartbeat, only for its own start. So it uses the smallest
 // numbers that dragonboat accepts.
 func (h *Host) heartbeatTicks() int {
-	if h.cfg.alone() {
+	if h.cfg.Alone {
 		return 1
 	}
 	return 2
 }
 
 func (h *Host) electionTicks() int {
-	if h.cfg.alone() {
+	if h.cfg.Alone {
 		return 3
 	}
 	return h.cfg.ElectionTicks

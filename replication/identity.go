@@ -34,8 +34,7 @@ type Identity struct {
 	Log       string                // the log store's type, LogTan; empty until the directory has a log
 	Peers     map[MemberID][16]byte // directory ids of the other members, as first met
 
-	// What only members have that run with Config.Join.
-	Founders []MemberID // of the ensemble, which Digest covers; empty: those of the config
+	Founders []MemberID // of the ensemble, which Digest covers; empty: it has yet to join one
 	Joined   bool       // the member is no founder: it began as a learner
 	Former   Former     // what the process was before it got this directory id
 	Out      string     // why the member is out of the ensemble for good; empty: it is not
@@ -47,6 +46,11 @@ type Identity struct {
 	Commits    []uint64   // until the first start is complete: what each log knew to be committed before
 	Recovered  bool       // the logs are complete, and do not have Lineage yet
 	Base       uint64     // while Recovered: the zxid after which all shards go on; zero: not decided
+}
+
+// Found makes who has the identity a member of the ensemble of these founders.
+func (id *Identity) Found(as MemberID, founders []MemberID) {
+	id.Member, id.Founders, id.Digest = as, founders, Founding(id.Ensemble, founders, id.Shards)
 }
 
 // Superseded is why a member is Out whose lineage a forced recovery has ended.

@@ -71,7 +71,7 @@ func TestMembership_OneBecomesThreeAndTheFounderGoes(t *testing.T) {
 	t.Parallel()
 	const shards = 2
 	e := found(t, 1, shards)
-	e.open = true
+	e.alone = false
 	e.startAll()
 	written := 0
 	write := func(n *node) {
@@ -175,7 +175,7 @@ func TestMembership_ChangesAreOrdered(t *testing.T) {
 func TestMembership_ALoneVoterTellsOnlyWhatItHasSaved(t *testing.T) {
 	t.Parallel()
 	e := found(t, 1, 1)
-	e.open = true
+	e.alone = false
 	var slow atomic.Bool
 	early := make(chan raftpb.Message, 1)
 	overtake := func(string) {
@@ -229,7 +229,6 @@ func TestMembership_ALoneVoterTellsOnlyWhatItHasSaved(t *testing.T) {
 // M59: a question for the members that nobody answers does not hold up Close, and ends with it.
 func TestMembership_EndsWithTheHost(t *testing.T) {
 	e := found(t, 3, 1)
-	e.open = true
 	e.startAll()
 	leader := e.leading(1)
 	for _, n := range e.nodes {
@@ -255,16 +254,16 @@ func TestMembership_EndsWithTheHost(t *testing.T) {
 // M48: one that others may join is not tuned for being alone: its elections take as long as theirs,
 // and it keeps a log for them.
 func TestMembership_OneThatOthersMayJoinIsNotAlone(t *testing.T) {
-	settings := func(open bool) []uint64 {
+	settings := func(alone bool) []uint64 {
 		e := found(t, 1, 1)
-		e.open = open
+		e.alone = alone
 		h := newHost(e.config(e.nodes[0]).withDefaults())
 		return []uint64{uint64(h.heartbeatTicks()), uint64(h.electionTicks()), h.keepEntries, uint64(h.keepBytes)}
 	}
-	if got, want := settings(true), []uint64{2, DefaultElectionTicks, keepEntries, keepBytes}; !slices.Equal(got, want) {
+	if got, want := settings(false), []uint64{2, DefaultElectionTicks, keepEntries, keepBytes}; !slices.Equal(got, want) {
 		t.Errorf("its ticks, and what it keeps, are %v, want %v", got, want)
 	}
-	if got, want := settings(false), []uint64{1, 3, 0, 0}; !slices.Equal(got, want) {
+	if got, want := settings(true), []uint64{1, 3, 0, 0}; !slices.Equal(got, want) {
 		t.Errorf("those of one that is alone for ever are %v, want %v", got, want)
 	}
 }

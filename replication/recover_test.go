@@ -21,7 +21,6 @@ import (
 // directory.
 func survivor(t *testing.T, shards int, compacted bool) (e *ensemble, voter, learner *node) {
 	e = found(t, 3, shards)
-	e.open = true
 	e.startAll()
 	learner = e.newcomer()
 	for shard := range ShardID(shards) {

@@ -380,11 +380,17 @@ func (t *Members) Forget(table *Table) {
 	}
 }
 
+// FounderName is the name of a founder to which nobody has given one.
+func FounderName(id MemberID) string { return fmt.Sprint("founder-", id) }
+
 // Announce enters where a member and its clients' gateway are, its zone, and what it is called if
-// it has no name yet. Who joins under the name of another replaces it, so a name does not change.
+// nobody has given it a name yet. Who joins under the name of another replaces it, so a name that was
+// given does not change.
 func (t *Members) Announce(id MemberID, name, address, client, zone string) {
 	m, ok := t.members[id]
-	name = cmp.Or(m.Name, name)
+	if m.Name != "" && m.Name != FounderName(id) || name == "" {
+		name = m.Name
+	}
 	if ok && (m.Name != name || m.Address != address || m.Client != client || m.Zone != zone) {
 		m.Name, m.Address, m.Client, m.Zone = name, address, client, zone
 		t.put(m)

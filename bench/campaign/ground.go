@@ -59,7 +59,7 @@ type Home struct {
 	// Doors are the addresses of the gateways in all places, for clients in the process. Settings.Remote
 	// needs them.
 	Doors []string `json:",omitempty"`
-	// Of members that come and go: Config.Join and Config.Advertise, and the places by address.
+	// Config.Join and Config.Advertise, and the places by address. Empty: the members stay.
 	Join      []string                  `json:",omitempty"`
 	Advertise string                    `json:",omitempty"`
 	Places    map[string]embed.MemberID `json:",omitempty"`

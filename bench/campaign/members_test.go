@@ -39,7 +39,7 @@ func TestSettings_Grows(t *testing.T) {
 		{Settings{Only: []string{"wipe", "recovery"}}, all, all},
 		{Settings{Only: []string{"recovery"}}, all, all},
 		{Settings{Upgrade: &Upgrade{}}, nil, nil},
-		{Settings{Upgrade: &Upgrade{Join: true}}, nil, nil}, // until it is rolled
+		{Settings{Upgrade: &Upgrade{}}, nil, nil}, // until it is rolled
 	} {
 		grown, losing := rounds(c.settings)
 		if !slices.Equal(grown, c.grown) || !slices.Equal(losing, c.losing) {

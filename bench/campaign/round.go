@@ -117,7 +117,7 @@ func (c *campaign) play(n, size int, length time.Duration, dir string) (*past, [
 	h := &history{now: c.ground.Now, portions: portion > 0}
 	spares, voters := 0, size
 	switch {
-	case c.joins():
+	case c.growsLater():
 		spares, voters = newcomers, size+newcomers
 	case c.grows(n):
 		spares = 1
@@ -199,7 +199,7 @@ func (c *campaign) disturb(w *workload, n *nemesis, length time.Duration, weigh 
 	if c.Upgrade != nil && !c.Upgrade.Mixed {
 		n.roll(ctx, c.Upgrade)
 	}
-	if c.joins() {
+	if c.growsLater() {
 		n.grow(ctx, c.Upgrade)
 		n.plan.kinds, n.plan.bag = c.kinds(), nil
 	}

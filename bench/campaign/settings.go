@@ -67,7 +67,7 @@ func (s *Settings) kinds() []fault {
 	switch {
 	case s.Upgrade == nil:
 		all = slices.Concat(all, memberFaults, []fault{recovery})
-	case s.Upgrade.Join: // otherwise the members are fixed
+	case s.Upgrade.Grow: // otherwise the members stay
 		all = slices.Concat(all, memberFaults)
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(f fault) bool { return !chosen(f.name, s.Only) })
@@ -80,8 +80,8 @@ func (s *Settings) kindsOf(round int) []fault {
 }
 
 // grows reports whether the members of a round's ensemble come and go. They do in every second
-// pair of rounds, so that ensembles of each size are of both kinds. With an upgrade the members are
-// fixed at first; see joins.
+// pair of rounds, so that ensembles of each size are of both kinds. With an upgrade the members
+// stay at first; see growsLater.
 func (s *Settings) grows(round int) bool {
 	return s.Upgrade == nil && (s.onlyMembers() || round/2%2 == 1)
 }

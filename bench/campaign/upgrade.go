@@ -20,13 +20,11 @@ type Upgrade struct {
 	// Mixed leaves one member at the older build for the whole round, and replaces it at the end.
 	// Otherwise all members of a round begin there, and change one after the other.
 	Mixed bool
-	// Join gives the newer build Config.Join. So the ensemble is one that grows once its members
-	// are rolled, and then its members come and go.
-	Join bool
+	// Grow has members come and go once the ensemble is rolled.
+	Grow bool
 }
 
-// newcomers is how many members join an ensemble that was rolled to one that grows. All are to
-// vote.
+// newcomers is how many members join an ensemble that was rolled. All are to vote.
 const newcomers = 2
 
 // An Upgrader is a Host with an older build of the members' program.
@@ -69,11 +67,11 @@ func (c *campaign) chooseBuilds(e *ensemble) {
 	for _, id := range e.ids[:e.founders] {
 		e.setBuild(id, build{old: c.Upgrade != nil && (!c.Upgrade.Mixed || id == e.ids[e.founders-1])})
 	}
-	e.setFixed(c.joins())
+	e.setFixed(c.growsLater())
 }
 
-// joins reports whether the members of an ensemble come and go once it is rolled.
-func (s *Settings) joins() bool { return s.Upgrade != nil && s.Upgrade.Join }
+// growsLater reports whether the members of an ensemble come and go once it is rolled.
+func (s *Settings) growsLater() bool { return s.Upgrade != nil && s.Upgrade.Grow }
 
 // setFixed says whether the members stay as they are until it is called again.
 func (e *ensemble) setFixed(fixed bool) {
@@ -186,8 +184,7 @@ func (n *nemesis) replace(ctx context.Context, u *Upgrade) {
 	n.awaitLevel(ctx, u.Level)
 }
 
-// grow lets members come and go in an ensemble that was founded with fixed members, and rolled to
-// the newer build with Config.Join. Others join and vote, a founder is removed, and the older
+// grow lets members come and go in an ensemble that was rolled to the newer build. Others join and vote, a founder is removed, and the older
 // build is refused at a founder. Every second time something else happens meanwhile.
 func (n *nemesis) grow(ctx context.Context, u *Upgrade) {
 	if ctx.Err() != nil {
@@ -210,7 +207,7 @@ func (n *nemesis) grow(ctx context.Context, u *Upgrade) {
 	n.expectRefusal(ctx, others[n.rolls.IntN(len(others))], u.Level)
 	n.expectRest(ctx)
 	if ctx.Err() == nil {
-		n.report.count(sectionChecks, "ensemble of fixed members grown", 1)
+		n.report.count(sectionChecks, "rolled ensemble grown", 1)
 	}
 }
 

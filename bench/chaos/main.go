@@ -82,7 +82,7 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 	only := set.String("faults", "", "cause only faults whose names contain one of these words, separated by commas; \"none\" causes none")
 	set.StringVar(&from, "upgrade", "", "begin with members of the build of this commit or tag, and change them to the present build; \"previous\" means the release before; \"next\" begins with the present build, and changes to one to come")
 	mixed := set.Bool("mixed", false, "with -upgrade: keep one member with the older build until the end of each round")
-	join := set.Bool("join", false, "with -upgrade: the newer build runs with Config.Join, and members come and go once all have it")
+	grow := set.Bool("grow", false, "with -upgrade: members come and go once all have the newer build")
 	err = set.Parse(args)
 	s.Only = strings.Split(*only, ",")
 	switch {
@@ -95,12 +95,12 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 		err = fmt.Errorf("-d is %v, want at least %v", s.Length, campaign.LengthMin)
 	case s.Members != 0 && s.Members != 3 && s.Members != 5:
 		err = fmt.Errorf("-members is %d, want 3 or 5", s.Members)
-	case (*mixed || *join) && from == "":
-		err = errors.New("-mixed and -join need -upgrade")
+	case (*mixed || *grow) && from == "":
+		err = errors.New("-mixed and -grow need -upgrade")
 	case s.Remote && from != "":
 		err = errors.New("-clients needs gateways of this build, and -upgrade begins with older ones")
-	case *mixed && *join:
-		err = errors.New("-mixed keeps the level down, and -join needs it up")
+	case *mixed && *grow:
+		err = errors.New("-mixed keeps the level down, and -grow needs it up")
 	case s.Shards < 1 || s.Shards > embed.MaxShards:
 		err = fmt.Errorf("-shards is %d, want 1 to %d", s.Shards, embed.MaxShards)
 	default:
@@ -118,11 +118,11 @@ func parse(args []string, out io.Writer) (s campaign.Settings, from string, err 
 			if from == "previous" {
 				from = previous
 			}
-			s.Upgrade = &campaign.Upgrade{From: engine.LevelMax, Level: engine.LevelMax, Next: from == next, Mixed: *mixed, Join: *join}
+			s.Upgrade = &campaign.Upgrade{From: engine.LevelMax, Level: engine.LevelMax, Next: from == next, Mixed: *mixed, Grow: *grow}
 			if s.Upgrade.Next {
 				s.Upgrade.Level++
 			}
-			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t -join=%t", from, *mixed, *join)
+			s.Repeat += fmt.Sprintf(" -upgrade %s -mixed=%t -grow=%t", from, *mixed, *grow)
 		}
 		return s, from, nil
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestParse(t *testing.T) {
 	for _, args := range [][]string{
-		{"-d", "5s"}, {"-d", "forever"}, {"-members", "4"}, {"-faults", "earthquake"}, {"-seed", "-1"}, {"now"}, {"-shards", "0"}, {"-shards", "65"}, {"-mixed"}, {"-clients", "-upgrade", "previous"}, {"-join"}, {"-upgrade", "previous", "-mixed", "-join"},
+		{"-d", "5s"}, {"-d", "forever"}, {"-members", "4"}, {"-faults", "earthquake"}, {"-seed", "-1"}, {"now"}, {"-shards", "0"}, {"-shards", "65"}, {"-mixed"}, {"-clients", "-upgrade", "previous"}, {"-grow"}, {"-upgrade", "previous", "-mixed", "-grow"},
 	} {
 		var out bytes.Buffer
 		if s, _, err := parse(args, &out); err == nil || out.Len() == 0 {

@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 
 // Three processes of a build are rolled to a newer one while clients use them and a random process
 // is killed now and then. They go back while the level is held, and are refused after the rise.
-// Fixed members stay so, or they have Config.Join in the newer build: then the ensemble grows, and
-// loses a founder.
+// The members stay, or the ensemble grows in the newer build, and loses a founder.
 func TestUpgrade(t *testing.T) {
 	testkit.ByNight(t, "it plays campaigns in real time")
 	for _, test := range []struct {
@@ -33,7 +32,7 @@ func TestUpgrade(t *testing.T) {
 		checks []string
 	}{
 		{"1 shard", []string{"-shards", "1"}, nil},
-		{"4 shards, grows", []string{"-shards", "4", "-join"}, []string{"ensemble of fixed members grown", "removed directory refused", "directory unchanged by the older build"}},
+		{"4 shards, grows", []string{"-shards", "4", "-grow"}, []string{"rolled ensemble grown", "removed directory refused", "directory unchanged by the older build"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			args := []string{"-d", "20s", "-members", "3", "-faults", "kill one", "-upgrade", "previous"}

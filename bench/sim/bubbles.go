@@ -200,7 +200,7 @@ func (g *bubbles) aside(do func()) {
 // Found makes an ensemble whose members do not run yet.
 func (g *bubbles) Found(_ string, size, spares, portion int) (campaign.Host, error) {
 	h := &host{ground: g, founders: size, grows: spares > 0, configs: make(map[string]embed.Config), processes: make(map[embed.MemberID]*process)}
-	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Join: h.grows, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
+	h.ens = embedtest.New(judge{g.round.Load().t, g}, size, embedtest.Options{Stopped: true, Config: h.configure, Seed: g.seed + uint64(g.rounds), KeepEntries: keep, EndPortion: portion})
 	for range spares {
 		h.ens.AddPlace()
 	}

@@ -57,9 +57,6 @@ func readConfig(name string, own embed.Config) (c config, err error) {
 // config does so before the member starts: one that founds its directory fixes settings.
 func (c *config) together() error {
 	var errs []error
-	if len(c.Join) == 0 && (c.Gateway.Reconfig || c.Gateway.Advertise != "") {
-		errs = append(errs, errors.New("gateway.reconfig and gateway.advertise are for ensembles whose members come and go: set join on all members, or leave them out"))
-	}
 	inside := func(key, dir, why string) {
 		if c.Dir != "" && dir != "" && within(resolved(dir), resolved(c.Dir)) {
 			errs = append(errs, fmt.Errorf("%s is %q, in dir, %q: %s", key, dir, c.Dir, why))

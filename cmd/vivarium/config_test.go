@@ -44,8 +44,6 @@ func TestBadConfigs(t *testing.T) {
 		{"an audit", "dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {size: -1, keep: -1, age: -1s}\n"},
 		{"an admin", "dir: data\ngateway: {listen: 127.0.0.1:0}\nadmin: {listen: \"8080\", tls: {certFile: no.crt, keyFile: no.key}, hosts: [\"a:1\"]}\n"},
 		{"sections without keys", "dir: data\ngateway: {listen: 127.0.0.1:0}\ntls:\nbackup:\n  # dir: backups\naudit: ~\n"},
-		{"members that come and go without join", "dir: data\ngateway: {listen: 127.0.0.1:0, reconfig: true}\n"},
-		{"an address for clients without join", "dir: data\ngateway: {listen: 127.0.0.1:0, advertise: \"a:2181\"}\n"},
 		{"an audit in dir", "dir: data\ngateway: {listen: 127.0.0.1:0}\naudit: {dir: ./data}\n"},
 		{"backups in dir", "dir: data\ngateway: {listen: 127.0.0.1:0}\nbackup: {dir: data/backups}\n"},
 		{"an anchor", "dir: &d data\nid: *d\ngateway: {listen: 127.0.0.1:0}\n"},

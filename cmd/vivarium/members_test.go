@@ -119,25 +119,6 @@ func TestMembers_CommandLine(t *testing.T) {
 	}
 }
 
-// The members of an ensemble without join can be seen, and stay.
-func TestMembers_OfAFixedEnsemble(t *testing.T) {
-	t.Parallel()
-	addrs, err := child.FreeAddrs(3)
-	must(t, err)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "node.yaml")
-	must(t, os.WriteFile(file, fmt.Appendf(nil, "members: {1: %q, 2: %q, 3: %q}\n", addrs[0], addrs[1], addrs[2]), 0o644))
-	for id := embed.MemberID(1); id <= 3; id++ {
-		n, err := embed.Start(embed.Config{Dir: filepath.Join(dir, fmt.Sprint(id)), ID: id, Tick: 20 * time.Millisecond,
-			Members: map[embed.MemberID]string{1: addrs[0], 2: addrs[1], 3: addrs[2]}})
-		must(t, err)
-		defer n.Close()
-	}
-	untilMembers(t, file, exitOK, `^1 +voter +yes`, `^2 +voter +yes`, `^3 +voter +yes`)
-	refused(t, file, "3", "stay as they are: set Config.Join on all of them")
-	untilMembers(t, file, exitOK, `^3 +voter +yes.* -$`)
-}
-
 // SIGTERM takes a member with ephemeral out of the ensemble.
 func TestServe_EphemeralLeaves(t *testing.T) {
 	t.Parallel()

@@ -3,13 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,16 +18,16 @@ import (
 
 // orders returns the options of an ensemble whose members have their directories in dir. They are
 // real ones, in bubbles too.
-func orders(dir string, join bool) embedtest.Options {
-	return embedtest.Options{Dir: dir, Join: join, Config: func(c *embed.Config) { c.Ensemble = "orders" }}
+func orders(dir string) embedtest.Options {
+	return embedtest.Options{Dir: dir, Config: func(c *embed.Config) { c.Ensemble = "orders" }}
 }
 
 // lostMajority makes the directories of three members of an ensemble, of which the third was away
 // when the last znodes were written. Commands run outside the bubble: they may ask the network.
-func lostMajority(t *testing.T, dir string, join bool) (dirs []string) {
+func lostMajority(t *testing.T, dir string) (dirs []string) {
 	t.Helper()
 	testkit.Bubble(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, orders(dir, join))
+		e := embedtest.New(t, 3, orders(dir))
 		write := func(n int) {
 			s := e.Session(1, embed.SessionOptions{})
 			for range n {
@@ -77,7 +75,7 @@ func unchanged(t *testing.T, dirs []string, args ...string) (code int, stdout, s
 // M31: -look shows what each directory has and which has most, and changes nothing.
 func TestRecover_Look(t *testing.T) {
 	t.Parallel()
-	dirs := lostMajority(t, t.TempDir(), true)
+	dirs := lostMajority(t, t.TempDir())
 	code, stdout, stderr := unchanged(t, dirs, append([]string{"recover", "-look"}, dirs...)...)
 	t.Log(stdout)
 	if code != exitOK || stderr != "" {
@@ -93,7 +91,7 @@ func TestRecover_Look(t *testing.T) {
 			t.Errorf("it lacks %s", want)
 		}
 	}
-	strange := lostMajority(t, t.TempDir(), true)
+	strange := lostMajority(t, t.TempDir())
 	code, stdout, _ = unchanged(t, dirs, "recover", "-look", dirs[0], strange[0])
 	if code != exitOK || !strings.Contains(stdout, "are of different lineages") {
 		t.Errorf("%d: %s", code, stdout)
@@ -107,7 +105,7 @@ func TestRecover_Look(t *testing.T) {
 // A refusal says what to do next, and changes nothing.
 func TestRecover_Refusals(t *testing.T) {
 	t.Parallel()
-	dirs := lostMajority(t, t.TempDir(), true)
+	dirs := lostMajority(t, t.TempDir())
 	damaged := t.TempDir()
 	must(t, os.CopyFS(damaged, os.DirFS(dirs[0])))
 	must(t, os.WriteFile(filepath.Join(damaged, "identity"), []byte("vivarium"), 0o600))
@@ -152,58 +150,46 @@ func TestRecover_Refusals(t *testing.T) {
 // changes nothing.
 func TestRecover(t *testing.T) {
 	t.Parallel()
-	for _, join := range []bool{false, true} {
-		t.Run(fmt.Sprintf("join=%v", join), func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			dirs := lostMajority(t, dir, join)
-			args := []string{"recover", "-accept-data-loss", "-i-have-stopped", "3, 2", dirs[0]}
-			if !join { // the table has no addresses of fixed members
-				code, stdout, stderr := unchanged(t, dirs, args...)
-				if code != exitFailed || stdout != "" || !strings.Contains(stderr, "nobody can be asked whether members 2, 3 still run") {
-					t.Fatalf("%d: %s%s", code, stdout, stderr)
-				}
-				args = slices.Insert(args, 1, "-join", "127.0.0.1:1", "-gone-for-good", "3")
-			}
-			code, stdout, stderr := vivarium(args...)
-			if code != exitOK || stderr != "" {
-				t.Fatalf("%d: %s%s", code, stdout, stderr)
-			}
-			t.Log(stdout)
-			for _, want := range []string{
-				`^shard 1: zxids to 0x[1-9a-f][0-9a-f]* are certain`,
-				`What the lost majority acknowledged beyond them, nobody can know\.\n`,
-				regexp.QuoteMeta(dirs[0]) + `: recovered: start member 1 now\. It is alone until others join it\.\n$`,
-			} {
-				if !regexp.MustCompile(want).MatchString(stdout) {
-					t.Errorf("it lacks %s", want)
-				}
-			}
-			if code, stdout, _ := unchanged(t, dirs, "recover", "-look", dirs[0]); code != exitOK || !strings.Contains(stdout, "; recovered, and not started since\n  member 1: voter") || strings.Contains(stdout, "member 2") {
-				t.Errorf("%d: %s", code, stdout)
-			}
-			if code, stdout, _ := unchanged(t, dirs[1:], args...); code != exitOK || !strings.Contains(stdout, "it was recovered before: start member 1") {
-				t.Errorf("%d: %s", code, stdout)
-			}
-			if code, stdout, stderr := unchanged(t, nil, "check", dirs[0]); code != exitOK {
-				t.Errorf("%d: %s%s", code, stdout, stderr)
-			}
-
-			testkit.Bubble(t, func(t *testing.T) {
-				o := orders(dir, join)
-				o.Stopped = true
-				e := embedtest.New(t, 3, o)
-				e.Start(1)
-				s := e.Session(1, embed.SessionOptions{})
-				path, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
-				must(t, err)
-				if path != "/n-0000000020" {
-					t.Errorf("the next one is %s", path)
-				}
-				if code, _, stderr := vivarium("recover", "-look", dirs[0]); code != exitUsage || !strings.Contains(stderr, "in use") {
-					t.Errorf("a running member: %d: %s", code, stderr)
-				}
-			})
-		})
+	dir := t.TempDir()
+	dirs := lostMajority(t, dir)
+	args := []string{"recover", "-accept-data-loss", "-i-have-stopped", "3, 2", dirs[0]}
+	code, stdout, stderr := vivarium(args...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("%d: %s%s", code, stdout, stderr)
 	}
+	t.Log(stdout)
+	for _, want := range []string{
+		`^shard 1: zxids to 0x[1-9a-f][0-9a-f]* are certain`,
+		`What the lost majority acknowledged beyond them, nobody can know\.\n`,
+		regexp.QuoteMeta(dirs[0]) + `: recovered: start member 1 now\. It is alone until others join it\.\n$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+	if code, stdout, _ := unchanged(t, dirs, "recover", "-look", dirs[0]); code != exitOK || !strings.Contains(stdout, "; recovered, and not started since\n  member 1: voter") || strings.Contains(stdout, "member 2") {
+		t.Errorf("%d: %s", code, stdout)
+	}
+	if code, stdout, _ := unchanged(t, dirs[1:], args...); code != exitOK || !strings.Contains(stdout, "it was recovered before: start member 1") {
+		t.Errorf("%d: %s", code, stdout)
+	}
+	if code, stdout, stderr := unchanged(t, nil, "check", dirs[0]); code != exitOK {
+		t.Errorf("%d: %s%s", code, stdout, stderr)
+	}
+
+	testkit.Bubble(t, func(t *testing.T) {
+		o := orders(dir)
+		o.Stopped = true
+		e := embedtest.New(t, 3, o)
+		e.Start(1)
+		s := e.Session(1, embed.SessionOptions{})
+		path, err := s.Create(t.Context(), "/n-", nil, embed.Sequential)
+		must(t, err)
+		if path != "/n-0000000020" {
+			t.Errorf("the next one is %s", path)
+		}
+		if code, _, stderr := vivarium("recover", "-look", dirs[0]); code != exitUsage || !strings.Contains(stderr, "in use") {
+			t.Errorf("a running member: %d: %s", code, stderr)
+		}
+	})
 }

@@ -225,8 +225,8 @@ func (g *grid) survives(c blackout) {
 			return
 		}
 		members = append(members, m)
-		if len(members) <= len(order)/2 {
-			continue // no quorum yet
+		if missing := len(order) - len(members); missing > 0 && (len(c.told) == 0 || missing >= len(members)) {
+			continue // no quorum yet, and perhaps the founders have yet to meet
 		}
 		s, err := m.NewSession(ctx, embed.SessionOptions{})
 		if err == nil {

@@ -70,20 +70,20 @@ func TestRefusals_AreThoseOfTheDoc(t *testing.T) {
 			writeFile(t, on, name, file)
 		}
 	}
-	three := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
 	causes := map[string]func(t *testing.T, text string){
 		"an image of a newer build":                                        start(embed.Config{Schemes: schemes}, of("image/shard-1/format", "format 1", "format 2", sealMarker)),
 		"an identity file of a newer build":                                start(embed.Config{Schemes: schemes}, of("identity", `"format": 1`, `"format": 2`, sealIdentity)),
 		"another `Shards` than the directory's":                            start(embed.Config{Schemes: schemes, Shards: 4}, nil),
 		"another `Ensemble` than the directory's":                          start(embed.Config{Schemes: schemes, Ensemble: "orders"}, nil),
-		"other `Members` than the directory's":                             start(embed.Config{Schemes: schemes, ID: 1, Members: three}, nil),
+		"neither `Members` nor `Join`, and others in the directory":        start(embed.Config{Schemes: schemes}, of("identity", `"founders": [`, `"founders": [2,`, sealIdentity)),
 		"`Schemes` without one in force":                                   start(embed.Config{}, nil),
 		"no common version of the protocol":                                refusedByANewerProtocol,
 		"a `Tick` too far from the others'":                                refusedForItsTick,
 		"an old build on a directory of its level":                         refusedForItsLevel,
 		"an old build, or a `HoldLevel`, on a directory of a higher level": startOf(true, embed.Config{Schemes: schemes}, nil),
-		"another `Shards`, `Ensemble` or `Members` than the others'":       refusedAsAnotherEnsemble,
-		"a directory of another ensemble with the same config":             refusedForItsLineage,
+		"founders with another `Shards`, `Ensemble` or `Members`":          refusedAsOtherFounders,
+		"a directory of another ensemble":                                  refusedAsAStranger("orders"),
+		"a directory of another ensemble with the same config":             refusedAsAStranger(""),
 	}
 	for _, what := range slices.Sorted(maps.Keys(texts)) {
 		if causes[what] == nil {
@@ -138,27 +138,30 @@ func refusedForItsLevel(t *testing.T, text string) {
 	embedkit.Complaint(t, ens.Start(3), text)
 }
 
-// refusedForItsLineage starts member 3 of another ensemble at member 3's address.
-func refusedForItsLineage(t *testing.T, text string) {
-	var moved atomic.Bool
-	there, thereDir := newDisk(t)
-	newEnsemble := func(disk files.System, dir string) *embedtest.Ensemble {
-		ens := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
-			c.Inside = &inside.Seams{Files: disk}
-			if moved.Load() {
-				c.Dir, c.Inside.Files = memberDir(thereDir, 3), there
+// refusedAsAStranger starts member 3 of another ensemble at member 3's address.
+func refusedAsAStranger(ensemble string) func(*testing.T, string) {
+	return func(t *testing.T, text string) {
+		var moved atomic.Bool
+		there, thereDir := newDisk(t)
+		newEnsemble := func(disk files.System, dir, name string) *embedtest.Ensemble {
+			ens := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
+				c.Inside, c.Ensemble = &inside.Seams{Files: disk}, name
+				if moved.Load() {
+					c.Dir, c.Inside.Files, c.Ensemble = memberDir(thereDir, 3), there, ensemble
+				}
+			}})
+			for _, id := range ens.Members() {
+				hasLineage(t, disk, ens.Dir(id))
 			}
-		}})
-		for _, id := range ens.Members() {
-			hasLineage(t, disk, ens.Dir(id))
+			ens.Stop(3)
+			return ens
 		}
-		ens.Stop(3)
-		return ens
+		newEnsemble(there, thereDir, ensemble)
+		disk, dir := newDisk(t)
+		here := newEnsemble(disk, dir, "")
+		moved.Store(true)
+		embedkit.Complaint(t, here.Start(3), text)
 	}
-	newEnsemble(there, thereDir)
-	here := newEnsemble(newDisk(t))
-	moved.Store(true)
-	embedkit.Complaint(t, here.Start(3), text)
 }
 
 func refusedForItsTick(t *testing.T, text string) {
@@ -173,22 +176,31 @@ func refusedForItsTick(t *testing.T, text string) {
 	embedkit.Complaint(t, ens.Start(3), text)
 }
 
-func refusedAsAnotherEnsemble(t *testing.T, text string) {
-	var log embedkit.Journal
-	ens := embedtest.New(t, 2, embedtest.Options{Stopped: true, Logger: log.Logger(), Config: func(c *embed.Config) {
+func refusedAsOtherFounders(t *testing.T, text string) {
+	ens := embedtest.New(t, 2, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
 		if c.ID == 2 {
 			c.Ensemble = "orders"
 		}
 	}})
-	for _, id := range ens.Members() {
-		ens.Start(id)
-	}
-	until(t, "both values in a log", func() bool { return log.Says(embedkit.InLog(text)) })
+	ens.Start(2)
+	embedkit.Complaint(t, ens.Start(1), text)
 }
 
-// refusedByANewerProtocol has a peer that answers every hello in version 2 of the protocol.
+// refusedByANewerProtocol puts somebody at a member's address who answers every hello in version 2 of
+// the protocol.
 func refusedByANewerProtocol(t *testing.T, text string) {
 	mesh := transporttest.NewMesh()
+	disk, dir := newDisk(t)
+	nodes := make(map[embed.MemberID]*embed.Node)
+	for id := range embed.MemberID(2) {
+		n, err := embed.Start(embed.Config{Dir: memberDir(dir, id+1), ID: id + 1, Members: map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"},
+			Shards: 1, Logger: embedkit.Quiet, Inside: &inside.Seams{Files: disk, Network: on(mesh, id+1)}})
+		must(t, err)
+		defer n.Close()
+		nodes[id+1] = n
+	}
+	embedkit.Ready(t, nodes[1])
+	must(t, nodes[2].Close())
 	l, err := mesh.Network(2).Listen()
 	must(t, err)
 	defer l.Close()
@@ -203,11 +215,5 @@ func refusedByANewerProtocol(t *testing.T, text string) {
 			_ = conn.Close()
 		}
 	}()
-	disk, dir := newDisk(t)
-	members := map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"}
-	n, err := embed.Start(embed.Config{Dir: memberDir(dir, 1), ID: 1, Members: members, Shards: 1, Logger: embedkit.Quiet,
-		Inside: &inside.Seams{Files: disk, Network: on(mesh, 1)}})
-	must(t, err)
-	defer n.Close()
-	embedkit.Complaint(t, n, text)
+	embedkit.Complaint(t, nodes[1], text)
 }

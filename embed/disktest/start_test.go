@@ -25,7 +25,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// If a Config lacks all Members, or some that the member has met, Start names the missing ones.
+// Without Members and Join a node would wait for ever for others that it cannot reach.
 func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	t.Parallel()
 	dirs := make(map[embed.MemberID]string)
@@ -33,20 +33,9 @@ func TestStart_RefusesTheDirectoryOfAnEnsembleWithoutMembers(t *testing.T) {
 	for _, n := range nodes {
 		embedkit.Ready(t, n)
 	}
-	met := make(map[embed.MemberID]string) // the members that each has met
-	// The leader has; followers need not talk.
-	until(t, "a member to have met both others", func() bool {
-		for id, others := range map[embed.MemberID][2]string{1: {"2", "3"}, 2: {"1", "3"}, 3: {"1", "2"}} {
-			data, err := os.ReadFile(filepath.Join(dirs[id], "identity"))
-			if err == nil && strings.Contains(string(data), `"`+others[0]+`"`) && strings.Contains(string(data), `"`+others[1]+`"`) {
-				met[id] = others[0] + ", " + others[1]
-			}
-		}
-		return len(met) > 0
-	})
 	embedkit.CloseAll(t, nodes)
-	for id, others := range met {
-		embedkit.StartsNot(t, embed.Config{Dir: dirs[id], ID: id}, "other members than the config names (none)", "it has met members "+others)
+	for id, dir := range dirs {
+		embedkit.StartsNot(t, embed.Config{Dir: dir, ID: id}, "is of an ensemble with other members, and the config names nobody: set Members, or Join and Advertise")
 	}
 }
 
@@ -97,7 +86,6 @@ func only(t *testing.T, dir, suffix string) string {
 func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	original, later := lived(t)
-	three := embedkit.Addrs(t, "127.0.0.1", 3)
 	for name, c := range map[string]struct {
 		spoil func(dir string)
 		cfg   embed.Config
@@ -105,10 +93,6 @@ func TestStart_RefusesADirectoryThatIsNotItsOwn(t *testing.T) {
 	}{
 		"of another member":   {cfg: embed.Config{ID: 2}, words: []string{"belongs to member 1", "says 2"}},
 		"of another ensemble": {cfg: embed.Config{Ensemble: "orders"}, words: []string{`the ensemble ""`, `"orders"`}},
-		"of other members": {
-			cfg:   embed.Config{ID: 1, Members: three},
-			words: []string{"other members than the config names (1, 2, 3)", "ids of Members are fixed", "addresses are not"},
-		},
 		"of other shards": {
 			cfg:   embed.Config{Shards: 3},
 			words: []string{fmt.Sprint("founded with Shards ", max(1, shardsflag.N)), "says 3", fmt.Sprint("set it to ", max(1, shardsflag.N))},
@@ -304,8 +288,8 @@ func TestStart_CanBeRepeatedAfterARefusal(t *testing.T) {
 	}
 	must(t, os.Rename(name+".away", name))
 	for range 20 {
-		embedkit.StartsNot(t, embed.Config{Dir: dir, ID: 1, Members: map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"},
-			Inside: &inside.Seams{Network: on(mesh, 1)}}, "other members")
+		embedkit.StartsNot(t, embed.Config{Dir: dir, ID: 1, Ensemble: "orders", Members: map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1"},
+			Inside: &inside.Seams{Network: on(mesh, 1)}}, "belongs to the ensemble")
 	}
 	embedkit.Has(t, embedkit.Alone(t, dir, inside.Seams{}), "/a", "/b")
 	again, err := mesh.Network(1).Listen()

@@ -92,7 +92,7 @@ func TestBubble_Gateway(t *testing.T) {
 // virtual time, which stands still while a goroutine waits for a mutex.
 func TestBubble_KilledWhileItIsAskedWhoVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 3, embedtest.Options{Join: true})
+		ens := embedtest.New(t, 3, embedtest.Options{})
 		leader := ens.Leader()
 		ens.Isolate(leader)
 		n, asked := ens.Node(leader), make(chan error)

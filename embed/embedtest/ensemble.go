@@ -60,9 +60,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Stopped means that New starts no member. The test calls Start for each.
 	Stopped bool
-	// Join sets Config.Join: members may come, with Ensemble.Join, and go. The members of New found
-	// the ensemble.
-	Join bool
 }
 
 // An Ensemble is several members in one process. Its methods may be called by any number of
@@ -120,8 +117,8 @@ func New(t testing.TB, n int, o Options) *Ensemble {
 		e.AddPlace()
 	}
 	e.found = slices.Clone(e.ids)
-	if membersflag.Churn && !o.Join && !o.Stopped && n > 1 && n%2 == 1 {
-		e.o.Join, e.churn = true, &churn{e: e}
+	if membersflag.Churn && !o.Stopped && n > 1 && n%2 == 1 {
+		e.churn = &churn{e: e}
 	}
 	t.Cleanup(e.close)
 	if o.Stopped {
@@ -634,11 +631,9 @@ func (e *Ensemble) agreed(shard int) embed.MemberID {
 	return 0
 }
 
-// votersLocked returns how many members of the ensemble vote, or have to run anyway.
+// votersLocked returns how many members of the ensemble vote: the founders, until a member has the
+// table.
 func (e *Ensemble) votersLocked() (n int) {
-	if !e.o.Join {
-		return len(e.ids)
-	}
 	for _, node := range e.running {
 		var voters int
 		for _, m := range node.Members() {
@@ -648,7 +643,7 @@ func (e *Ensemble) votersLocked() (n int) {
 		}
 		n = max(n, voters)
 	}
-	return n
+	return cmp.Or(n, len(e.found))
 }
 
 // placeLocked returns the place of a running member with an id, or zero.

@@ -112,7 +112,7 @@ type Link struct {
 func (f *Faults) SetLink(to embed.MemberID, l Link) { f.links.Set(uint64(to), transporttest.Fault(l)) }
 
 // SetPlace makes the links to a place count for an address, whatever the id of the member there.
-// For members with [embed.Config].Join and processes of their own: their ids are not known before.
+// For members in processes of their own, whose ids are not known before.
 func (f *Faults) SetPlace(address string, place embed.MemberID) {
 	f.links.Place(address, uint64(place))
 }

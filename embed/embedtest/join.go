@@ -20,9 +20,7 @@ const seeds = "members.test:1"
 
 // place sets what a member's Config has because of its place.
 func (e *Ensemble) place(c *embed.Config, id embed.MemberID) {
-	if e.o.Join {
-		c.Join, c.Advertise = []string{seeds}, e.address(id)
-	}
+	c.Join, c.Advertise = []string{seeds}, e.address(id)
 	if e.churn != nil {
 		c.Name, c.Voters = fmt.Sprint("place-", id), len(e.found)+newcomers
 	}
@@ -43,7 +41,7 @@ func (e *Ensemble) address(id embed.MemberID) string {
 }
 
 // Join starts a new member in a place of its own and returns the place. It does not wait until the
-// member is ready. The ensemble needs Options.Join.
+// member is ready.
 func (e *Ensemble) Join() embed.MemberID {
 	e.t.Helper()
 	id := e.AddPlace()

@@ -31,8 +31,8 @@
 //     counted. It is not counted by the leader's wall clock.
 //   - Writes of /zookeeper itself, of /zookeeper/vivarium and below it, and of their quotas get NoAuth,
 //     whatever ACLs say, unless the client is the user of embed.Config.SuperDigest.
-//   - /zookeeper/config has no data where the members are fixed. Elsewhere it lists them, and has
-//     an address for clients only if Config.Advertise says one.
+//   - /zookeeper/config lists the members, and has an address for clients only if Config.Advertise
+//     says one. It has no data on a node that is alone, and until all members have said where they are.
 //   - reconfig removes members and lets learners vote. It adds nobody, moves nobody, and makes no
 //     observer of a participant. What is so already leaves the version as it was. The permission is
 //     checked first. docs/zookeeper-clients.md of the repository has the whole list.

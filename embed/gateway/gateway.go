@@ -110,11 +110,12 @@ type Config struct {
 	// of members in /zookeeper/config shows it. Some clients, such as Curator's, read that list and
 	// from then on connect to the addresses in it, and to no others. So set it on all members, to
 	// addresses that every client can reach, or on none. Empty means that the list has no address
-	// for clients of this member. It needs embed.Config.Join. A node has at most one gateway with it.
+	// for clients of this member.
+	// A node has at most one gateway with it.
 	Advertise string `yaml:"advertise"`
 	// Reconfig lets clients change the members with ZooKeeper's reconfig: remove members, and let
 	// learners vote. Such a client needs Write on /zookeeper/config, as a session of
-	// embed.Config.SuperDigest has it. It needs embed.Config.Join.
+	// embed.Config.SuperDigest has it.
 	Reconfig bool `yaml:"reconfig"`
 
 	// SASL lets clients prove who they are by a mechanism, such as DigestMD5. Nil means that there
@@ -321,9 +322,6 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	cfg, t, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("gateway: config: %w", err)
-	}
-	if len(node.Config.Join) == 0 && (cfg.Reconfig || cfg.Advertise != "") {
-		return nil, errors.New("gateway: config: Reconfig and Advertise are for ensembles whose members come and go: set embed.Config.Join on all members, or leave them out")
 	}
 	if other := node.Config.Seams.Listen; other != nil {
 		listen = other

@@ -379,10 +379,12 @@ func TestReadOnly_FromTheStart(t *testing.T) {
 		e.readOnlyBegins(1)
 		e.refused(1, asks(true))
 		open(2)
+		open(3)
 		e.Ready(1)
 		e.open(1, asks(false)).must(create("/a", []byte("x"), 0))
-		e.Stop(1)
-		e.Stop(2)
+		for _, id := range e.Members() {
+			e.Stop(id)
+		}
 		open(1)
 		e.readOnlyBegins(1)
 		if r := e.open(1, asks(true)).must(op(wire.OpGetData, "/a")); string(r.Data) != "x" {

@@ -184,7 +184,7 @@ func planReconfig(config string, r *wire.Reconfig) (c engine.Reconfig, err error
 		}
 	}
 	for id := range joins {
-		return c, badServers("server %d is no member: a member joins by itself, with Config.Join", id)
+		return c, badServers("server %d is no member: a member joins by itself, when it starts", id)
 	}
 	if voters == 0 {
 		return c, badServers("no participant would be left")

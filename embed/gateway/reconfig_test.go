@@ -148,7 +148,7 @@ type growing struct {
 func grow(t *testing.T, founders int, change func(*embed.Config), fn func(g *growing)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &growing{t: t, gates: make(map[embed.MemberID]*Gateway)}
-		g.Ensemble = embedtest.New(t, founders, embedtest.Options{Join: true, Config: func(c *embed.Config) {
+		g.Ensemble = embedtest.New(t, founders, embedtest.Options{Config: func(c *embed.Config) {
 			c.SuperDigest = tree.Digest("super:test")
 			if change != nil {
 				change(c)
@@ -466,7 +466,7 @@ func TestAdvertise(t *testing.T) {
 }
 
 func TestAdvertise_OneGatewayOfANode(t *testing.T) {
-	n := embedtest.New(t, 1, embedtest.Options{Join: true, Config: embedkit.Patient}).Node(1)
+	n := embedtest.New(t, 1, embedtest.Options{Config: embedkit.Patient}).Node(1)
 	first := startOn(t, n, Config{Advertise: "one.test:2181"})
 	startOn(t, n, Config{})
 	two := Config{Listen: "127.0.0.1:0", Advertise: "two.test:2181"}
@@ -485,13 +485,6 @@ func TestAdvertise_OneGatewayOfANode(t *testing.T) {
 
 func TestReconfigConfig(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		n := startNode(t, nil)
-		for _, cfg := range []Config{{Reconfig: true}, {Advertise: "a.test:2181"}} {
-			cfg.Listen = "127.0.0.1:0"
-			if _, err := Start(n, cfg); err == nil || !strings.Contains(err.Error(), "embed.Config.Join") {
-				t.Errorf("%+v on a node whose members are fixed: %v", cfg, err)
-			}
-		}
 		for _, bad := range []string{"a.test", "a.test:zookeeper", "a.test:0", ":2181", "0.0.0.0:2181", "[::]:2181", "a b:1", strings.Repeat("a", engine.AddressMax) + ":1"} {
 			if err := (Config{Listen: ":2181", Advertise: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "Advertise") {
 				t.Errorf("Advertise %.20q: %v", bad, err)

@@ -29,7 +29,7 @@ func TestRemoveMember_BesideAPromotion(t *testing.T) {
 
 func removePromoted(t *testing.T, i int) {
 	after := time.Duration(i) * 300 * time.Microsecond
-	e := embedtest.New(t, 1, embedtest.Options{Join: true, Seed: uint64(i), Config: func(c *embed.Config) { c.Shards = 3 }})
+	e := embedtest.New(t, 1, embedtest.Options{Seed: uint64(i), Config: func(c *embed.Config) { c.Shards = 3 }})
 	ofAge(e)
 	embedkit.Write(t, e.Node(1), embedkit.OnShard[:3]...)
 	places := []embed.MemberID{e.AddPlace(), e.AddPlace()}
@@ -67,7 +67,7 @@ func TestLeave_TwoAtOnceBesideHeirs(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []time.Duration{time.Second, 5 * time.Second, 12 * time.Second} {
 		testkit.Bubble(t, func(t *testing.T) {
-			e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Voters, c.Tick = 3, embed.DefaultTick }})
+			e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Voters, c.Tick = 3, embed.DefaultTick }})
 			ofAge(e)
 			e.TransferLeadership(1)
 			embedkit.Joined(e, 2)
@@ -99,7 +99,7 @@ func TestLeave_OfTheOnlyVoterInALimitedTime(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {
 		testkit.Bubble(t, func(t *testing.T) {
-			e := embedtest.New(t, 1, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Shards = 1 + 2*(i%2) }})
+			e := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 1 + 2*(i%2) }})
 			ofAge(e)
 			heir := embedkit.Joined(e, 1)[0]
 			embedkit.Distant(e, 5*time.Millisecond)

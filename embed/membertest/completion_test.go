@@ -21,7 +21,7 @@ func TestRecover_AdmitsNobodyBeforeItIsComplete(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var armed, stood atomic.Bool
 		var renames atomic.Int64
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) {
+		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 			c.Shards = 3
 			if c.ID != 1 {
 				return

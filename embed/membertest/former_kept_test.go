@@ -24,7 +24,7 @@ func TestFormer_ACrashBehindSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var armed atomic.Bool
 		var own string
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir, Config: func(c *embed.Config) {
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
 			if c.ID != 2 {
 				return
 			}
@@ -73,7 +73,7 @@ func TestFormer_WithoutDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var log embedkit.Journal
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir, Logger: log.Logger()})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir, Logger: log.Logger()})
 		ofAge(e)
 		e.Kill(1)
 		writes(t, e, 2, "/acknowledged")

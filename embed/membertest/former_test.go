@@ -25,7 +25,7 @@ import (
 func beforeItJoined(t *testing.T, fn func(t *testing.T, e *embedtest.Ensemble, identity []byte)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 1, embedtest.Options{Join: true, Dir: dir})
+		e := embedtest.New(t, 1, embedtest.Options{Dir: dir})
 		embedkit.Joined(e, 1)
 		three := e.AddPlace()
 		e.Isolate(three)
@@ -86,7 +86,7 @@ func TestFormer_KeepsItsDataUntilItIsReady(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir})
 		ofAge(e)
 		e.Kill(1)
 		writes(t, e, 2, "/acknowledged")
@@ -137,7 +137,7 @@ func TestFormer_CannotBeDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := &stickyFormer{System: files.OS}
 		sys.sticky.Store(true)
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir, Config: func(c *embed.Config) {
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir, Config: func(c *embed.Config) {
 			if c.Inside == nil {
 				c.Inside = &inside.Seams{}
 			}
@@ -195,7 +195,7 @@ func TestFormer_NoRoomForBoth(t *testing.T) {
 			return n
 		}
 		var room atomic.Int64
-		e = embedtest.New(t, 3, embedtest.Options{Join: true, KeepEntries: 10, Config: func(c *embed.Config) {
+		e = embedtest.New(t, 3, embedtest.Options{KeepEntries: 10, Config: func(c *embed.Config) {
 			if c.ID != 3 {
 				return
 			}
@@ -233,7 +233,7 @@ func TestFormer_APowerCutWhileItIsDeleted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			at, free := make(chan struct{}, 1), make(chan struct{})
 			var armed, deleting atomic.Bool
-			e := embedtest.New(t, 3, embedtest.Options{Join: true, Seed: seed, Config: func(c *embed.Config) {
+			e := embedtest.New(t, 3, embedtest.Options{Seed: seed, Config: func(c *embed.Config) {
 				if c.ID != 1 && c.ID != 2 {
 					c.Name = "pod-3"
 				}

@@ -36,7 +36,7 @@ func TestHealth_WithoutALeaderWithinReach(t *testing.T) {
 		{"a voter that reaches nobody", false, outgoing},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
-			e := embedtest.New(t, 3, embedtest.Options{Join: true})
+			e := embedtest.New(t, 3, embedtest.Options{})
 			e.TransferLeadership(1)
 			place := embed.MemberID(2)
 			if c.learner {

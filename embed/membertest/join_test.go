@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -454,31 +453,6 @@ func TestRemoveMember_Unsafe(t *testing.T) {
 				t.Errorf("member %d is to go: %s", m.ID, m.Leaving)
 			}
 		}
-	})
-}
-
-// A member of an ensemble with fixed members loses its directory for good. The others, one after the
-// other, are started with Join, and then it joins as a new member.
-func TestJoin_AFixedEnsembleReplacesALostMember(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		grows := false
-		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
-			if grows {
-				c.Join, c.Advertise = []string{"members.test:1"}, c.Members[c.ID]
-			}
-		}})
-		e.Kill(3)
-		grows = true
-		for _, place := range []embed.MemberID{1, 2} {
-			e.Stop(place)
-			e.Restart(place)
-		}
-		e.Wipe(3)
-		e.Start(3)
-		e.Ready(3)
-		must(t, e.Node(1).RemoveMember(bounded(t), 3))
-		embedkit.Voting(e, 1, 1, 2, 4)
 	})
 }
 

@@ -73,7 +73,7 @@ func TestLeave_NobodyReadsAnEmptyTree(t *testing.T) {
 }
 
 func testReadsWhileLeaving(t *testing.T, shards int, sync time.Duration) {
-	e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) { c.Shards = shards }})
+	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) { c.Shards = shards }})
 	embedkit.Founded(e)
 	ctx := bounded(t)
 	s := e.Session(1, embed.SessionOptions{})

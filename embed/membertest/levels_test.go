@@ -15,7 +15,6 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
 )
 
 // A fleet is an ensemble of a build to come, of which some members still have the build of today.
@@ -237,53 +236,6 @@ func TestSchemes_AreAddedByARollingRestart(t *testing.T) {
 		if _, err := ens.TryStart(2); err == nil || !strings.Contains(err.Error(), `"token"`) {
 			t.Fatal(err)
 		}
-	})
-}
-
-// B5: an ensemble of fixed members gets Config.Join in a rolling restart, in which each member may go
-// back. From then on others join and vote, and a founder is removed.
-func TestJoin_FixedMembersBecomeAnEnsembleThatGrows(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		fixed, forgotten := map[embed.MemberID]bool{1: true, 2: true, 3: true}, false
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir(), Config: func(c *embed.Config) {
-			mu.Lock()
-			defer mu.Unlock()
-			if c.Voters = 5; fixed[c.ID] {
-				c.Join, c.Advertise, c.Voters = nil, "", 0
-			}
-			if forgotten {
-				c.ID, c.Members = 0, nil
-			}
-		}})
-		restart := func(m embed.MemberID, without bool) {
-			mu.Lock()
-			fixed[m] = without
-			mu.Unlock()
-			e.Kill(m)
-			e.Start(m)
-			e.Until("it is ready", func() bool { return e.Node(m).Ready(t.Context()) == nil })
-		}
-		for _, m := range e.Members() {
-			restart(m, false)
-			restart(m, true)
-			restart(m, false)
-		}
-		embedkit.WithLineage(t, e)
-		for _, place := range []embed.MemberID{e.Join(), e.Join()} {
-			e.Until("a new member votes", func() bool { return embedtest.Votes(e.Node(1), e.ID(place)) == shardsflag.N })
-		}
-		must(t, e.Node(1).RemoveMember(t.Context(), 3))
-		// Nothing need name the founders any more.
-		mu.Lock()
-		forgotten = true
-		mu.Unlock()
-		e.Kill(2)
-		e.Start(2)
-		s := e.Session(2, embed.SessionOptions{})
-		_, err := s.Create(t.Context(), "/n", nil, embed.Persistent)
-		must(t, err)
 	})
 }
 

@@ -10,115 +10,139 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/internal/testkit"
-	"github.com/vivarium-go/vivarium/replication"
-	"github.com/vivarium-go/vivarium/replication/transport"
-	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// F3: two members agree on who belongs to the ensemble. The config of a third names another set, or
-// another ensemble. The logs of both sides say what each has.
-func TestMembers_AnotherFoundingIsRefusedWithTheReason(t *testing.T) {
+// F3: two founders agree on who belongs to the ensemble. The config of a third names another set, or
+// another ensemble. Nobody founds, and each says what both have, until the config is mended.
+func TestMembers_FoundersThatDoNotAgree(t *testing.T) {
 	t.Parallel()
-	const theirs = ` has Ensemble "", Members 1, 2, 3 and Shards 1`
+	const theirs = `Ensemble "", Members 1, 2, 3 and Shards 1`
 	for name, c := range map[string]struct {
 		odd embed.Config
 		has string
 	}{
 		"other members": {embed.Config{Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1", 4: "m4:1"}}, `Ensemble "", Members 1, 3, 4 and Shards 1`},
 		"fewer members": {embed.Config{Members: map[embed.MemberID]string{1: "m1:1", 3: "m3:1"}}, `Ensemble "", Members 1, 3 and Shards 1`},
-		"other shards":  {embed.Config{Shards: 4, Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}}, `Ensemble "", Members 1, 2, 3 and Shards 4`},
-		"another name":  {embed.Config{Ensemble: "orders", Members: map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}}, `Ensemble "orders", Members 1, 2, 3 and Shards 1`},
+		"other shards":  {embed.Config{Shards: 4}, `Ensemble "", Members 1, 2, 3 and Shards 4`},
+		"another name":  {embed.Config{Ensemble: "orders"}, `Ensemble "orders", Members 1, 2, 3 and Shards 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testkit.Bubble(t, func(t *testing.T) {
-				odd := c.odd
-				var logs [4]embedkit.Journal // by the member's id
-				mesh := transporttest.NewMesh()
-				start := func(cfg embed.Config) *embed.Node {
-					cfg.Dir, cfg.Tick, cfg.Logger = "/", 10*time.Millisecond, logs[cfg.ID].Logger()
-					seams := inside.Seams{Network: func(transport.Network) transport.Network {
-						return mesh.Network(uint64(cfg.ID))
-					}}
-					seams.Files = memory.New()
-					cfg.Inside = &seams
-					n, err := embedtest.Start(cfg, embedtest.NewFaults()) // whose clock is that of the bubble
-					must(t, err)
-					t.Cleanup(func() { n.Close() })
-					return n
+			synctest.Test(t, func(t *testing.T) {
+				mended := false
+				e := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(cfg *embed.Config) {
+					cfg.Shards = 1
+					if cfg.ID != 3 || mended {
+						return
+					}
+					if cfg.Ensemble, cfg.Shards = c.odd.Ensemble, max(1, c.odd.Shards); c.odd.Members != nil {
+						cfg.Members = c.odd.Members
+					}
+				}})
+				for _, id := range e.Members() {
+					e.Start(id)
 				}
-				odd.ID = 3
-				outsider := start(odd)
-				agreed := map[embed.MemberID]string{1: "m1:1", 2: "m2:1", 3: "m3:1"}
-				one, two := start(embed.Config{ID: 1, Members: agreed}), start(embed.Config{ID: 2, Members: agreed})
-				embedkit.Ready(t, one, two)
-				embedkit.Complaint(t, outsider, "no leader", "refused by member 1", "founded as another ensemble", "ids of Members, Shards and Ensemble")
-				others := embedkit.InLog("member 3 has " + c.has)
-				until(t, "the log of member 1 to say what both have", func() bool {
-					return logs[1].Says(others) && logs[1].Says(embedkit.InLog("member 1"+theirs))
-				})
-				until(t, "the log of member 3 to say what both have", func() bool { // at least the leader dials it
-					return logs[3].Says(others) && (logs[3].Says(embedkit.InLog("member 1"+theirs)) || logs[3].Says(embedkit.InLog("member 2"+theirs)))
-				})
-				if err := outsider.Err(); err != nil {
-					t.Errorf("a wrong config is mended by a restart, not by replacing the member, but the node has failed: %v", err)
+				embedkit.Complaint(t, e.Node(1), "members 3 are missing", "this node has "+theirs, "has "+c.has)
+				embedkit.Complaint(t, e.Node(3), "are missing", "this node has "+c.has, "has "+theirs)
+				<-time.After(time.Minute)
+				for _, id := range e.Members() {
+					if s := e.Node(id).Status(); s.Member != 0 || s.Shards[0].Applied != 0 {
+						t.Errorf("a node has founded: %+v", s)
+					}
 				}
-				embedkit.Write(t, one, "/a")
-				embedkit.Has(t, two, "/a")
-				if s := outsider.Status().Shards[0]; s.Applied != 0 || s.Leader == 1 || s.Leader == 2 {
-					t.Errorf("the outsider takes part: %+v", s)
-				}
+				mended = true
+				e.Stop(3)
+				e.Restart(3) // a directory that is in no ensemble has no settings yet
+				embedkit.Write(t, e.Node(1), "/a")
+				embedkit.Synced(t, e.Node(3))
+				embedkit.Has(t, e.Node(3), "/a")
 			})
 		})
 	}
 }
 
 // C1.7, C5: a member loses its disk and comes back empty. It has forgotten what it voted for and
-// acknowledged. It must not form a quorum with a member that needs it.
+// acknowledged. It must not form a quorum with a member that needs it, and joins as a new one.
 //
 // (dapr#8305: a scheduler whose disk was lost was refused for ever and nobody said what to do;
 // dragonboat#256: one voted.)
 func TestMembers_AnEmptiedDirectoryNeverVotes(t *testing.T) {
 	t.Parallel()
-	testkit.Bubble(t, func(t *testing.T) {
-		ens := embedtest.New(t, 3, embedtest.Options{})
-		embedkit.Write(t, ens.Node(1), "/a")
-		ens.Kill(2)
-		ens.Kill(3)
-		ens.Wipe(3)
-		wiped := ens.Start(3)
-		<-wiped.Done()
-		for _, words := range []string{"refused by member 1", "the directory of member 3 is new", replication.WayOut} {
-			if !strings.Contains(wiped.Err().Error(), words) {
-				t.Errorf("Err does not say %q: %v", words, wiped.Err())
+	for name, without := range map[string]func(*embed.Config){
+		"with the name of the seeds": nil,
+		"with Members alone":         func(c *embed.Config) { c.Join, c.Advertise = nil, "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				ens := embedtest.New(t, 3, embedtest.Options{Config: without})
+				embedkit.Founded(ens)
+				embedkit.Write(t, ens.Node(1), "/a")
+				ens.Kill(2)
+				ens.Kill(3)
+				ens.Wipe(3)
+				wiped := ens.Start(3)
+				embedkit.Complaint(t, wiped, "this node has yet to join", "knows of no leader")
+				// Member 1 is alone now. With a vote of the wiped member it would lead within a few ticks.
+				ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
+				defer cancel()
+				if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
+					t.Error("one member of three and a wiped one make a quorum")
+				}
+				if s := wiped.Status(); s.Member != 0 || s.Shards[0].Applied != 0 {
+					t.Errorf("the wiped member takes part: %+v", s)
+				}
+				ens.Restart(2)
+				ens.Ready(3)
+				embedkit.Write(t, ens.Node(1), "/b")
+				embedkit.Synced(t, wiped)
+				embedkit.Has(t, wiped, "/a", "/b")
+				if id := ens.ID(3); id != 4 {
+					t.Errorf("the wiped member has come back as %d", id)
+				}
+				embedkit.Voting(ens, 1, 1, 2, 4)
+			})
+		})
+	}
+}
+
+// A node that is alone is given an address later, and others join it. Then it cannot be alone again.
+func TestMembers_OneThatWasAloneGrows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		alone := true
+		e := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) {
+			if alone {
+				c.ID, c.Members, c.Join, c.Advertise = 0, nil, nil, ""
+			}
+		}})
+		n := e.Node(1)
+		embedkit.Write(t, n, "/a")
+		if data, _, err := n.Peek().Get("/zookeeper/config"); err != nil || len(data) > 0 {
+			t.Errorf("its config is %q, %v", data, err)
+		}
+		for _, err := range []error{n.RemoveMember(bounded(t), 1), n.Leave(bounded(t))} {
+			if !errors.Is(err, embed.ErrUnsafe) {
+				t.Errorf("it goes, and nobody stays: %v", err)
 			}
 		}
-		if err := wiped.Ready(bounded(t)); !errors.Is(err, embed.ErrFailed) || !strings.Contains(err.Error(), "is new") {
-			t.Errorf("Ready: %v", err)
-		}
-		if _, err := wiped.NewSession(bounded(t), embed.SessionOptions{}); !errors.Is(err, embed.ErrFailed) {
-			t.Errorf("NewSession: %v", err)
-		}
-		// Member 1 is alone now. With a vote of the wiped member it would lead within a few ticks.
-		ctx, cancel := context.WithTimeout(t.Context(), 60*embedtest.DefaultTick)
-		defer cancel()
-		if _, err := ens.Node(1).NewSession(ctx, embed.SessionOptions{}); err == nil {
-			t.Error("one member of three and a wiped one make a quorum")
-		}
-		ens.Restart(2)
-		embedkit.Synced(t, ens.Node(1))
-		embedkit.Write(t, ens.Node(1), "/b")
-		embedkit.Has(t, ens.Node(2), "/a", "/b")
-		if s := wiped.Status().Shards[0]; s.Applied != 0 {
-			t.Errorf("the wiped member has applied %d entries", s.Applied)
+		e.Kill(1)
+		alone = false
+		e.Restart(1)
+		embedkit.Joined(e, 2)
+		embedkit.Has(t, e.Node(3), "/a")
+		embedkit.Voting(e, 1, 1, 2, 3)
+		e.Stop(1)
+		alone = true
+		if _, err := e.TryStart(1); err == nil || !strings.Contains(err.Error(), "is of an ensemble with other members") {
+			t.Errorf("alone again: %v", err)
 		}
 	})
 }
@@ -209,6 +233,7 @@ func TestMembers_MutualTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var outside, inside embedkit.Journal
+			var third embed.Config
 			nodes := embedkit.StartTCP(t, "127.0.0.1", 3, func(cfg *embed.Config) {
 				cfg.Dir = t.TempDir()
 				switch cfg.ID {
@@ -217,9 +242,16 @@ func TestMembers_MutualTLS(t *testing.T) {
 				case 2:
 					cfg.TLS, cfg.Logger = ours.Config(t), inside.Logger()
 				default:
-					cfg.TLS, cfg.Logger = c.odd(t), outside.Logger()
+					cfg.TLS, cfg.Logger = ours.Config(t), outside.Logger()
+					third = *cfg
 				}
 			})
+			embedkit.Ready(t, nodes[1], nodes[2], nodes[3])
+			must(t, nodes[3].Close())
+			third.TLS = c.odd(t)
+			var err error
+			nodes[3], err = embed.Start(third)
+			must(t, err)
 			embedkit.Ready(t, nodes[1], nodes[2])
 			embedkit.Write(t, nodes[1], "/a")
 			embedkit.Synced(t, nodes[2])
@@ -229,7 +261,7 @@ func TestMembers_MutualTLS(t *testing.T) {
 					inside.Says("connection not secured") && inside.Says(c.why)
 			})
 			embedkit.Complaint(t, nodes[3], "no leader", "no connection to member 1: ", "no connection to member 2: ", c.says)
-			if s := nodes[3].Status().Shards[0]; s.Leader != 0 || s.Applied != 0 {
+			if s := nodes[3].Status().Shards[0]; s.Leader != 0 {
 				t.Errorf("the third member takes part: %+v", s)
 			}
 			embedkit.Write(t, nodes[2], "/b")

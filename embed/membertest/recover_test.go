@@ -250,30 +250,6 @@ func TestRecover_OfALearnerAndAgain(t *testing.T) {
 	})
 }
 
-// A founder whose members never change goes on too. The others cannot come back before they have
-// Config.Join.
-func TestRecover_OfAFixedEnsemble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{})
-		<-time.After(10 * time.Second) // it has a lineage
-		killAll(e)
-		must(t, e.Recover(2, 1, 3))
-		e.Restart(2)
-		_, err := e.Session(2, embed.SessionOptions{}).Create(bounded(t), "/alone", nil, embed.Persistent)
-		must(t, err)
-		e.Start(1)
-		<-e.Node(1).Done()
-		if err := e.Node(1).Err(); !errors.Is(err, embed.ErrSuperseded) {
-			t.Errorf("member 1 is told %v", err)
-		}
-		e.Kill(1)
-		if _, err := e.TryStart(1); !errors.Is(err, embed.ErrSuperseded) || !strings.Contains(err.Error(), "set Config.Join") {
-			t.Errorf("it starts again: %v", err)
-		}
-	})
-}
-
 // nowhere is a network on which nobody is.
 type nowhere struct {
 	unknown error // of all names
@@ -290,31 +266,15 @@ func (n nowhere) Resolve(_ context.Context, at string) ([]transport.Target, erro
 	return []transport.Target{{Address: at}}, n.unknown
 }
 
-// M76: nobody can be asked where the directory has no addresses. Then a healthy ensemble could be ended.
+// M76: the others are asked at the addresses in the directory. Otherwise a healthy ensemble could be
+// ended.
 func TestRecover_AsksWhetherTheOthersRun(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		e := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
 		embedkit.WithLineage(t, e)
 		e.Kill(1)
-		asks := func(join, gone int) error {
-			_, err := engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{},
-				Join: []string{"a.test:1", "b.test:1"}[:join], Gone: []embed.MemberID{2, 3}[:gone],
-				Fault: func(disk.Op, string) error { return errNowhere }})
-			return err
-		}
-		for join := range 3 {
-			for gone := range 3 {
-				want := errNowhere // it begins to write
-				if join+gone < 2 {
-					want = engine.ErrRecover
-				}
-				if err := asks(join, gone); !errors.Is(err, want) {
-					t.Errorf("%d addresses, %d gone: %v", join, gone, err)
-				}
-			}
-		}
-		err := e.Recover(1, 2, 3) // it gives their addresses
+		err := e.Recover(1, 2, 3)
 		if !errors.Is(err, engine.ErrRecover) || !strings.Contains(err.Error(), "the ensemble is not lost") {
 			t.Errorf("with their addresses: %v", err)
 		}
@@ -325,7 +285,7 @@ func TestRecover_AsksWhetherTheOthersRun(t *testing.T) {
 func TestRecover_AddressesThatTellNothing(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
 		ofAge(e)
 		killAll(e)
 		none, broken := &net.DNSError{IsNotFound: true}, &net.DNSError{IsTimeout: true}
@@ -356,7 +316,7 @@ func TestRecover_AddressesThatTellNothing(t *testing.T) {
 func TestRecover_Interrupted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
 		ofAge(e)
 		killAll(e)
 		source := t.TempDir()
@@ -539,7 +499,7 @@ func TestRecover_PlacesOfThePast(t *testing.T) {
 func TestRecover_InterruptedAndTheOthersLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: t.TempDir()})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: t.TempDir()})
 		ofAge(e)
 		e.Kill(1)
 		source := t.TempDir()
@@ -610,7 +570,7 @@ func TestRecover_LookAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir})
 		ofAge(e)
 		e.Kill(1)
 		writes(t, e, 2, "/acknowledged")
@@ -646,7 +606,7 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testkit.Bubble(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Dir: dir})
+		e := embedtest.New(t, 3, embedtest.Options{Dir: dir})
 		ofAge(e)
 		e.TransferLeadership(1)
 		s := e.Session(1, embed.SessionOptions{})

@@ -54,7 +54,7 @@ type histories struct {
 
 // found begins an ensemble, with a backup if there is one.
 func (h *histories) found(backup []byte) {
-	h.now = embedtest.New(h.t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) {
+	h.now = embedtest.New(h.t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		if backup != nil {
 			c.Seed = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(backup)), nil }
 		}

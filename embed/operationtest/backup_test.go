@@ -418,7 +418,7 @@ func TestBackup_TooSlow(t *testing.T) {
 // Who has joined, and does not vote, can make a backup too.
 func TestBackup_OfALearner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Join: true, KeepEntries: 1, Config: func(c *embed.Config) { c.Observer = c.ID != 1 }})
+		ens := embedtest.New(t, 1, embedtest.Options{KeepEntries: 1, Config: func(c *embed.Config) { c.Observer = c.ID != 1 }})
 		s := ens.Session(1, embed.SessionOptions{})
 		_, err := s.Put(t.Context(), embedkit.LastPlace()+"/a", []byte("1"))
 		must(t, err)

@@ -92,7 +92,7 @@ func TestRecent(t *testing.T) {
 func TestRecent_Members(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log embedkit.Record
-		ens := embedtest.New(t, 3, embedtest.Options{Join: true, KeepEntries: 10, Logger: slog.New(slog.NewJSONHandler(&log, nil)), Config: func(c *embed.Config) { c.Shards = 1 }})
+		ens := embedtest.New(t, 3, embedtest.Options{KeepEntries: 10, Logger: slog.New(slog.NewJSONHandler(&log, nil)), Config: func(c *embed.Config) { c.Shards = 1 }})
 		embedkit.Founded(ens)
 		n := ens.Node(1)
 		fourth := ens.Join()

@@ -125,6 +125,8 @@ func TestSamples_Golden(t *testing.T) {
 		c.Audit = func(embed.AuditRecord) {}
 		c.TLS = &embed.TLS{CertFile: certFile, KeyFile: keyFile, CAFile: ca}
 	}})
+	ens.Stop(2)
+	ens.Restart(2) // only a second start replays a log
 	for _, id := range ens.Members() {
 		ens.Session(id, embed.SessionOptions{})
 	}

@@ -87,7 +87,7 @@ func TestStatus_OfANodeThatIsOver(t *testing.T) {
 // A node that has yet to join says what it waits for, and waits for nothing once it is closed.
 func TestStatus_OfANodeThatNeverJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{Join: true, Stopped: true, Config: func(c *embed.Config) { c.ID, c.Members, c.Advertise = 0, nil, "member-1.test:1" }})
+		ens := embedtest.New(t, 1, embedtest.Options{Stopped: true, Config: func(c *embed.Config) { c.ID, c.Members, c.Advertise = 0, nil, "member-1.test:1" }})
 		n := ens.Start(1)
 		<-time.After(10 * time.Second)
 		if s := n.Status(); s.Member != 0 || s.Joining == "" || strings.Contains(s.Joining, "closed") {

@@ -17,7 +17,7 @@ func growing(t *testing.T, founders int, change func(*embed.Config), test func(t
 	t.Helper()
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		test(t, embedtest.New(t, founders, embedtest.Options{Join: true, Config: change}))
+		test(t, embedtest.New(t, founders, embedtest.Options{Config: change}))
 	})
 }
 
@@ -103,7 +103,7 @@ func TestGuarantee_SafeChange(t *testing.T) {
 func TestGuarantee_OneEnsemble(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Join: true, Stopped: true, Config: embedkit.Named})
+		e := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: embedkit.Named})
 		e.Start(1)
 		e.Start(2)
 		<-time.After(20 * time.Second)

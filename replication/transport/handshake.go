@@ -148,7 +148,7 @@ func (t *Transport) recognise(h hello) *Refusal {
 	case h.Member == self.Member:
 		return refusal(ErrWrongMember, "both sides say they are member %d: check ID and the addresses in Members", self.Member)
 	case t.o.Ancestor != nil && t.o.Ancestor(h.Lineage):
-		return refusal(ErrSuperseded, "member %d is of the lineage %x, which a forced recovery has ended; member %d goes on as %x, without what member %d may have acknowledged since: set Config.Join on member %d to let it join as a new member, which drops its data (docs/runbook.md: The majority is lost for good)",
+		return refusal(ErrSuperseded, "member %d is of the lineage %x, which a forced recovery has ended; member %d goes on as %x, without what member %d may have acknowledged since: start member %d again to let it join as a new member, which drops its data (docs/runbook.md: The majority is lost for good)",
 			h.Member, h.Lineage[:8], self.Member, own[:8], h.Member, h.Member)
 	case h.Lineage != own && h.Lineage != ([16]byte{}) && own != ([16]byte{}):
 		return refusal(ErrOtherLineage, "member %d is of another lineage than member %d (%x, not %x): both were founded with the same config, or recovered from one ensemble, apart from each other, and their data do not mix: check the addresses in Members, and start member %d on a directory of this ensemble",

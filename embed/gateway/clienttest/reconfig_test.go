@@ -33,7 +33,7 @@ type council struct {
 // startCouncil starts Vivarium's members with a gateway each.
 func startCouncil(t *testing.T) *council {
 	t.Helper()
-	e := embedtest.New(t, 3, embedtest.Options{Join: true, Config: func(c *embed.Config) {
+	e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
 		c.SuperDigest = embed.Digest("super:test")
 	}})
 	e.Ready(e.Join())

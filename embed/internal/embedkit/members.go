@@ -22,7 +22,7 @@ import (
 func Growing(t *testing.T, founders int, change func(*embed.Config), fn func(t *testing.T, e *embedtest.Ensemble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		fn(t, embedtest.New(t, founders, embedtest.Options{Join: true, Config: change}))
+		fn(t, embedtest.New(t, founders, embedtest.Options{Config: change}))
 	})
 }
 
