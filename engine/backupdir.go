@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
@@ -82,7 +83,7 @@ func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (
 // pastOf returns a shard as the directory knows it to be committed. What a forced recovery has added
 // counts once the recovery is done.
 func pastOf(d *disk.Disk, dir string, id replication.Identity, shard ShardID) (*replica.Past, error) {
-	past, err := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(dir, shard)}, shard)
+	past, err := replica.LoadPast(storage.Options{Disk: d, Dir: datadir.ImageDir(dir, shard)}, shard)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
@@ -117,8 +118,8 @@ func checkUnidentified(d *disk.Disk, dir string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if slices.Contains(names, imagesName) || slices.Contains(names, "raft") {
-		return Report{Err: errNoIdentity(dir)}, nil
+	if slices.Contains(names, datadir.ImagesName) || slices.Contains(names, "raft") {
+		return Report{Err: datadir.NoIdentity(dir)}, nil
 	}
 	return Report{}, fmt.Errorf("%s: %w", dir, ErrNoMember)
 }
@@ -126,23 +127,23 @@ func checkUnidentified(d *disk.Disk, dir string) (Report, error) {
 func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID) ShardReport {
 	r := ShardReport{Shard: shard}
 	imageErr := r.checkImage(d, dir, id)
-	x := extent{applied: r.Applied}
+	x := datadir.Extent{Applied: r.Applied}
 	var logErr error
-	x.log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard, x.applied, new(command.Reader).Check)
-	r.Last, r.Torn = x.log.Last, x.log.Torn
+	x.Log, logErr = replication.VerifyLog(replication.Config{Dir: dir, Disk: d.View(), Member: id.Member, Digest: id.Digest}, shard, x.Applied, new(command.Reader).Check)
+	r.Last, r.Torn = x.Log.Last, x.Log.Torn
 	if r.Err = errors.Join(imageErr, logErr); r.Err == nil {
-		r.Err = x.check(dir, true, id.Log != "")
+		r.Err = x.Check(dir, true, id.Log != "")
 	}
 	return r
 }
 
 // checkImage reads a shard's image into memory, and drops it.
 func (r *ShardReport) checkImage(d *disk.Disk, dir string, id replication.Identity) error {
-	at := imageDir(dir, r.Shard)
+	at := datadir.ImageDir(dir, r.Shard)
 	found, err := replica.CheckImage(storage.Options{Disk: d, Dir: at}, session.MemberID(id.Member))
 	if err != nil || found.Applied == 0 {
 		return err
 	}
 	r.Applied, r.Znodes, r.Sessions, r.Zxid, r.Level = found.Applied, found.Znodes, found.Sessions, found.Zxid, found.Level
-	return checkOrigin(dir, found.Origin, id.Start+1)
+	return datadir.CheckOrigin(dir, found.Origin, id.Start+1)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -64,7 +65,7 @@ func (e *Engine) checkIdentity() error {
 			e.adopt(&id)
 		}
 		if err = e.sameFounding(&id); err == nil && id.Member == 0 && !comesBack {
-			err = e.checkUnused()
+			err = e.former().CheckUnused(e.cfg.Shards)
 		}
 	} else {
 		id, err = e.newIdentity()
@@ -132,18 +133,9 @@ func (e *Engine) checkStart() error {
 	}
 	for _, r := range e.shards {
 		o, _ := r.Origin(session.MemberID(id.Member))
-		if err := checkOrigin(e.cfg.Dir, o, id.Start); err != nil {
+		if err := datadir.CheckOrigin(e.cfg.Dir, o, id.Start); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkOrigin compares the next start with the newest start that a shard knows of. newest.Start is
-// zero if the shard knows of none.
-func checkOrigin(dir string, newest session.Origin, start uint64) error {
-	if newest.Start >= start {
-		return fmt.Errorf("%s: the identity file counts start %d, start %d has registered: part of the directory is from another time; %s", dir, start, newest.Start, replication.WayOut)
 	}
 	return nil
 }
@@ -189,53 +181,35 @@ func (e *Engine) checkLog(me replication.Identity, id ShardID, founded bool) err
 		return nil
 	}
 	view := e.disk.View()
-	var x extent
+	var x datadir.Extent
 	var err error
-	if x.applied, _, err = storage.Peek(storage.Options{Disk: view, Dir: e.imageDir(id), Logger: e.log}); err != nil {
+	if x.Applied, _, err = storage.Peek(storage.Options{Disk: view, Dir: datadir.ImageDir(e.cfg.Dir, id), Logger: e.log}); err != nil {
 		return err
 	}
 	cfg := e.hostConfig(me)
 	cfg.Disk = view
-	if x.log, err = replication.CheckLog(cfg, id, x.applied, new(command.Reader).Check); err != nil {
+	if x.Log, err = replication.CheckLog(cfg, id, x.Applied, new(command.Reader).Check); err != nil {
 		return err
 	}
-	e.found = append(e.found, transport.ShardState{Term: x.log.Term, Vote: uint64(x.log.Vote), Last: x.log.Last})
-	return x.check(e.cfg.Dir, founded, me.Log != "")
+	e.found = append(e.found, transport.ShardState{Term: x.Log.Term, Vote: uint64(x.Log.Vote), Last: x.Log.Last})
+	return x.Check(e.cfg.Dir, founded, me.Log != "")
 }
 
-// extent says how far the image and the log of a shard reach.
-type extent struct {
-	applied uint64 // the newest entry in the image; zero if it has none
-	log     replication.Log
+// former returns what a former member has left in the directory.
+func (e *Engine) former() datadir.Former {
+	return datadir.Former{Disk: e.disk, Dir: e.cfg.Dir, Log: e.log}
 }
 
-// check returns why image and log do not fit together, or nil. If the log is missing or ends before
-// the image, Raft would treat entries as applied that this replica never saw. And a member without
-// its log would vote against what it has acknowledged. If founded, the directory has an identity
-// file. If logged, it had a log.
-func (x extent) check(dir string, founded, logged bool) error {
-	switch {
-	case (x.applied > 0 || x.log.Exists) && !founded:
-		return errNoIdentity(dir)
-	case logged && !x.log.Exists:
-		return fmt.Errorf("%s: the raft log is missing: part of the directory is lost; %s", dir, replication.WayOut)
-	case x.applied > 0 && (!x.log.Exists || x.log.Last < x.applied):
-		return fmt.Errorf("%s: the image holds entries up to %d, the raft log ends at %d: part of the directory is lost or from another time; %s", dir, x.applied, x.log.Last, replication.WayOut)
-	case x.log.Exists && x.log.First > x.applied+1:
-		return fmt.Errorf("%s: the raft log begins at %d, the image holds entries up to %d only: part of the directory is lost or from another time; %s", dir, x.log.First, x.applied, replication.WayOut)
+// crampedLoop deletes what a former member has left when the disk lacks room. It ends with the node.
+func (e *Engine) crampedLoop() {
+	for {
+		select {
+		case <-e.cramped:
+			e.former().MakeRoom()
+		case <-e.disk.Failed():
+			return
+		case <-e.stop:
+			return
+		}
 	}
-	return nil
-}
-
-func errNoIdentity(dir string) error {
-	return fmt.Errorf("%s holds data but its identity file is missing; %s", dir, replication.WayOut)
-}
-
-// imagesName is the name of the directory that has the images.
-const imagesName = "image"
-
-func (e *Engine) imageDir(id ShardID) string { return imageDir(e.cfg.Dir, id) }
-
-func imageDir(dir string, id ShardID) string {
-	return filepath.Join(dir, imagesName, fmt.Sprintf("shard-%d", id))
 }

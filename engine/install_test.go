@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -569,11 +570,11 @@ func TestInstallOfAnotherBuildsStateChangesNothing(t *testing.T) {
 			if err := snapshot.WriteTo(&stream, nil); err != nil {
 				t.Fatal(err)
 			}
-			before := testkit.Contents(t, n.imageDir(1), false)
+			before := testkit.Contents(t, datadir.ImageDir(n.cfg.Dir, 1), false)
 			if err := n.shard.Install(&stream, nil); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("want an error with %s: %v", says, err)
 			}
-			if !reflect.DeepEqual(before, testkit.Contents(t, n.imageDir(1), false)) || !n.exists("/mine") {
+			if !reflect.DeepEqual(before, testkit.Contents(t, datadir.ImageDir(n.cfg.Dir, 1), false)) || !n.exists("/mine") {
 				t.Errorf("%s: the image was replaced", says)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -148,7 +149,7 @@ func (n *node) tree() *tree.Tree { return n.shard.Tree() }
 func (n *node) withImage() *node {
 	n.t.Helper()
 	for _, r := range n.shards {
-		image, err := storage.Open(storage.Options{Disk: n.disk, Dir: n.imageDir(r.Shard)})
+		image, err := storage.Open(storage.Options{Disk: n.disk, Dir: datadir.ImageDir(n.cfg.Dir, r.Shard)})
 		if err != nil {
 			n.t.Fatal(err)
 		}

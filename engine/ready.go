@@ -83,7 +83,7 @@ func (e *Engine) whenReady() {
 	ring(e.lookDue)         // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	if e.noteLog() == nil {
-		_ = e.dropFormer() // an error has failed the node
+		_ = e.former().Drop() // an error has failed the node
 	}
 }
 

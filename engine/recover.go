@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/files"
@@ -130,7 +131,7 @@ func look(d *disk.Disk, dir string) (Remains, error) {
 func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 	s := ShardRemains{Shard: checked.Shard, Applied: checked.Applied, Certain: checked.Zxid, Newest: checked.Zxid}
 	known := knew(r.id, s.Shard)
-	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: imageDir(r.Dir, s.Shard)}, s.Shard)
+	past, broken := replica.LoadPast(storage.Options{Disk: d, Dir: datadir.ImageDir(r.Dir, s.Shard)}, s.Shard)
 	s.Remains, err = replication.ReadRemains(offline(d.View(), r.Dir, r.id), s.Shard, func(e replication.Entry, committed bool) error {
 		if broken == nil {
 			broken = past.Apply(e.Index, e.Cmd)

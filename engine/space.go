@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/datadir"
 )
 
 // A spaceLook asks the file system for its space, once at a time. A file system that hangs may not
@@ -66,6 +68,6 @@ func (e *Engine) askSpace() (s Space, err error) {
 	if s.Log, err = e.disk.Usage(filepath.Join(e.cfg.Dir, "raft")); err != nil {
 		return s, err
 	}
-	s.Image, err = e.disk.Usage(filepath.Join(e.cfg.Dir, imagesName))
+	s.Image, err = e.disk.Usage(filepath.Join(e.cfg.Dir, datadir.ImagesName))
 	return s, err
 }

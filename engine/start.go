@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -100,10 +101,10 @@ func (e *Engine) open() error {
 	e.warnFiles()
 	joining := e.identity.now.Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
-		if err := e.setAside(); err != nil {
+		if err := e.former().SetAside(); err != nil {
 			return err
 		}
-		if err := e.roomForFormer(); err != nil {
+		if err := e.former().LeaveRoom(); err != nil {
 			return err
 		}
 		if err := e.countStart(); err != nil {
@@ -168,7 +169,7 @@ func (e *Engine) loadShards() error {
 
 // loadShard reads a shard's image into memory.
 func (e *Engine) loadShard(id ShardID) error {
-	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: e.imageDir(id), Logger: e.log,
+	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: datadir.ImageDir(e.cfg.Dir, id), Logger: e.log,
 		Flushes: &e.slow.work.flushes, Compactions: &e.slow.work.compactions})
 	if err != nil {
 		return err
