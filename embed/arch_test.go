@@ -35,6 +35,9 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
+	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree"},
+	"engine/datadir":    {"replication", "session", "storage", "storage/disk"},
+	"engine/offline":    {"engine/ask", "engine/backupfile", "engine/command", "engine/datadir", "engine/replica", "internal/certs", "internal/files", "replication", "replication/transport", "session", "storage", "storage/disk", "tree"},
 	"engine/backupfile": {"engine/command", "replication", "tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
@@ -43,7 +46,7 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
-	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
+	"engine": {"engine/ask", "engine/backupfile", "engine/datadir", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
 
 	"internal/certs":        {"internal/rank"},
@@ -87,7 +90,7 @@ var imports = map[string][]string{
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/value":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/view":              {"embed", "embed/internal/sessions", "embed/value", "internal/rank"},
-	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
+	"embed/embedtest":         {"embed", "embed/internal/inside", "internal/testkit/membersflag", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "engine", "engine/clock", "engine/offline", "internal/files", "internal/files/memory", "replication", "replication/transport", "replication/transport/transporttest", "storage/disk"}, // the last two for what can be broken, replication for what keeps a member from stopping
 
 	"embed/metrics":      {},
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
@@ -101,7 +104,7 @@ var imports = map[string][]string{
 	"internal/wire":             {},
 	"internal/wire/wiretest":    {}, // for tests
 
-	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "internal/certs", "internal/configfile", "internal/crowd", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
+	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "engine/offline", "internal/certs", "internal/configfile", "internal/crowd", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
 	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},

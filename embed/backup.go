@@ -3,8 +3,6 @@ package embed
 import (
 	"context"
 	"io"
-
-	"github.com/vivarium-go/vivarium/engine"
 )
 
 // AskBackup has a member make a backup, from a process that is none, and writes the backup to w. It
@@ -21,7 +19,7 @@ func AskBackup(ctx context.Context, cfg Config, w io.Writer) error {
 	c, log, err := cfg.visit()
 	defer log.Flush(closeLeast)
 	if err == nil {
-		err = engine.AskBackup(ctx, c, w)
+		err = c.Backup(ctx, w)
 	}
 	return opError("ask backup", "", err)
 }

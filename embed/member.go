@@ -3,6 +3,8 @@ package embed
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
@@ -72,7 +74,7 @@ func AskMembers(ctx context.Context, cfg Config) ([]Member, error) {
 	if err != nil {
 		return nil, opError("ask members", "", err)
 	}
-	list, err := engine.AskMembers(ctx, c)
+	list, err := c.Members(ctx)
 	return membersOf(list), opError("ask members", "", err)
 }
 
@@ -86,23 +88,24 @@ func AskRemoval(ctx context.Context, cfg Config, id MemberID) error {
 	c, log, err := cfg.visit()
 	defer log.Flush(closeLeast)
 	if err == nil {
-		err = engine.AskRemoval(ctx, c, id)
+		err = c.Remove(ctx, id)
 	}
 	return opError("ask removal", "", err)
 }
 
-// visit completes and checks what AskMembers and AskRemoval need, and returns their log.
-func (c Config) visit() (engine.Config, *lines.Queue, error) {
+// visit completes and checks what AskMembers, AskRemoval and AskBackup need, and returns their log.
+func (c Config) visit() (engine.Visit, *lines.Queue, error) {
 	p, log := &problems{}, newLines(c)
-	e := engine.Config{Join: c.Join, Members: c.Members, Ensemble: c.Ensemble, Tick: or(c.Tick, DefaultTick), Logger: log.Logger()}
-	if len(c.Join)+len(c.Members) == 0 {
+	v := engine.Visit{Seeds: slices.Concat(c.Join, slices.Sorted(maps.Values(c.Members))), Ensemble: c.Ensemble,
+		Tick: or(c.Tick, DefaultTick), Levels: engine.Levels, Logger: log.Logger()}
+	if len(v.Seeds) == 0 {
 		p.add("Join and Members are empty: name a member that can be asked")
 	}
 	if c.TLS != nil {
-		e.TLS = c.TLS.certificates("", p)
-		e.PlainToo = c.TLS.Migrate
+		v.TLS = c.TLS.certificates("", p)
+		v.PlainToo = c.TLS.Migrate
 	}
-	return e, log, errors.Join(p.list...)
+	return v, log, errors.Join(p.list...)
 }
 
 func roleOf(m engine.Member) Role {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
@@ -102,7 +103,7 @@ func (b *backup) capture(ctx context.Context) error {
 			err = over
 		}
 	case !errors.Is(err, storage.ErrCorrupt):
-		err = e.notReady(unavailable(ctx, err))
+		err = e.notReady(outbox.Lacking(ctx, err))
 	}
 	b.close()
 	return err

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/ask"
 )
 
 // pulling returns an engine with a backup of these parts. Without any, it gives none yet.
-func pulling(parts ...backupPart) (*Engine, *pull) {
+func pulling(parts ...ask.BackupPart) (*Engine, *pull) {
 	e := &Engine{pulled: make(chan *pull, 1), done: make(chan struct{})}
-	p := &pull{id: [16]byte{1}, parts: make(chan backupPart), over: make(chan struct{}), idle: time.AfterFunc(pullIdle, func() {})}
+	p := &pull{id: [16]byte{1}, parts: make(chan ask.BackupPart), over: make(chan struct{}), idle: time.AfterFunc(pullIdle, func() {})}
 	go func() {
 		if len(parts) == 0 {
 			return
@@ -29,10 +31,10 @@ func pulling(parts ...backupPart) (*Engine, *pull) {
 // Each part is given once, and again if its answer was lost; nothing else is.
 func TestPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, p := pulling(backupPart{Data: []byte("a")}, backupPart{Data: []byte("b"), Last: true})
+		e, p := pulling(ask.BackupPart{Data: []byte("a")}, ask.BackupPart{Data: []byte("b"), Last: true})
 		defer p.idle.Stop()
 		ask := func(id byte, part uint64) (string, error) {
-			got, err := e.give(t.Context(), &backupAsk{ID: [16]byte{id}, Part: part})
+			got, err := e.give(t.Context(), &ask.BackupAsk{ID: [16]byte{id}, Part: part})
 			if err != nil {
 				return "", err
 			}
@@ -65,11 +67,11 @@ func TestPull_Over(t *testing.T) {
 		e, p := pulling()
 		defer p.idle.Stop()
 		go func() {
-			p.parts <- backupPart{Last: true}
+			p.parts <- ask.BackupPart{Last: true}
 			<-time.After(time.Second) // until its goroutine goes on
 			close(p.over)
 		}()
-		part, err := e.give(t.Context(), &backupAsk{ID: p.id, Part: 1})
+		part, err := e.give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1})
 		if err != nil || !part.Last {
 			t.Errorf("%+v, %v", part, err)
 		}
@@ -86,11 +88,11 @@ func TestPull_LostQuestion(t *testing.T) {
 		defer p.idle.Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := e.give(ctx, &backupAsk{ID: p.id, Part: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.give(ctx, &ask.BackupAsk{ID: p.id, Part: 1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		go func() { p.parts <- backupPart{Data: []byte("a")} }()
-		if part, err := e.give(t.Context(), &backupAsk{ID: p.id, Part: 1}); err != nil || string(part.Data) != "a" {
+		go func() { p.parts <- ask.BackupPart{Data: []byte("a")} }()
+		if part, err := e.give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1}); err != nil || string(part.Data) != "a" {
 			t.Errorf("%v, %v", part, err)
 		}
 	})
@@ -99,7 +101,7 @@ func TestPull_LostQuestion(t *testing.T) {
 // What is written in any pieces comes in parts of one size.
 func TestPartWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := make(chan backupPart)
+		all := make(chan ask.BackupPart)
 		w := partWriter{ctx: t.Context(), to: all}
 		want := bytes.Repeat([]byte("0123456789"), pullPart/4)
 		var got []byte

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -71,7 +72,7 @@ func (e *Engine) inspect(ctx context.Context, r *replica.Replica, look func(tabl
 	case e.over() != nil:
 		return e.over()
 	}
-	return unavailable(ctx, err)
+	return outbox.Lacking(ctx, err)
 }
 
 // censusPortion is how many sessions and ephemerals of a shard are collected before an entry may be

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -42,10 +43,10 @@ const (
 	MaxDataSizeMax                = 8 << 20 // one log entry still fits a transaction with a few of these
 )
 
-// Bounds of what each member says of itself, in bytes. Every member keeps it.
+// Bounds of what each member says of itself.
 const (
-	NameMax    = 256 // of a name and of a zone
-	AddressMax = 300
+	NameMax    = ask.NameMax
+	AddressMax = ask.AddressMax
 )
 
 // PathMax bounds the bytes of a path.

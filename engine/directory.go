@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
@@ -48,7 +47,7 @@ func (e *Engine) checkIdentity() error {
 		return err
 	}
 	if found && id.Recovering != ([16]byte{}) {
-		return fmt.Errorf("%s: %w", e.cfg.Dir, errInterrupted(id))
+		return fmt.Errorf("%s: %w", e.cfg.Dir, datadir.Interrupted(id))
 	}
 	again := e.cfg.Directory != [16]byte{}
 	if again && found && id.Directory != e.cfg.Directory {
@@ -166,11 +165,6 @@ func (e *Engine) sameFounding(id *replication.Identity) error {
 
 func (e *Engine) notAlone() error {
 	return fmt.Errorf("%s is of an ensemble with other members, and the config names nobody: set Members, or Join and Advertise", e.cfg.Dir)
-}
-
-// listed formats ids for a text: 1, 2, 3.
-func listed(ids []MemberID) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
 // checkLog compares the image with the log, through a view of the directory that changes nothing.

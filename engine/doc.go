@@ -88,10 +88,12 @@
 //	members.go              what a member says of itself, leaves, and removes
 //	steering.go             where this node leads a shard: ask steer, and carry out its next step
 //	proof.go                who has just stored an entry, before anybody is counted on
-//	former.go               what a member that is out has left, until its node is ready as a new one
 //	place.go, book.go       who votes, and where members may be
-//	recover.go              without a node: what a directory has, and to make its member the only one
-//	recovered.go            the first start after that
+//	recovered.go            the first start after a recovery
+//
+// Package ask has the questions and who asks, package datadir what a directory holds, what a former
+// member has left there included, and package offline works on the directory of a member that does not
+// run.
 //
 // The leader of the home shard plans wishes. The leader of each shard changes the members of its
 // own Raft group until they follow the wishes.
@@ -107,7 +109,7 @@
 // starts Raft. It returns when this node has applied what its logs know to be committed, which
 // needs no quorum. A node that has yet to join starts Raft later, on enterLoop, once it knows its
 // id. A refusal by a peer fails the node only when Start has opened everything. See start.go. Check
-// looks at the directory of a stopped member in the same way, and reads more of it. See check.go.
+// looks at the directory of a stopped member in the same way, and reads more of it. See package offline.
 //
 // # Turns
 //

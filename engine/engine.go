@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -153,14 +152,6 @@ func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFu
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, e.cfg.RequestTimeout)
-}
-
-// unavailable returns the error for a call that was cancelled, or that got no answer in time.
-func unavailable(ctx context.Context, err error) error {
-	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
 // silenced reports whether this node serves nobody any more. It is over, or its disk has failed and

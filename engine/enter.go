@@ -3,15 +3,14 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -25,14 +24,8 @@ const (
 	// enterPauseMin and enterPauseMax bound the pauses between two rounds of questions, which double.
 	enterPauseMin = 100 * time.Millisecond
 	enterPauseMax = 5 * time.Second
-	// askTime bounds one question that only asks who is there.
-	askTime = 3 * time.Second
-	// askedMax bounds the addresses that are asked at the same time. Names may stand for many.
-	askedMax = 64
 	// callersMax bounds the rounds of questions that others cause.
 	callersMax = 64
-	// hopsMax bounds how often a question to join is passed on to the leader.
-	hopsMax = 4
 )
 
 // enterLoop finds the ensemble, or founds it with others, and makes this node a member of it. It
@@ -126,35 +119,18 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 	return e.join(ctx, me, answers, silent)
 }
 
-// ask asks one question at one place.
-func ask(ctx context.Context, by *transport.Transport, to transport.Target, q question) (answer, error) {
-	var a answer
-	text, err := json.Marshal(q)
-	if err != nil {
-		return a, err
-	}
-	got, err := by.Ask(ctx, to, text)
-	if err != nil {
-		return a, err
-	}
-	if err := json.Unmarshal(got, &a); err != nil {
-		return a, fmt.Errorf("the answer cannot be read: %w", err)
-	}
-	return a, nil
-}
-
 // ownQuestion returns what this node asks.
-func (e *Engine) ownQuestion() question {
+func (e *Engine) ownQuestion() ask.Question {
 	e.identity.Lock()
 	defer e.identity.Unlock()
-	return question{Directory: e.identity.now.Directory, Former: e.identity.now.Former,
+	return ask.Question{Directory: e.identity.now.Directory, Former: e.identity.now.Former,
 		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()},
 		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(),
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
 }
 
 // askAll asks all seeds, founders and members in the table who they are.
-func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string) {
+func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []string) {
 	if e.cfg.Alone {
 		return nil, nil
 	}
@@ -164,70 +140,7 @@ func (e *Engine) askAll(ctx context.Context) (answers []answer, silent []string)
 			names = append(names, m.Address)
 		}
 	}
-	return askAll(ctx, e.transport, e.network, names, e.ownQuestion())
-}
-
-// askAll asks everybody at these places. It leaves out who asks. silent says who gave no answer, and
-// why.
-func askAll(ctx context.Context, by *transport.Transport, network transport.Network, names []string, q question) (answers []answer, silent []string) {
-	targets, silent := resolve(ctx, network, names)
-	for _, r := range askEach(ctx, by, targets, q) {
-		switch {
-		case r.err != nil:
-			silent = append(silent, fmt.Sprintf("%s: %v", r.at.Address, r.err))
-		case r.got.Directory != q.Directory:
-			answers = append(answers, r.got)
-		}
-	}
-	slices.Sort(silent)
-	slices.SortFunc(answers, func(a, b answer) int { return slices.Compare(a.Directory[:], b.Directory[:]) })
-	return slices.CompactFunc(answers, func(a, b answer) bool { return a.Directory == b.Directory }), silent
-}
-
-// asked is what came of a question at one place.
-type asked struct {
-	at  transport.Target
-	got answer
-	err error
-}
-
-// askEach asks at all these places, askedMax at the same time. Each has askTime to answer.
-func askEach(ctx context.Context, by *transport.Transport, targets []transport.Target, q question) []asked {
-	results := make([]asked, len(targets))
-	turns := make(chan struct{}, askedMax)
-	var group sync.WaitGroup
-	for i, to := range targets {
-		turns <- struct{}{}
-		group.Go(func() {
-			defer func() { <-turns }()
-			ctx, cancel := context.WithTimeout(ctx, askTime)
-			defer cancel()
-			got, err := ask(ctx, by, to, q)
-			results[i] = asked{to, got, err}
-		})
-	}
-	group.Wait()
-	return results
-}
-
-// resolve returns all places to ask, each once. A name may stand for several.
-func resolve(ctx context.Context, network transport.Network, names []string) (targets []transport.Target, silent []string) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	known := make(map[string]bool)
-	for _, name := range names {
-		found, err := network.Resolve(ctx, name)
-		if err != nil {
-			silent = append(silent, fmt.Sprintf("%s: %v", name, err))
-		}
-		for _, to := range found {
-			if !known[to.Address] {
-				known[to.Address] = true
-				targets = append(targets, to)
-			}
-		}
-	}
-	return targets, silent
+	return ask.All(ctx, e.transport, e.network, names, e.ownQuestion())
 }
 
 // mayFound returns the founders if this node is to found the ensemble with them, or goes on with
@@ -236,11 +149,11 @@ func resolve(ctx context.Context, network transport.Network, names []string) (ta
 //
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
-func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string) ([]MemberID, error) {
+func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []string) ([]MemberID, error) {
 	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now.Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
-	members := slices.DeleteFunc(slices.Clone(answers), func(a answer) bool { return a.Member == 0 })
+	members := slices.DeleteFunc(slices.Clone(answers), func(a ask.Answer) bool { return a.Member == 0 })
 	if e.cfg.Found != nil {
 		if len(members) > 0 {
 			return nil, nil
@@ -259,7 +172,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []answer, silent []string
 }
 
 // foundWithOthers returns the founders in Config.Members if all of them are there, and want the same.
-func (e *Engine) foundWithOthers(answers []answer, silent []string) ([]MemberID, error) {
+func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) ([]MemberID, error) {
 	founders, present := e.cfg.memberIDs(), map[MemberID]bool{e.cfg.Member: true}
 	var others string
 	for _, a := range answers {
@@ -284,12 +197,12 @@ func (e *Engine) foundWithOthers(answers []answer, silent []string) ([]MemberID,
 	if others != "" {
 		others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
 	}
-	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, listed(missing), others, because(silent))
+	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
 }
 
 // settings says what must be the same on all founders.
 func settings(ensemble string, founders []MemberID, shards int) string {
-	return fmt.Sprintf("Ensemble %q, Members %s and Shards %d", ensemble, listed(founders), shards)
+	return fmt.Sprintf("Ensemble %q, Members %s and Shards %d", ensemble, replication.Listed(founders), shards)
 }
 
 // because lists who did not answer.
@@ -302,7 +215,7 @@ func because(silent []string) string {
 
 // noMember says, without a member that could let this node in, who is there instead, and why this
 // node founds no ensemble.
-func (e *Engine) noMember(answers []answer, silent []string) error {
+func (e *Engine) noMember(answers []ask.Answer, silent []string) error {
 	var there string
 	for _, a := range answers {
 		if a.Member != 0 {
@@ -321,9 +234,9 @@ func (e *Engine) noMember(answers []answer, silent []string) error {
 }
 
 // join asks to be let in, at the members that have answered. The leader decides.
-func (e *Engine) join(ctx context.Context, me replication.Identity, answers []answer, silent []string) (replication.Identity, error) {
+func (e *Engine) join(ctx context.Context, me replication.Identity, answers []ask.Answer, silent []string) (replication.Identity, error) {
 	answers = e.meant(answers)
-	var first *answer
+	var first *ask.Answer
 	for i := range answers {
 		a := &answers[i]
 		switch {
@@ -365,32 +278,32 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []an
 
 // meant leaves out the answers of members without which forced recoveries have gone on, and of members
 // of ensembles with another name. If there are no others, the leader says what is wrong.
-func (e *Engine) meant(answers []answer) []answer {
+func (e *Engine) meant(answers []ask.Answer) []ask.Answer {
 	named := slices.ContainsFunc(answers, e.isNamesake)
-	return slices.DeleteFunc(slices.Clone(answers), func(a answer) bool {
-		ended := slices.ContainsFunc(answers, func(next answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
+	return slices.DeleteFunc(slices.Clone(answers), func(a ask.Answer) bool {
+		ended := slices.ContainsFunc(answers, func(next ask.Answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
 		return ended || named && !e.isNamesake(a)
 	})
 }
 
 // isNamesake reports whether a member answers whose ensemble has the name of this node's.
-func (e *Engine) isNamesake(a answer) bool { return a.Member != 0 && a.Ensemble == e.cfg.Ensemble }
+func (e *Engine) isNamesake(a ask.Answer) bool { return a.Member != 0 && a.Ensemble == e.cfg.Ensemble }
 
 // joinAt asks the leader that a member names to let this node in.
-func (e *Engine) joinAt(ctx context.Context, a answer) (MemberID, error) {
+func (e *Engine) joinAt(ctx context.Context, a ask.Answer) (MemberID, error) {
 	q := e.ownQuestion()
 	q.Join, q.Lineage = true, a.Lineage
-	for range hopsMax {
+	for range ask.HopsMax {
 		address := a.Members[a.Leader]
 		if a.Leader == 0 || address == "" {
 			return 0, fmt.Errorf("member %d knows of no leader", a.Member)
 		}
-		next, err := ask(ctx, e.transport, transport.Target{Address: address}, q)
+		next, err := ask.Ask(ctx, e.transport, transport.Target{Address: address}, q)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("member %d at %s, which leads: %w", a.Leader, address, err)
 		case next.Member != 0 && next.Lineage != q.Lineage:
-			return 0, fmt.Errorf("%s was said to lead: %w", address, next.isNot(q.Lineage))
+			return 0, fmt.Errorf("%s was said to lead: %w", address, next.IsNot(q.Lineage))
 		case next.Refused != "":
 			return 0, fmt.Errorf("member %d refuses it: %s", next.Member, next.Refused)
 		case next.Admitted != 0:

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -19,15 +20,15 @@ func TestMayFound(t *testing.T) {
 	const shards = 2
 	own, lost := [16]byte{1}, [16]byte{9}
 	three, one := []MemberID{1, 2, 3}, []MemberID{1}
-	fresh := func(m MemberID) answer {
-		return answer{Founder: m, Founders: three, Ensemble: "e", Shards: shards, Directory: [16]byte{byte(m)}}
+	fresh := func(m MemberID) ask.Answer {
+		return ask.Answer{Founder: m, Founders: three, Ensemble: "e", Shards: shards, Directory: [16]byte{byte(m)}}
 	}
-	started := func(m MemberID, met [16]byte) answer {
-		return answer{Member: m, Founders: three, Met: met, Ensemble: "e", Directory: [16]byte{byte(m)}}
+	started := func(m MemberID, met [16]byte) ask.Answer {
+		return ask.Answer{Member: m, Founders: three, Met: met, Ensemble: "e", Directory: [16]byte{byte(m)}}
 	}
-	old := func(a answer) answer { a.Lineage = session.Lineage{7}; return a }
-	other := func(a answer) answer { a.Founders = []MemberID{1, 3}; return a }
-	foreign := func(a answer) answer { a.Ensemble, a.Lineage = "another", session.Lineage{8}; return a }
+	old := func(a ask.Answer) ask.Answer { a.Lineage = session.Lineage{7}; return a }
+	other := func(a ask.Answer) ask.Answer { a.Founders = []MemberID{1, 3}; return a }
+	foreign := func(a ask.Answer) ask.Answer { a.Ensemble, a.Lineage = "another", session.Lineage{8}; return a }
 	says := func(yes bool, err error) func(context.Context) (bool, error) {
 		return func(context.Context) (bool, error) { return yes, err }
 	}
@@ -35,32 +36,32 @@ func TestMayFound(t *testing.T) {
 		founders []MemberID
 		found    func(context.Context) (bool, error)
 		former   bool // it was in the ensemble
-		answers  []answer
+		answers  []ask.Answer
 		want     []MemberID
 		waits    bool
 	}{
-		"all are fresh":                         {founders: three, answers: []answer{fresh(2), fresh(3)}, want: three},
-		"one is missing":                        {founders: three, answers: []answer{fresh(2)}, waits: true},
-		"one has another list":                  {founders: three, answers: []answer{fresh(2), other(fresh(3))}, waits: true},
-		"M27: it comes late":                    {founders: three, answers: []answer{started(2, [16]byte{}), started(3, [16]byte{})}, want: three},
-		"M27: it died before it had stored it":  {founders: three, answers: []answer{started(2, own), started(3, [16]byte{})}, want: three},
-		"M27: it is late, and one is still out": {founders: three, answers: []answer{started(2, own)}, waits: true},
-		"M27: it has lost its directory":        {founders: three, answers: []answer{started(2, lost), started(3, [16]byte{})}},
-		"M27: the ensemble has a lineage":       {founders: three, answers: []answer{fresh(2), old(started(3, own))}},
-		"the ensemble has other founders":       {founders: three, answers: []answer{fresh(2), other(started(3, own))}},
-		"M104: another ensemble's is there":     {founders: three, answers: []answer{fresh(2), fresh(3), foreign(started(4, own))}, want: three},
-		"M104: a founder has another Ensemble":  {founders: three, answers: []answer{fresh(2), foreign(started(3, own))}, waits: true},
-		"M104: another one's, and the only one": {founders: one, answers: []answer{foreign(started(4, own))}},
-		"it was in the ensemble":                {founders: three, former: true, answers: []answer{fresh(2), fresh(3)}},
-		"it is none of them":                    {answers: []answer{fresh(2), fresh(3)}},
+		"all are fresh":                         {founders: three, answers: []ask.Answer{fresh(2), fresh(3)}, want: three},
+		"one is missing":                        {founders: three, answers: []ask.Answer{fresh(2)}, waits: true},
+		"one has another list":                  {founders: three, answers: []ask.Answer{fresh(2), other(fresh(3))}, waits: true},
+		"M27: it comes late":                    {founders: three, answers: []ask.Answer{started(2, [16]byte{}), started(3, [16]byte{})}, want: three},
+		"M27: it died before it had stored it":  {founders: three, answers: []ask.Answer{started(2, own), started(3, [16]byte{})}, want: three},
+		"M27: it is late, and one is still out": {founders: three, answers: []ask.Answer{started(2, own)}, waits: true},
+		"M27: it has lost its directory":        {founders: three, answers: []ask.Answer{started(2, lost), started(3, [16]byte{})}},
+		"M27: the ensemble has a lineage":       {founders: three, answers: []ask.Answer{fresh(2), old(started(3, own))}},
+		"the ensemble has other founders":       {founders: three, answers: []ask.Answer{fresh(2), other(started(3, own))}},
+		"M104: another ensemble's is there":     {founders: three, answers: []ask.Answer{fresh(2), fresh(3), foreign(started(4, own))}, want: three},
+		"M104: a founder has another Ensemble":  {founders: three, answers: []ask.Answer{fresh(2), foreign(started(3, own))}, waits: true},
+		"M104: another one's, and the only one": {founders: one, answers: []ask.Answer{foreign(started(4, own))}},
+		"it was in the ensemble":                {founders: three, former: true, answers: []ask.Answer{fresh(2), fresh(3)}},
+		"it is none of them":                    {answers: []ask.Answer{fresh(2), fresh(3)}},
 		"M26: the only one, and nobody answers": {founders: one, want: one},
-		"M26: the only one, and one answers":    {founders: one, answers: []answer{old(started(2, lost))}},
+		"M26: the only one, and one answers":    {founders: one, answers: []ask.Answer{old(started(2, lost))}},
 		"M26: Found says no":                    {found: says(false, nil), waits: true},
 		"M26: Found says nothing":               {found: says(false, errors.New("down")), waits: true},
 		"Found panics":                          {found: func(context.Context) (bool, error) { panic("a defect") }, waits: true},
 		"Found ends its goroutine":              {found: func(context.Context) (bool, error) { runtime.Goexit(); return true, nil }, waits: true},
 		"Found says yes":                        {found: says(true, nil), want: one},
-		"Found says yes, and a member answers":  {found: says(true, nil), answers: []answer{started(2, own)}},
+		"Found says yes, and a member answers":  {found: says(true, nil), answers: []ask.Answer{started(2, own)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{cfg: Config{Ensemble: "e", Shards: shards, Found: c.found, Members: make(map[MemberID]string)}}

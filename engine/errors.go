@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/session"
@@ -22,6 +23,9 @@ var (
 
 // Errors of the rooms below. Package embed knows them by these names.
 var (
+	ErrUnsafe         = ask.ErrUnsafe
+	ErrConfigChanged  = ask.ErrConfigChanged
+	ErrReconfiguring  = ask.ErrReconfiguring
 	ErrUnavailable    = outbox.ErrUnavailable
 	ErrUnknownOutcome = outbox.ErrUnknownOutcome
 	ErrSessionExpired = session.ErrExpired

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/replication"
 )
 
 // Leader says who leads a shard, as far as this node knows. A node that is over leads nothing and
@@ -121,7 +122,7 @@ func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 		return e.notReady(outbox.ErrUnavailable)
 	}
 	if !slices.Contains(e.voters(id), to) {
-		return fmt.Errorf("member %d is none of the members that vote: %s", to, listed(e.voters(id)))
+		return fmt.Errorf("member %d is none of the members that vote: %s", to, replication.Listed(e.voters(id)))
 	}
 	if err := host.TransferLeader(id, to); err != nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -159,7 +160,7 @@ func (e *Engine) askOut(ctx context.Context) error {
 	for !e.isOut() {
 		if !sent || time.Since(asked) > replica.RetryAfter {
 			asked = time.Now()
-			if recorded, err := e.askLeader(ctx, question{Leave: e.self()}, what, &sent); recorded || err != nil {
+			if recorded, err := e.askLeader(ctx, ask.Question{Leave: e.self()}, what, &sent); recorded || err != nil {
 				return err
 			}
 		}

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -146,7 +148,7 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 	for _, m := range behind {
 		switch {
 		case !slices.Contains(e.memberIDs(), m):
-			return fmt.Errorf("member %d is none of the members %s", m, listed(e.memberIDs()))
+			return fmt.Errorf("member %d is none of the members %s", m, replication.Listed(e.memberIDs()))
 		case m == e.self() || e.isUp(ctx, m):
 			return fmt.Errorf("member %d is up: upgrade it, or stop it if it is to be left behind", m)
 		}
@@ -163,7 +165,7 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 // say that he is another one. Members that lead nothing have no connection between them, so it makes
 // one. Where nobody answers at all, it leaves its caller half of the time.
 func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
-	half := askTime
+	half := ask.Time
 	if deadline, ok := ctx.Deadline(); ok {
 		half = min(half, time.Until(deadline)/2)
 	}
@@ -175,7 +177,7 @@ func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
 		return false
 	}
 	_ = conn.Close() // nothing was sent
-	a, err := ask(ctx, e.transport, transport.Target{Address: address}, question{})
+	a, err := ask.Ask(ctx, e.transport, transport.Target{Address: address}, ask.Question{})
 	other := a.Member != m || a.Lineage != e.lineage() && a.Lineage != (session.Lineage{})
 	return err != nil || !other
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -22,16 +23,7 @@ var (
 	ErrRemoved = errors.New("this member is out of the ensemble")
 	// ErrSuperseded says that a forced recovery has gone on without this member.
 	ErrSuperseded = errors.New("a forced recovery has ended this member's lineage")
-	// ErrUnsafe says that a change of the members would cost the quorum now. Nothing was changed.
-	ErrUnsafe = errors.New("the ensemble would lose its quorum")
 )
-
-// A Member is what this node knows of a member of the ensemble.
-type Member struct {
-	session.Member
-	Answers bool   // its replica of the home shard answered within two longest elections; only the leader knows
-	Behind  uint64 // entries of the home shard that it has not acknowledged, if Answers
-}
 
 // Members returns all members that this node knows of, by their ids. Before the table of members is
 // founded, they are the founders.
@@ -180,7 +172,7 @@ func (e *Engine) lifetime(d time.Duration) (context.Context, context.CancelFunc)
 // seek asks the seeds where the members are. All of them may have moved at once. It also greets
 // them: a learner that was removed says nothing by itself, and nobody would tell it.
 func (e *Engine) seek() {
-	ctx, cancel := e.lifetime(askTime)
+	ctx, cancel := e.lifetime(ask.Time)
 	defer cancel()
 	answers, _ := e.askAll(ctx)
 	own := e.lineage()
@@ -280,7 +272,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	}
 	var sent bool
 	var asked time.Time
-	what := removalOf(m)
+	what := ask.RemovalOf(m)
 	for {
 		table := e.table()
 		rec, found := table.Find(session.MemberID(m))
@@ -295,7 +287,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 			sent = true
 		case time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
-			if _, err := e.askLeader(ctx, question{Remove: m}, what, &sent); err != nil {
+			if _, err := e.askLeader(ctx, ask.Question{Remove: m}, what, &sent); err != nil {
 				return err
 			}
 		}
@@ -317,66 +309,47 @@ func (e *Engine) gaveUp(ctx context.Context, sent bool, what string) error {
 	case !sent && over != nil:
 		return over
 	case !sent:
-		return e.notReady(unavailable(ctx, ctx.Err()))
+		return e.notReady(outbox.Lacking(ctx, ctx.Err()))
 	case over != nil:
-		return unsure(what, errors.New(over.Error())) // it matches none of those that say that nothing was applied
+		return ask.Unsure(what, errors.New(over.Error())) // it matches none of those that say that nothing was applied
 	}
-	return unsure(what, e.notReady(ctx.Err()))
-}
-
-func removalOf(m MemberID) string { return fmt.Sprintf("the removal of member %d", m) }
-
-// unsure is the error of a change that was sent, and of which nobody knows what became.
-func unsure(what string, why error) error {
-	return fmt.Errorf("%w: %s may be recorded, and then goes on: %w", outbox.ErrUnknownOutcome, what, why)
-}
-
-// refused is the error of a leader's refusal, or nil. A leader may know nothing of an earlier question
-// whose answer was lost. Then the error is none of those with which nothing was changed.
-func refused(err error, before bool, what string) error {
-	if err == nil || !before {
-		return err
-	}
-	return unsure(what, errors.New("asked again: "+err.Error()))
+	return ask.Unsure(what, e.notReady(ctx.Err()))
 }
 
 // askLeader has the leader of the home shard record a change. sent says whether the change may have
 // been proposed, now or before.
-func (e *Engine) askLeader(ctx context.Context, q question, what string, sent *bool) (recorded bool, err error) {
+func (e *Engine) askLeader(ctx context.Context, q ask.Question, what string, sent *bool) (recorded bool, err error) {
 	recorded, err = e.atLeader(ctx, q)
 	switch {
-	case errors.Is(err, errLater):
+	case errors.Is(err, ask.ErrLater):
 		return false, nil
 	case err != nil:
-		return false, refused(err, *sent, what)
+		return false, ask.Refused(err, *sent, what)
 	}
 	*sent = true
 	return recorded, nil
 }
 
-// errLater says that a leader cannot judge a question yet, and has proposed nothing.
-var errLater = errors.New("the leader cannot say yet: ask again")
-
-// atLeader has the leader of the home shard record the change that a question asks for. It returns false if that is worth another try: with errLater nothing was
+// atLeader has the leader of the home shard record the change that a question asks for. It returns false if that is worth another try: with ask.ErrLater nothing was
 // proposed, without an error nobody knows.
-func (e *Engine) atLeader(ctx context.Context, q question) (answered bool, err error) {
+func (e *Engine) atLeader(ctx context.Context, q ask.Question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
 	if leader == e.self() {
 		return e.change(ctx, &q)
 	}
 	address := e.book.newest(leader)
 	if leader == 0 || address == "" {
-		return false, errLater
+		return false, ask.ErrLater
 	}
 	q.Lineage = e.lineage()
-	a, err := ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
+	a, err := ask.Ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
 	if err != nil || a.Lineage != q.Lineage {
 		return false, nil // the leader may be another one by now, or elsewhere
 	}
 	if a.Later {
-		return false, errLater
+		return false, ask.ErrLater
 	}
-	err = a.refusal()
+	err = a.Refusal()
 	return a.Done || err != nil, err
 }
 
@@ -401,20 +374,20 @@ func (e *Engine) settled(ctx context.Context) bool {
 	}
 }
 
-// change does what a member asks where the home shard is led. It returns errLater if this node does
+// change does what a member asks where the home shard is led. It returns ask.ErrLater if this node does
 // not lead it, or not for long enough. It returns false without an error if it cannot say what
 // becomes of what it has proposed. A node that is over cannot say anything.
-func (e *Engine) change(ctx context.Context, q *question) (answered bool, err error) {
+func (e *Engine) change(ctx context.Context, q *ask.Question) (answered bool, err error) {
 	if answered, err = e.changeOrRefuse(ctx, q); e.over() != nil {
 		return false, nil
 	}
 	return answered, err
 }
 
-func (e *Engine) changeOrRefuse(ctx context.Context, q *question) (answered bool, err error) {
+func (e *Engine) changeOrRefuse(ctx context.Context, q *ask.Question) (answered bool, err error) {
 	switch {
 	case !e.settled(ctx):
-		return false, errLater
+		return false, ask.ErrLater
 	case q.Remove != 0:
 		return e.recordDeparture(ctx, q.Remove, session.Removed)
 	case q.Reconfig != nil:
@@ -433,7 +406,7 @@ func (e *Engine) recordDeparture(ctx context.Context, m MemberID, reason session
 	case e.reconfiguring <- struct{}{}:
 		defer func() { <-e.reconfiguring }()
 	default:
-		return false, errLater
+		return false, ask.ErrLater
 	}
 	table := e.table()
 	rec, found := table.Find(session.MemberID(m))
@@ -443,11 +416,11 @@ func (e *Engine) recordDeparture(ctx context.Context, m MemberID, reason session
 	case rec.Wish == session.Out:
 		return true, nil
 	case reason == session.Removed && len(e.shards) > 1 && e.anyGoes(table):
-		return false, errLater
+		return false, ask.ErrLater
 	}
 	stored := e.proveAtHome(ctx)
 	if stored == nil {
-		return false, errLater
+		return false, ask.ErrLater
 	}
 	if why := e.unsafeWithout(m, reason == session.Left, stored); why != "" {
 		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
@@ -511,9 +484,9 @@ func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool, stored map[MemberI
 	case len(rest) == 0:
 		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
 	case len(answering) < len(rest)/2+1:
-		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, listed(rest), listed(answering))
+		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, replication.Listed(rest), replication.Listed(answering))
 	case !helps && len(answering) < (len(rest)+1)/2+1:
-		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, listed(answering), listed(rest))
+		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, replication.Listed(answering), replication.Listed(rest))
 	}
 	return ""
 }

@@ -8,139 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
-	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
-
-// A question is what a node asks another one that it may not know. It travels as JSON, so that a
-// later build can add to it.
-type question struct {
-	Join      bool // the node wants to be a member
-	List      bool // somebody wants to see the members with ids above After, as many as an answer holds
-	After     session.MemberID
-	Remove    MemberID // not zero: a member wants this one to be removed
-	Leave     MemberID // not zero: this member wants to be out
-	Reconfig  *Reconfig
-	Backup    *backupAsk
-	Directory [16]byte // of the node
-	// Lineage is that of the ensemble that is meant, if the node knows it. Ids of members mean others
-	// in another one, and an address may have become that of another one's member.
-	Lineage session.Lineage
-	Former  replication.Former
-
-	// What must be the same on all members.
-	Ensemble string
-	Shards   int
-	Tick     time.Duration
-	Levels   transport.Levels
-	Schemes  []string
-
-	// As whom it may found the ensemble, if the others want the same.
-	Founder  MemberID
-	Founders []MemberID
-
-	// What it says of itself, as in Config.
-	Name, Zone, Address string
-	Observer            bool
-}
-
-// An answer says who answers and what it knows of its ensemble.
-type answer struct {
-	Directory [16]byte
-	Address   string
-	Member    MemberID // zero: it has yet to join or to found an ensemble itself
-
-	Ensemble string
-	Shards   int
-	Founder  MemberID // as whom it may found
-	Founders []MemberID
-	Lineage  session.Lineage // zero: not chosen yet, or not known here
-	// Ancestors are the lineages that forced recoveries have ended.
-	Ancestors []session.Lineage
-
-	// Met is the directory that it knows for the member as whom the asking node may found.
-	Met     [16]byte
-	Members map[MemberID]string // where the members may be, itself included
-	Leader  MemberID            // of the home shard; zero: it knows of none
-
-	List   []Member    // of a question for the members
-	More   bool        // there are others behind those in List
-	Backup *backupPart // of a question for a part of a backup
-
-	// Of a question to join.
-	Refused  string   // why not; also of a removal and a leave
-	Admitted MemberID // the asking node's id
-	Done     bool     // of a removal, a leave or a Reconfig: the leader has done or judged what was asked
-	Later    bool     // of the same: it has proposed nothing, and may be asked again; see errLater
-	// Why a removal, a leave or a Reconfig was refused; see refusals.
-	Unsafe, Changed, UnderWay, NoMember, Observes, Unavailable bool
-}
-
-// listPart bounds the bytes of a list of members in one answer.
-const listPart = 256 << 10
-
-// tell answers with the members that a question is for, of all of them by their ids.
-func (a *answer) tell(q *question, all []Member) {
-	size := 0
-	for _, m := range all {
-		if m.ID <= q.After {
-			continue
-		}
-		text, _ := json.Marshal(m) // there is nothing in it that JSON cannot say
-		if size += len(text); size > listPart {
-			a.More = true
-			return
-		}
-		a.List = append(a.List, m)
-	}
-}
-
-// isNot returns why this answer is of no use to who means the ensemble of another lineage.
-func (a *answer) isNot(meant session.Lineage) error {
-	return fmt.Errorf("%s is of lineage %v, which is another ensemble than that of %v: the address that somebody has for a member there is wrong (Advertise), or has become another's", a.who(), a.Lineage, meant)
-}
-
-// refusals returns the errors that callers tell apart, each with the field that says it.
-func (a *answer) refusals() map[error]*bool {
-	return map[error]*bool{ErrUnsafe: &a.Unsafe, ErrConfigChanged: &a.Changed, ErrReconfiguring: &a.UnderWay,
-		session.ErrNotMember: &a.NoMember, session.ErrObserver: &a.Observes, outbox.ErrUnavailable: &a.Unavailable}
-}
-
-// refuse answers with an error.
-func (a *answer) refuse(err error) {
-	a.Refused = err.Error()
-	for kind, is := range a.refusals() {
-		*is = errors.Is(err, kind)
-	}
-}
-
-// refusal returns the error with which the leader has answered, or nil. It is of the same kinds
-// there and here.
-func (a *answer) refusal() error {
-	if a.Refused == "" {
-		return nil
-	}
-	r := &refusal{text: a.Refused}
-	for kind, is := range a.refusals() {
-		if *is {
-			r.kinds = append(r.kinds, kind)
-		}
-	}
-	return r
-}
-
-// A refusal is an error of another member.
-type refusal struct {
-	text  string
-	kinds []error
-}
-
-func (r *refusal) Error() string   { return r.text }
-func (r *refusal) Unwrap() []error { return r.kinds }
 
 const (
 	// goneMax bounds the members that have come and gone. Raft never forgets their ids: they are in
@@ -163,8 +37,8 @@ const admitTime = 10 * time.Second
 
 // answer answers a question, at a member or at a node that has yet to join.
 func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
-	var q question
-	a := answer{Directory: e.Directory(), Address: e.cfg.Advertise, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards}
+	var q ask.Question
+	a := ask.Answer{Directory: e.Directory(), Address: e.cfg.Advertise, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards}
 	if err := json.Unmarshal(asked, &q); err != nil {
 		a.Refused = fmt.Sprintf("the question cannot be read: %v", err)
 	} else if e.host.Load() == nil {
@@ -183,7 +57,7 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	return text
 }
 
-func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
+func (e *Engine) answerAsMember(ctx context.Context, q *ask.Question, a *ask.Answer) {
 	a.Member, a.Founders, a.Lineage, a.Leader = e.self(), e.founders(), e.lineage(), e.Leader(command.HomeShard).Member
 	a.Ancestors = e.ancestors()
 	a.Met, _ = e.directoryOf(q.Founder)
@@ -194,12 +68,12 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 		}
 	}
 	if q.List {
-		a.tell(q, e.Members())
+		a.Tell(q, e.Members())
 	}
 	if q.Backup != nil {
 		part, err := e.give(ctx, q.Backup)
 		if a.Backup = part; err != nil {
-			a.refuse(err)
+			a.Refuse(err)
 		}
 		return
 	}
@@ -210,22 +84,22 @@ func (e *Engine) answerAsMember(ctx context.Context, q *question, a *answer) {
 	var err error
 	switch {
 	case q.Lineage != (session.Lineage{}) && q.Lineage != a.Lineage:
-		err = a.isNot(q.Lineage)
+		err = a.IsNot(q.Lineage)
 	case q.Join:
 		a.Admitted, err = e.admit(ctx, q)
 	case q.Remove != 0, q.Leave != 0, q.Reconfig != nil:
 		a.Done, err = e.change(ctx, q)
 	}
 	switch {
-	case errors.Is(err, errLater):
+	case errors.Is(err, ask.ErrLater):
 		a.Later = true
 	case err != nil && e.over() == nil: // else who asks looks for another leader
-		a.refuse(err)
+		a.Refuse(err)
 	}
 }
 
 // admit makes the asking node a member. It proposes the admission until the table shows it.
-func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
+func (e *Engine) admit(ctx context.Context, q *ask.Question) (MemberID, error) {
 	ctx, cancel := context.WithTimeout(ctx, admitTime)
 	defer cancel()
 	if !e.settled(ctx) {
@@ -234,7 +108,7 @@ func (e *Engine) admit(ctx context.Context, q *question) (MemberID, error) {
 	if err := e.mayAdmit(ctx, q); err != nil {
 		return 0, err
 	}
-	c := q.candidate()
+	c := candidate(q)
 	var proposed time.Time
 	for {
 		table := e.table()
@@ -269,13 +143,13 @@ func (e *Engine) hasBegun(m session.Member) bool {
 	return registered && o.Directory == m.Directory
 }
 
-func (q *question) candidate() session.Candidate {
+func candidate(q *ask.Question) session.Candidate {
 	return session.Candidate{Directory: q.Directory, Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer,
 		Former: session.Former{ID: session.MemberID(q.Former.Member), Directory: q.Former.Directory}}
 }
 
 // mayAdmit returns why the asking node cannot be a member, or nil.
-func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
+func (e *Engine) mayAdmit(ctx context.Context, q *ask.Question) error {
 	if gone := e.gone.Load(); gone >= goneMax {
 		return fmt.Errorf("%d members have come and gone, and the ensemble keeps the id of each: it admits nobody any more, so that members can still catch up (docs/limits.md: Members)", gone)
 	}
@@ -299,7 +173,7 @@ func (e *Engine) mayAdmit(ctx context.Context, q *question) error {
 }
 
 // unfit returns what the asking node must change in its config or build to fit this ensemble.
-func (e *Engine) unfit(q *question) error {
+func (e *Engine) unfit(q *ask.Question) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if q.Ensemble != e.cfg.Ensemble {
@@ -327,7 +201,7 @@ func (e *Engine) unfit(q *question) error {
 
 // nameTaken refuses a node under the name of a member that answers. Two processes with one name
 // would pass for replacements of each other.
-func (e *Engine) nameTaken(q *question) error {
+func (e *Engine) nameTaken(q *ask.Question) error {
 	for _, m := range e.table().List {
 		same := q.Name != "" && m.Name == q.Name && m.Wish < session.Out && m.Directory != q.Directory
 		former := MemberID(m.ID) == q.Former.Member && m.Directory == q.Former.Directory

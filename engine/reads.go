@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -183,7 +184,7 @@ func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	case <-s.Done():
 	case <-bounded.Done():
 		if !isDone(reached) {
-			return s.engine.lacking(r.Shard, unavailable(ctx, bounded.Err()))
+			return s.engine.lacking(r.Shard, outbox.Lacking(ctx, bounded.Err()))
 		}
 	}
 	return s.Live()

@@ -25,7 +25,7 @@ func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	case e.over() != nil:
 		return e.over()
 	}
-	return e.lacking(id, unavailable(ctx, err))
+	return e.lacking(id, outbox.Lacking(ctx, err))
 }
 
 // Ready waits until this node's Register is applied, and until it has applied everything that was

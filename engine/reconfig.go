@@ -2,33 +2,19 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/steer"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
-
-// Errors of Reconfig. With them nothing was changed.
-var (
-	// ErrConfigChanged says that the members are no longer those of Reconfig.Version.
-	ErrConfigChanged = errors.New("the members have changed")
-	// ErrReconfiguring says that another change of the members is not finished.
-	ErrReconfiguring = errors.New("another change of the members is under way")
-)
-
-// A Reconfig is a change of the members that a person asks for.
-type Reconfig struct {
-	Version tree.Zxid  // the Mzxid of tree.ConfigPath for which it is meant; zero: any
-	Promote []MemberID // learners that are to vote
-	Remove  []MemberID // members that are to be out
-}
 
 // MayReconfig returns ErrNoAuth unless somebody may ask for a Reconfig.
 func (e *Engine) MayReconfig(who []tree.Identity) error {
@@ -56,12 +42,12 @@ func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 	const what = "the change of the members"
 	for {
 		switch {
-		case recorded && c.isDone(e.table()):
+		case recorded && isMade(&c, e.table()):
 			return nil
 		case !recorded && time.Since(asked) > replica.RetryAfter:
 			asked = time.Now()
 			var err error
-			if recorded, err = e.askLeader(ctx, question{Reconfig: &c}, what, &sent); err != nil {
+			if recorded, err = e.askLeader(ctx, ask.Question{Reconfig: &c}, what, &sent); err != nil {
 				return err
 			}
 		}
@@ -75,8 +61,8 @@ func (e *Engine) Reconfig(ctx context.Context, c Reconfig) error {
 	}
 }
 
-// isDone reports whether a table shows the change on all shards.
-func (c *Reconfig) isDone(table *session.MembersView) bool {
+// isMade reports whether a table shows the change on all shards.
+func isMade(c *Reconfig, table *session.MembersView) bool {
 	for _, id := range c.Promote {
 		m, _ := table.Find(session.MemberID(id))
 		votes := 0
@@ -96,11 +82,11 @@ func (c *Reconfig) isDone(table *session.MembersView) bool {
 }
 
 // isRecorded reports whether a table has all wishes of the change.
-func (c *Reconfig) isRecorded(table *session.MembersView) bool { return len(c.missing(table)) == 0 }
+func isRecorded(c *Reconfig, table *session.MembersView) bool { return len(lacks(c, table)) == 0 }
 
-// missing returns the wishes that a table does not have yet. Those to vote come first: the table
+// lacks returns the wishes that a table does not have yet. Those to vote come first: the table
 // refuses to let the last one go who is to vote.
-func (c *Reconfig) missing(table *session.MembersView) (list []steer.Wish) {
+func lacks(c *Reconfig, table *session.MembersView) (list []steer.Wish) {
 	for _, id := range c.Promote {
 		list = append(list, steer.Wish{Member: session.MemberID(id), Part: session.Voter})
 	}
@@ -125,7 +111,7 @@ func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) (answered bool
 	case <-ctx.Done():
 		return true, ErrReconfiguring
 	}
-	if c.isRecorded(e.table()) {
+	if isRecorded(c, e.table()) {
 		return true, nil // the leader was asked before, and its answer was lost
 	}
 	if err := e.mayReconfig(ctx, c); err != nil {
@@ -134,7 +120,7 @@ func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) (answered bool
 	e.log.Info("the members are to change on request", "promote", c.Promote, "remove", c.Remove)
 	var proposed time.Time
 	for {
-		missing := c.missing(e.table())
+		missing := lacks(c, e.table())
 		if len(missing) == 0 {
 			return true, nil
 		}
@@ -157,7 +143,7 @@ func (e *Engine) recordReconfig(ctx context.Context, c *Reconfig) (answered bool
 // mayReconfig returns why a change must not be made now, or nil.
 func (e *Engine) mayReconfig(ctx context.Context, c *Reconfig) error {
 	table := e.table()
-	if m := c.otherUnderWay(table); m != 0 {
+	if m := underWay(c, table); m != 0 {
 		return fmt.Errorf("%w: that of member %d", ErrReconfiguring, m)
 	}
 	if stat, _ := e.home().Tree().Exists(tree.ConfigPath); c.Version != 0 && c.Version != stat.Mzxid {
@@ -187,16 +173,16 @@ func (e *Engine) mayReconfig(ctx context.Context, c *Reconfig) error {
 
 // otherUnderWay returns a member that is on its way to another part, and that the change does not
 // send there too; zero if there is none.
-func (c *Reconfig) otherUnderWay(table *session.MembersView) session.MemberID {
+func underWay(c *Reconfig, table *session.MembersView) session.MemberID {
 	for i := range table.List {
 		m := &table.List[i]
 		id := MemberID(m.ID)
 		underWay, meant := false, slices.Contains(c.Remove, id)
 		switch m.Wish {
 		case session.Voter:
-			underWay, meant = !(&Reconfig{Promote: []MemberID{id}}).isDone(table), meant || slices.Contains(c.Promote, id)
+			underWay, meant = !isMade(&Reconfig{Promote: []MemberID{id}}, table), meant || slices.Contains(c.Promote, id)
 		case session.Out:
-			underWay = !(&Reconfig{Remove: []MemberID{id}}).isDone(table)
+			underWay = !isMade(&Reconfig{Remove: []MemberID{id}}, table)
 		}
 		if underWay && !meant {
 			return m.ID
@@ -229,9 +215,9 @@ func (e *Engine) unsafeAfter(id ShardID, c *Reconfig, stored map[MemberID]bool) 
 	case len(before) == 1 && stays == 1 && len(voters) == 2:
 		return fmt.Sprintf("member %d votes alone, and of two voters either failure stops both: let two more vote at once", voters[0])
 	case len(e.shards) > 1 && goes > 0 && steer.Margin(stays+goes, len(stay)) < 0:
-		return fmt.Sprintf("those who go are over once they are out of one shard, and shard %d cannot take them out without their votes, because of its voters %s only %s stay and answer: ask for fewer at once, or let them leave", id, listed(before), listed(stay))
+		return fmt.Sprintf("those who go are over once they are out of one shard, and shard %d cannot take them out without their votes, because of its voters %s only %s stay and answer: ask for fewer at once, or let them leave", id, replication.Listed(before), replication.Listed(stay))
 	case steer.Margin(len(voters), len(answering)) < 0:
-		return fmt.Sprintf("the voters would be %s, and of them only %s answer", listed(voters), listed(answering))
+		return fmt.Sprintf("the voters would be %s, and of them only %s answer", replication.Listed(voters), replication.Listed(answering))
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/steer"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -48,17 +49,17 @@ func TestReconfig_WhatATableShows(t *testing.T) {
 		if c.third.ID != 0 {
 			table.List = append(table.List, c.third)
 		}
-		if got := c.change.missing(table); !slices.Equal(got, c.missing) || c.change.isRecorded(table) != (len(got) == 0) {
+		if got := lacks(&c.change, table); !slices.Equal(got, c.missing) || isRecorded(&c.change, table) != (len(got) == 0) {
 			t.Errorf("%s: the table lacks %+v, want %+v", name, got, c.missing)
 		}
-		if got := c.change.isDone(table); got != c.done {
+		if got := isMade(&c.change, table); got != c.done {
 			t.Errorf("%s: it is done: %v", name, got)
 		}
 		other := Reconfig{Remove: []MemberID{2}}
-		if got := other.otherUnderWay(table); got != c.underWay {
+		if got := underWay(&other, table); got != c.underWay {
 			t.Errorf("%s: another change waits for member %d, want %d", name, got, c.underWay)
 		}
-		if got := (&Reconfig{Remove: []MemberID{2, 3}}).otherUnderWay(table); got != 0 {
+		if got := underWay(&Reconfig{Remove: []MemberID{2, 3}}, table); got != 0 {
 			t.Errorf("%s: to remove it waits for member %d", name, got)
 		}
 	}
@@ -70,8 +71,8 @@ func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
 	kinds := []error{ErrUnsafe, ErrConfigChanged, ErrReconfiguring, session.ErrNotMember, session.ErrObserver, ErrUnavailable}
 	for _, kind := range append(kinds, errors.New("any other")) {
 		atLeader := fmt.Errorf("%w: member 4", kind)
-		var sent, got answer
-		sent.refuse(atLeader)
+		var sent, got ask.Answer
+		sent.Refuse(atLeader)
 		text, err := json.Marshal(sent)
 		if err == nil {
 			err = json.Unmarshal(text, &got)
@@ -79,7 +80,7 @@ func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		here := got.refusal()
+		here := got.Refusal()
 		if here == nil || here.Error() != atLeader.Error() {
 			t.Errorf("%q is %q elsewhere", atLeader, here)
 		}
@@ -89,7 +90,7 @@ func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
 			}
 		}
 	}
-	if err := (&answer{Done: true}).refusal(); err != nil {
+	if err := (&ask.Answer{Done: true}).Refusal(); err != nil {
 		t.Error(err)
 	}
 }
@@ -98,13 +99,13 @@ func TestAnswer_ARefusalKeepsItsKind(t *testing.T) {
 // be recorded, and the error is none of those with which nothing was changed.
 func TestRefused_AfterALostAnswer(t *testing.T) {
 	unsafe := fmt.Errorf("%w: member 4", ErrUnsafe)
-	if err := refused(unsafe, false, "it"); err != unsafe {
+	if err := ask.Refused(unsafe, false, "it"); err != unsafe {
 		t.Errorf("asked once: %v", err)
 	}
-	if err := refused(unsafe, true, "it"); !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnsafe) {
+	if err := ask.Refused(unsafe, true, "it"); !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrUnsafe) {
 		t.Errorf("asked again: %v", err)
 	}
-	if err := refused(nil, true, "it"); err != nil {
+	if err := ask.Refused(nil, true, "it"); err != nil {
 		t.Errorf("not refused: %v", err)
 	}
 }

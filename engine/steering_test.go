@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
@@ -107,7 +108,7 @@ func TestSteering_MembersThatHaveGoneAreCounted(t *testing.T) {
 		log.Reset()
 	}
 	e.noteGone(100_000)
-	if err := e.mayAdmit(t.Context(), &question{}); err == nil || !strings.Contains(err.Error(), "100000 members have come and gone") {
+	if err := e.mayAdmit(t.Context(), &ask.Question{}); err == nil || !strings.Contains(err.Error(), "100000 members have come and gone") {
 		t.Errorf("it admits another one: %v", err)
 	}
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -19,9 +21,18 @@ type (
 	Pending = keeper.Pending
 	// An Audited is one thing that a shard did, for the audit.
 	Audited = replica.Audited
+	// A Member is what a node knows of a member of the ensemble.
+	Member = ask.Member
+	// A Visit is how a process asks that is no member.
+	Visit = ask.Visit
+	// A Reconfig is a change of the members that a person asks for.
+	Reconfig = ask.Reconfig
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
 )
+
+// Levels are the feature levels that this build reads.
+var Levels = transport.Levels{Min: LevelMin, Max: LevelMax}
 
 // AuditGap is the Op of an Audited that says what the audit lacks.
 const AuditGap = replica.AuditGap

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Identity says which member a directory belongs to. Its fields are decided at the founding or when
@@ -336,4 +337,9 @@ func syncDir(d Disk, name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return f.Sync()
+}
+
+// Listed formats ids for a text: 1, 2, 3.
+func Listed(ids []MemberID) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/vivarium-go/vivarium/bench/campaign"
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 )
 
 // recoverDir does what the command vivarium recover does.
 func recoverDir(ctx context.Context, h campaign.Home, lost []embed.MemberID) error {
-	_, err := engine.Recover(ctx, engine.RecoverOptions{Dir: h.Dir, Stopped: lost, Join: h.Join})
+	_, err := offline.Recover(ctx, offline.RecoverOptions{Dir: h.Dir, Stopped: lost, Join: h.Join})
 	return err
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/backup"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 )
 
 // A source is where a backup comes from: a member that runs, or the directory of a stopped one.
@@ -47,7 +47,7 @@ func (s *source) check() error {
 // write writes a backup. Without an error it is whole.
 func (s *source) write(ctx context.Context, w io.Writer) error {
 	if s.dir != "" {
-		_, err := engine.BackupDir(s.dir, stoppable{ctx, w})
+		_, err := offline.BackupDir(s.dir, stoppable{ctx, w})
 		return err
 	}
 	return inKeys(embed.AskBackup(ctx, s.asked, w))

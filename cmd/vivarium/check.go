@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 )
 
 // advice says what to do with a damaged directory.
@@ -24,7 +24,7 @@ func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 	if err := isKind(dir, true); err != nil {
 		return failWith(err, "check", exitUsage, stderr)
 	}
-	r, err := engine.Check(dir)
+	r, err := offline.Check(dir)
 	if err != nil {
 		return failWith(err, "check", exitUsage, stderr)
 	}
@@ -42,7 +42,7 @@ func check(_ context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 	return exitOK
 }
 
-func sayShard(s engine.ShardReport) string {
+func sayShard(s offline.ShardReport) string {
 	text := fmt.Sprintf("sound: %d znodes, %d sessions, zxid %#x; image of level %d at entry %d, log to entry %d", s.Znodes, s.Sessions, uint64(s.Zxid), s.Level, s.Applied, s.Last)
 	switch {
 	case s.Err != nil:

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 )
 
 // recoverFlags are the flags of recover.
@@ -69,7 +69,7 @@ func recoverMember(ctx context.Context, args []string, _ io.Reader, stdout, stde
 	if err != nil {
 		return fail(exitUsage, err)
 	}
-	r, err := engine.Recover(ctx, o)
+	r, err := offline.Recover(ctx, o)
 	if err != nil {
 		return fail(exitOf(err), err)
 	}
@@ -80,13 +80,13 @@ func recoverMember(ctx context.Context, args []string, _ io.Reader, stdout, stde
 // exitOf returns the exit code for an error: a directory that can be read, and not recovered, has
 // its own.
 func exitOf(err error) int {
-	if errors.Is(err, engine.ErrRecover) {
+	if errors.Is(err, offline.ErrRecover) {
 		return exitFailed
 	}
 	return exitUsage
 }
 
-func (f *recoverFlags) options(dir string) (o engine.RecoverOptions, err error) {
+func (f *recoverFlags) options(dir string) (o offline.RecoverOptions, err error) {
 	o.Dir = dir
 	if o.Stopped, err = idsOf("-i-have-stopped", f.stopped); err != nil {
 		return o, err
@@ -131,10 +131,10 @@ func idsOf(flag, list string) (ids []embed.MemberID, err error) {
 
 // lookAt shows what directories have. It shows those that can be read even if others cannot.
 func lookAt(dirs []string, w io.Writer) error {
-	var all []engine.Remains
+	var all []offline.Remains
 	var errs []error
 	for _, dir := range dirs {
-		r, err := engine.Look(dir)
+		r, err := offline.Look(dir)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -148,7 +148,7 @@ func lookAt(dirs []string, w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-func sayRemains(r *engine.Remains, w io.Writer) {
+func sayRemains(r *offline.Remains, w io.Writer) {
 	fmt.Fprintf(w, "%s: member %d%s, lineage %v%s\n", r.Dir, r.Member, ofEnsemble(r.Ensemble), r.Lineage, state(r))
 	for _, m := range remaining(r) {
 		fmt.Fprintf(w, "  member %d: %s%s\n", m, strings.Join(partsOf(r, m), ", "), whereIs(r, m))
@@ -159,7 +159,7 @@ func sayRemains(r *engine.Remains, w io.Writer) {
 }
 
 // state says what else is to know of a directory.
-func state(r *engine.Remains) string {
+func state(r *offline.Remains) string {
 	switch {
 	case r.Recovering:
 		return "; a recovery was interrupted: run it again"
@@ -171,7 +171,7 @@ func state(r *engine.Remains) string {
 	return ""
 }
 
-func unknown(s engine.ShardRemains) string {
+func unknown(s offline.ShardRemains) string {
 	if n := s.Unknown(); n > 0 {
 		return fmt.Sprintf("the last %d are not known to be committed", n)
 	}
@@ -179,7 +179,7 @@ func unknown(s engine.ShardRemains) string {
 }
 
 // remaining returns all members that vote or learn on any shard.
-func remaining(r *engine.Remains) (ids []embed.MemberID) {
+func remaining(r *offline.Remains) (ids []embed.MemberID) {
 	for _, s := range r.Shards {
 		ids = slices.Concat(ids, s.Members.Voters, s.Members.Learners)
 	}
@@ -188,7 +188,7 @@ func remaining(r *engine.Remains) (ids []embed.MemberID) {
 }
 
 // partsOf returns what a member is on the shards, each once.
-func partsOf(r *engine.Remains, m embed.MemberID) (list []string) {
+func partsOf(r *offline.Remains, m embed.MemberID) (list []string) {
 	for _, s := range r.Shards {
 		switch {
 		case slices.Contains(s.Members.Voters, m):
@@ -202,7 +202,7 @@ func partsOf(r *engine.Remains, m embed.MemberID) (list []string) {
 }
 
 // whereIs says what the table of members has of a member.
-func whereIs(r *engine.Remains, m embed.MemberID) string {
+func whereIs(r *offline.Remains, m embed.MemberID) string {
 	for _, known := range r.Members {
 		if embed.MemberID(known.ID) == m && known.Address != "" {
 			return " at " + known.Address
@@ -212,14 +212,14 @@ func whereIs(r *engine.Remains, m embed.MemberID) string {
 }
 
 // sayMost says which directory has most.
-func sayMost(all []engine.Remains) string {
+func sayMost(all []offline.Remains) string {
 	for i := range all {
 		if all[i].Lineage != all[0].Lineage {
 			return fmt.Sprintf("%s and %s are of different lineages: they are no copies of one ensemble", all[0].Dir, all[i].Dir)
 		}
 	}
 	for i := range all {
-		less := func(other engine.Remains) bool { more, ok := all[i].Compare(&other); return !ok || more < 0 }
+		less := func(other offline.Remains) bool { more, ok := all[i].Compare(&other); return !ok || more < 0 }
 		if !slices.ContainsFunc(all, less) {
 			return fmt.Sprintf("%s has most, or as much as any", all[i].Dir)
 		}
@@ -227,7 +227,7 @@ func sayMost(all []engine.Remains) string {
 	return "none has most on every shard: choose by the shards that matter"
 }
 
-func sayRecovered(r *engine.Remains, w io.Writer) {
+func sayRecovered(r *offline.Remains, w io.Writer) {
 	if r.Recovered {
 		fmt.Fprintf(w, "%s: it was recovered before: start member %d\n", r.Dir, r.Member)
 		return

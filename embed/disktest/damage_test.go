@@ -13,7 +13,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/testkit/shardsflag"
@@ -57,7 +57,7 @@ func TestDisk_AFlippedByte(t *testing.T) {
 				// Check has no other file system than the machine's.
 				real := filepath.Join(t.TempDir(), "member")
 				copyTree(t, files.OS, real, disk, memberDir(dir, victim))
-				report, err := engine.Check(real)
+				report, err := offline.Check(real)
 				must(t, err)
 				how := damaged(t, disk, dir)
 				if t.Failed() || how != "served" && !report.Damaged() {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -77,7 +77,7 @@ func TestStart_FindsDamageAtTheEndOfTheLog(t *testing.T) {
 			e.Kill(1)
 			name, text, at := newestLog(t, e.Dir(1), write)
 			must(t, os.WriteFile(name, c.hurt(text, at), 0o600))
-			report, err := engine.Check(e.Dir(1))
+			report, err := offline.Check(e.Dir(1))
 			must(t, err)
 			if !report.Damaged() {
 				t.Errorf("%s: Check finds nothing: %+v", c.name, report)
@@ -102,9 +102,9 @@ func TestStart_SaysWhatItCutsOff(t *testing.T) {
 		name, text, at := newestLog(t, e.Dir(1), write)
 		clear(text[(at+600)/512*512:])
 		must(t, os.WriteFile(name, text, 0o600))
-		report, err := engine.Check(e.Dir(1))
+		report, err := offline.Check(e.Dir(1))
 		must(t, err)
-		if report.Damaged() || !slices.ContainsFunc(report.Shards, func(s engine.ShardReport) bool { return s.Torn > 0 }) {
+		if report.Damaged() || !slices.ContainsFunc(report.Shards, func(s offline.ShardReport) bool { return s.Torn > 0 }) {
 			t.Errorf("%+v", report)
 		}
 		e.Start(1)

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
@@ -106,7 +106,7 @@ func (e *Ensemble) Wipe(id embed.MemberID) {
 // Recover does what the command vivarium recover does, to the directory of a member that does not
 // run. From its next start on the member is alone, without the voters that are lost.
 func (e *Ensemble) Recover(id embed.MemberID, lost ...embed.MemberID) error {
-	_, err := engine.Recover(context.Background(), engine.RecoverOptions{Dir: e.Dir(id), Stopped: lost, Join: e.addresses(),
+	_, err := offline.Recover(context.Background(), offline.RecoverOptions{Dir: e.Dir(id), Stopped: lost, Join: e.addresses(),
 		Files: e.disk(id), Network: e.faultsOf(id).links.Network(placed{e.mesh.Network(uint64(id)), e})})
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/lock"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -187,7 +187,7 @@ func TestRecover_RefusesWhatIsNotLost(t *testing.T) {
 			t.Helper()
 			before, err := e.Files(1)
 			must(t, err)
-			if err := e.Recover(1, 2, 3); !errors.Is(err, engine.ErrRecover) || !strings.Contains(err.Error(), words) {
+			if err := e.Recover(1, 2, 3); !errors.Is(err, offline.ErrRecover) || !strings.Contains(err.Error(), words) {
 				t.Errorf("not refused with %q: %v", words, err)
 			}
 			if after, err := e.Files(1); err != nil || !maps.Equal(before, after) {
@@ -275,7 +275,7 @@ func TestRecover_AsksWhetherTheOthersRun(t *testing.T) {
 		embedkit.WithLineage(t, e)
 		e.Kill(1)
 		err := e.Recover(1, 2, 3)
-		if !errors.Is(err, engine.ErrRecover) || !strings.Contains(err.Error(), "the ensemble is not lost") {
+		if !errors.Is(err, offline.ErrRecover) || !strings.Contains(err.Error(), "the ensemble is not lost") {
 			t.Errorf("with their addresses: %v", err)
 		}
 	})
@@ -296,12 +296,12 @@ func TestRecover_AddressesThatTellNothing(t *testing.T) {
 			want    error
 		}{
 			{none, nil, nil, errNowhere},
-			{broken, nil, nil, engine.ErrRecover},
-			{broken, nil, []embed.MemberID{2}, engine.ErrRecover},
+			{broken, nil, nil, offline.ErrRecover},
+			{broken, nil, []embed.MemberID{2}, offline.ErrRecover},
 			{broken, nil, []embed.MemberID{3, 2}, errNowhere},
-			{none, []string{"mistyped.test:1"}, nil, engine.ErrRecover},
+			{none, []string{"mistyped.test:1"}, nil, offline.ErrRecover},
 		} {
-			_, err := engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Join: c.join, Gone: c.gone,
+			_, err := offline.Recover(t.Context(), offline.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Join: c.join, Gone: c.gone,
 				Network: nowhere{c.unknown}, Fault: func(disk.Op, string) error { return errNowhere }})
 			if !errors.Is(err, c.want) {
 				t.Errorf("%+v: %v", c, err)
@@ -323,7 +323,7 @@ func TestRecover_Interrupted(t *testing.T) {
 		must(t, os.CopyFS(source, os.DirFS(e.Dir(1))))
 		run := func(at int, stopped ...embed.MemberID) error {
 			calls := 0
-			_, err := engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: stopped, Network: nowhere{}, Fault: func(disk.Op, string) error {
+			_, err := offline.Recover(t.Context(), offline.RecoverOptions{Dir: e.Dir(1), Stopped: stopped, Network: nowhere{}, Fault: func(disk.Op, string) error {
 				if calls++; calls == at {
 					return errNowhere
 				}
@@ -343,7 +343,7 @@ func TestRecover_Interrupted(t *testing.T) {
 				t.Logf("less than %d calls", at)
 				break
 			}
-			r, err := engine.Look(e.Dir(1))
+			r, err := offline.Look(e.Dir(1))
 			must(t, err)
 			if !r.Recovering {
 				continue
@@ -352,13 +352,13 @@ func TestRecover_Interrupted(t *testing.T) {
 			if _, err := e.TryStart(1); err == nil || !strings.Contains(err.Error(), "run vivarium recover -accept-data-loss -i-have-stopped 2,3 again") {
 				t.Fatalf("call %d: it starts: %v", at, err)
 			}
-			if err := run(0, 2); !errors.Is(err, engine.ErrRecover) {
+			if err := run(0, 2); !errors.Is(err, offline.ErrRecover) {
 				t.Fatalf("call %d: with other ids: %v", at, err)
 			}
 			if err := run(0, 3, 2); err != nil {
 				t.Fatalf("call %d: it does not go on: %v", at, err)
 			}
-			if r, err := engine.Look(e.Dir(1)); err != nil || !r.Recovered {
+			if r, err := offline.Look(e.Dir(1)); err != nil || !r.Recovered {
 				t.Fatalf("call %d: %+v, %v", at, r, err)
 			}
 		}
@@ -508,13 +508,13 @@ func TestRecover_InterruptedAndTheOthersLive(t *testing.T) {
 			must(t, os.RemoveAll(e.Dir(1)))
 			must(t, os.CopyFS(e.Dir(1), os.DirFS(source)))
 			calls := 0
-			_, _ = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
+			_, _ = offline.Recover(t.Context(), offline.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
 				if calls++; calls == at {
 					return errNowhere
 				}
 				return nil
 			}})
-			if r, err := engine.Look(e.Dir(1)); err != nil {
+			if r, err := offline.Look(e.Dir(1)); err != nil {
 				t.Fatal(err)
 			} else if r.Recovering {
 				break
@@ -576,18 +576,18 @@ func TestRecover_LookAfterAnInterruption(t *testing.T) {
 		writes(t, e, 2, "/acknowledged")
 		e.Kill(2)
 		e.Kill(3)
-		two, err := engine.Look(e.Dir(2))
+		two, err := offline.Look(e.Dir(2))
 		must(t, err)
 		cut := errors.New("power cut")
 		for n := 0; ; n += 8 { // an attempt costs what the last one has left behind, so the next one needs more
-			one, err := engine.Look(e.Dir(1))
+			one, err := offline.Look(e.Dir(1))
 			must(t, err)
 			if more, ok := one.Compare(&two); !ok || more >= 0 {
 				t.Fatalf("interrupted at call %d: term %d, last %d, and member 2 has term %d, last %d: Compare says %d, %v",
 					n, one.Shards[0].Term, one.Shards[0].Last, two.Shards[0].Term, two.Shards[0].Last, more, ok)
 			}
 			calls := 0
-			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
+			_, err = offline.Recover(t.Context(), offline.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
 				if calls++; calls > n {
 					return cut
 				}
@@ -619,8 +619,8 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 		}
 		killAll(e)
 		e.HealAll()
-		look := func() []engine.ShardRemains {
-			r, err := engine.Look(e.Dir(1))
+		look := func() []offline.ShardRemains {
+			r, err := offline.Look(e.Dir(1))
 			must(t, err)
 			if !r.Recovered && inBackup(t, e.Dir(1), "/unknown") {
 				t.Fatalf("half recovered: %v, and the backup has what is not certain", r.Recovering)
@@ -633,7 +633,7 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 		}
 		for n := 1; err != nil; n++ {
 			calls := 0
-			_, err = engine.Recover(t.Context(), engine.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
+			_, err = offline.Recover(t.Context(), offline.RecoverOptions{Dir: e.Dir(1), Stopped: []embed.MemberID{2, 3}, Network: nowhere{}, Fault: func(disk.Op, string) error {
 				if calls++; calls > 8*n { // an attempt costs what the last one has left behind
 					return errNowhere
 				}
@@ -652,7 +652,7 @@ func TestRecover_WhatIsCertainAfterAnInterruption(t *testing.T) {
 func inBackup(t *testing.T, dir, path string) (found bool) {
 	t.Helper()
 	var file bytes.Buffer
-	_, err := engine.BackupDir(dir, &file)
+	_, err := offline.BackupDir(dir, &file)
 	must(t, err)
 	r, err := backup.NewReader(&file)
 	must(t, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
-	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -549,11 +549,11 @@ func TestBackup_OfADirectory(t *testing.T) {
 	var running, stopped bytes.Buffer
 	_, err := ens.Node(1).Backup(bounded(t), &running)
 	must(t, err)
-	if _, err := engine.BackupDir(ens.Dir(1), io.Discard); err == nil {
+	if _, err := offline.BackupDir(ens.Dir(1), io.Discard); err == nil {
 		t.Error("a backup of the directory of a member that runs")
 	}
 	ens.Kill(1)
-	info, err := engine.BackupDir(ens.Dir(1), &stopped)
+	info, err := offline.BackupDir(ens.Dir(1), &stopped)
 	must(t, err)
 	want, _ := read(t, running.Bytes())
 	got, again := read(t, stopped.Bytes())
@@ -568,7 +568,7 @@ func TestBackup_OfADirectory(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d znodes, want %d", len(got), len(want))
 	}
-	if _, err := engine.BackupDir(t.TempDir(), io.Discard); !errors.Is(err, engine.ErrNoMember) {
+	if _, err := offline.BackupDir(t.TempDir(), io.Discard); !errors.Is(err, offline.ErrNoMember) {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/offline"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
@@ -112,7 +112,7 @@ func TestLinger(t *testing.T) {
 func TestLinger_IsReaped(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		ens, s, paths := lingerers(t, t.TempDir(), 4, time.Minute) // engine.Check reads real directories
+		ens, s, paths := lingerers(t, t.TempDir(), 4, time.Minute) // offline.Check reads real directories
 		ctx := bounded(t)
 		other := ens.Session(1, embed.SessionOptions{})
 		for _, path := range paths {
@@ -149,7 +149,7 @@ func TestLinger_IsReaped(t *testing.T) {
 			ens.Kill(id)
 		}
 		for id, dir := range dirs {
-			report, err := engine.Check(dir)
+			report, err := offline.Check(dir)
 			if err != nil || report.Damaged() {
 				t.Errorf("member %d: %+v, %v", id, report, err)
 			}

@@ -1,10 +1,9 @@
-// Package datadir knows what a member's directory holds besides its identity file, and whether its
-// parts are of one time: image and Raft log of each shard, and what a former member has left there.
 package datadir
 
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
@@ -54,4 +53,10 @@ const ImagesName = "image"
 // ImageDir returns where a shard's image is.
 func ImageDir(dir string, id replication.ShardID) string {
 	return filepath.Join(dir, ImagesName, fmt.Sprintf("shard-%d", id))
+}
+
+// Interrupted says why a node does not start on a directory whose recovery was interrupted.
+func Interrupted(id replication.Identity) error {
+	stopped := strings.ReplaceAll(replication.Listed(id.Stopped), " ", "")
+	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory; if the others live after all, keep this directory aside, and join with an empty one", stopped)
 }

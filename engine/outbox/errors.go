@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -26,3 +27,11 @@ var (
 	errQueueFull = fmt.Errorf("%w: too many requests wait on this node", ErrUnavailable)
 	errNotSent   = fmt.Errorf("%w: it could not be proposed in time", ErrUnavailable)
 )
+
+// Lacking returns the error for a call that was cancelled, or that got no answer in time.
+func Lacking(ctx context.Context, err error) error {
+	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}

@@ -44,7 +44,7 @@ const (
 	AuditAttach  = "attach"  // a remote session was attached to a member
 	AuditClose   = "close"   // a session was closed by its owner
 	AuditExpire  = "expire"  // a session was lost
-	AuditRecover = "recover" // somebody went on without the majority; see engine.Recover
+	AuditRecover = "recover" // somebody went on without the majority; see offline.Recover
 	AuditStart   = "start"   // this member has loaded its image
 	AuditGap     = "gap"     // this member does not know what happened
 )

@@ -1,4 +1,4 @@
-package engine
+package ask
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func manyMembers() (list []Member) {
 }
 
 // visited calls look with a visitor of member 1, which answers a question as it is told, and leads.
-func visited(t *testing.T, answers func(*question, *answer), look func(*testing.T, *visitor)) {
+func visited(t *testing.T, answers func(*Question, *Answer), look func(*testing.T, *visitor)) {
 	testkit.Bubble(t, func(t *testing.T) {
 		mesh := transporttest.NewMesh()
 		door, err := mesh.Network(1).Listen()
@@ -36,9 +36,9 @@ func visited(t *testing.T, answers func(*question, *answer), look func(*testing.
 		quiet := slog.New(slog.DiscardHandler)
 		member := transport.New(transport.Options{Network: mesh.Network(1), Listener: door, Logger: quiet,
 			Answer: func(_ context.Context, asked []byte) []byte {
-				var q question
+				var q Question
 				testkit.Must(t, json.Unmarshal(asked, &q))
-				a := answer{Member: 1, Leader: 1}
+				a := Answer{Member: 1, Leader: 1}
 				answers(&q, &a)
 				text, err := json.Marshal(a)
 				testkit.Must(t, err)
@@ -57,8 +57,8 @@ func visited(t *testing.T, answers func(*question, *answer), look func(*testing.
 func TestVisitor_AListInParts(t *testing.T) {
 	all := manyMembers()
 	parts := 0
-	visited(t, func(q *question, a *answer) { parts++; a.tell(q, all) }, func(t *testing.T, v *visitor) {
-		a, err := v.ask(t.Context(), question{List: true})
+	visited(t, func(q *Question, a *Answer) { parts++; a.Tell(q, all) }, func(t *testing.T, v *visitor) {
+		a, err := v.ask(t.Context(), Question{List: true})
 		if err != nil || !slices.EqualFunc(a.List, all, func(a, b Member) bool { return a.ID == b.ID && len(a.Places) == len(b.Places) }) {
 			t.Fatalf("%d of %d members, %v", len(a.List), len(all), err)
 		}
@@ -72,12 +72,12 @@ func TestVisitor_AListInParts(t *testing.T) {
 func TestVisitor_PartsOfTwoMembers(t *testing.T) {
 	all := manyMembers()
 	asked := 0
-	visited(t, func(q *question, a *answer) {
+	visited(t, func(q *Question, a *Answer) {
 		asked++
 		a.Directory[0] = byte(asked)
-		a.tell(q, all)
+		a.Tell(q, all)
 	}, func(t *testing.T, v *visitor) {
-		if a, err := v.ask(t.Context(), question{List: true}); err == nil || len(a.List) != 0 {
+		if a, err := v.ask(t.Context(), Question{List: true}); err == nil || len(a.List) != 0 {
 			t.Errorf("%d members, %v", len(a.List), err)
 		}
 	})
@@ -86,11 +86,11 @@ func TestVisitor_PartsOfTwoMembers(t *testing.T) {
 // The largest answer that a list can come with fits.
 func TestAnswer_ItsLargestPartFits(t *testing.T) {
 	all := manyMembers()[:session.MembersMax]
-	a := answer{Members: make(map[MemberID]string)}
+	a := Answer{Members: make(map[MemberID]string)}
 	for _, m := range all {
 		a.Members[MemberID(m.ID)] = fmt.Sprint(m.Address)
 	}
-	a.tell(&question{List: true}, all)
+	a.Tell(&Question{List: true}, all)
 	text, err := json.Marshal(a)
 	if testkit.Must(t, err); len(text) > 1<<20 {
 		t.Errorf("%d bytes", len(text))

@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"encoding/hex"
@@ -22,43 +22,43 @@ import (
 // BackupDir writes a backup of what a stopped member's directory knows to be committed. Other
 // members may know more. It changes nothing there, and needs as much memory as a running member.
 // The error says why it cannot: replication.ErrLocked, ErrNoMember, or damage.
-func BackupDir(dir string, w io.Writer) (BackupInfo, error) {
+func BackupDir(dir string, w io.Writer) (backupfile.Info, error) {
 	d, dir, lock, err := openStopped(dir)
 	if err != nil {
-		return BackupInfo{}, err
+		return backupfile.Info{}, err
 	}
 	defer lock.Close()
 	report, id, err := examine(d, dir)
 	if err != nil {
-		return BackupInfo{}, err
+		return backupfile.Info{}, err
 	}
 	if report.Damaged() {
 		errs := []error{report.Err}
 		for _, s := range report.Shards {
 			errs = append(errs, s.Err)
 		}
-		return BackupInfo{}, fmt.Errorf("%s: it is damaged, as vivarium check shows: choose another directory: %w", dir, errors.Join(errs...))
+		return backupfile.Info{}, fmt.Errorf("%s: it is damaged, as vivarium check shows: choose another directory: %w", dir, errors.Join(errs...))
 	}
 	return backupDir(d, dir, id, w)
 }
 
 // backupDir does BackupDir in a directory that is locked and sound.
-func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (BackupInfo, error) {
+func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (backupfile.Info, error) {
 	h := backupfile.Header{Time: time.Now().UnixMilli(), Ensemble: id.Ensemble, Member: uint64(id.Member)}
 	if lineage := session.Lineage(id.Lineage); lineage != (session.Lineage{}) {
 		h.Lineage = hex.EncodeToString(lineage[:])
 	}
 	shards := make([]*replica.Past, id.Shards)
 	for i := range shards {
-		shard := ShardID(i + 1)
+		shard := replication.ShardID(i + 1)
 		past, err := pastOf(d, dir, id, shard)
 		if err != nil {
-			return BackupInfo{}, fmt.Errorf("%s: shard %d: %w", dir, shard, err)
+			return backupfile.Info{}, fmt.Errorf("%s: shard %d: %w", dir, shard, err)
 		}
 		state, znodes := past.State()
 		shards[i] = past
 		if home, _ := shards[0].State(); state.Seed.Loading() || home.Seed.Next > 0 && state.Seed.Next == 0 {
-			return BackupInfo{}, fmt.Errorf("%s: shard %d is not all loaded from the backup that the ensemble begins with: choose another directory, or that backup", dir, shard)
+			return backupfile.Info{}, fmt.Errorf("%s: shard %d is not all loaded from the backup that the ensemble begins with: choose another directory, or that backup", dir, shard)
 		}
 		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(shard), Level: state.Level, Index: past.Index(), Zxid: state.Zxid, Znodes: znodes, Schemes: state.Rules.Schemes})
 		for _, m := range past.Members().List { // only the home shard has any
@@ -69,11 +69,11 @@ func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (
 	}
 	out, err := backupfile.NewWriter(w, h)
 	if err != nil {
-		return BackupInfo{}, err
+		return backupfile.Info{}, err
 	}
 	for i, past := range shards {
 		if err := writePast(out, uint32(i+1), past); err != nil {
-			return BackupInfo{}, err
+			return backupfile.Info{}, err
 		}
 	}
 	sum, err := out.Close()
@@ -82,7 +82,7 @@ func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (
 
 // pastOf returns a shard as the directory knows it to be committed. What a forced recovery has added
 // counts once the recovery is done.
-func pastOf(d *disk.Disk, dir string, id replication.Identity, shard ShardID) (*replica.Past, error) {
+func pastOf(d *disk.Disk, dir string, id replication.Identity, shard replication.ShardID) (*replica.Past, error) {
 	past, err := replica.LoadPast(storage.Options{Disk: d, Dir: datadir.ImageDir(dir, shard)}, shard)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -26,7 +25,7 @@ import (
 // Remains are what a stopped member's directory has of its ensemble.
 type Remains struct {
 	Dir      string
-	Member   MemberID
+	Member   replication.MemberID
 	Ensemble string
 	Lineage  session.Lineage
 	Joined   bool // it is no founder
@@ -42,7 +41,7 @@ type Remains struct {
 
 // ShardRemains are what a directory has of a shard.
 type ShardRemains struct {
-	Shard ShardID
+	Shard replication.ShardID
 	replication.Remains
 	Applied uint64 // index of the newest entry in the image
 	// Certain is the newest transaction that is known to be committed, and Newest the newest one in
@@ -54,16 +53,16 @@ type ShardRemains struct {
 func (s ShardRemains) Unknown() uint64 { return s.Last - min(s.Last, max(s.Committed, s.Applied)) }
 
 // Voters returns the other members that vote on any shard, sorted.
-func (r *Remains) Voters() []MemberID {
+func (r *Remains) Voters() []replication.MemberID {
 	if r.Recovering {
 		return r.id.Stopped // some logs may know only this member by now
 	}
-	var all []MemberID
+	var all []replication.MemberID
 	for _, s := range r.Shards {
 		all = append(all, s.Members.Voters...)
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(m MemberID) bool { return m == r.Member })
+	return slices.DeleteFunc(slices.Compact(all), func(m replication.MemberID) bool { return m == r.Member })
 }
 
 // Compare compares what two directories of one lineage have: the last terms, then the last indexes,
@@ -159,7 +158,7 @@ func (r *Remains) lookAt(d *disk.Disk, checked ShardReport) (err error) {
 
 // knew returns up to which entry the log of a shard may know what is committed. A recovery that was
 // interrupted may have written there that all entries are.
-func knew(id replication.Identity, shard ShardID) uint64 {
+func knew(id replication.Identity, shard replication.ShardID) uint64 {
 	if i := int(shard) - 1; i < len(id.Commits) {
 		return id.Commits[i]
 	}
@@ -175,11 +174,11 @@ func offline(d replication.Disk, dir string, id replication.Identity) replicatio
 type RecoverOptions struct {
 	Dir string
 	// Stopped are the other voters. None of them runs, nor will ever run again as what it was.
-	Stopped []MemberID
+	Stopped []replication.MemberID
 	Join    []string // where members may be that still run, besides the addresses in the directory
 	// Gone are those of Stopped that are gone for good, for certain: nobody has to be asked whether
 	// they still run. Each other one needs an address in the directory, or one in Join.
-	Gone []MemberID
+	Gone []replication.MemberID
 	TLS  *tls.Config // between members; nil means plain text
 
 	// For tests.
@@ -236,7 +235,7 @@ func Recover(ctx context.Context, o RecoverOptions) (r Remains, err error) {
 }
 
 // recoverDir writes the marks and the logs.
-func (r *Remains) recoverDir(d *disk.Disk, stopped []MemberID) error {
+func (r *Remains) recoverDir(d *disk.Disk, stopped []replication.MemberID) error {
 	dir, id := r.Dir, r.id
 	if id.Recovering == ([16]byte{}) {
 		rand.Read(id.Recovering[:]) // never fails
@@ -249,7 +248,7 @@ func (r *Remains) recoverDir(d *disk.Disk, stopped []MemberID) error {
 		}
 	}
 	for i := range id.Shards {
-		if err := replication.Recover(offline(d, dir, id), ShardID(i+1)); err != nil {
+		if err := replication.Recover(offline(d, dir, id), replication.ShardID(i+1)); err != nil {
 			return err
 		}
 	}
@@ -261,7 +260,7 @@ func (r *Remains) recoverDir(d *disk.Disk, stopped []MemberID) error {
 }
 
 // mayRecover returns why the directory cannot be recovered without these voters, or nil.
-func (r *Remains) mayRecover(stopped []MemberID) error {
+func (r *Remains) mayRecover(stopped []replication.MemberID) error {
 	switch {
 	case r.Out == replication.Superseded:
 		return fmt.Errorf("a forced recovery goes on without its member %d: recover the member that it was made from, or one that has joined since", r.Member)
@@ -281,22 +280,16 @@ func (r *Remains) mayRecover(stopped []MemberID) error {
 	case len(lost) == 0:
 		return fmt.Errorf("member %d is the only voter, so no majority is lost: start it", r.Member)
 	case slices.Contains(given, r.Member):
-		return fmt.Errorf("member %d is the one to recover: name the other voters, %s", r.Member, listed(lost))
+		return fmt.Errorf("member %d is the one to recover: name the other voters, %s", r.Member, replication.Listed(lost))
 	case !slices.Equal(given, lost):
-		return fmt.Errorf("the other voters are members %s, and %s are said to be stopped: stop all of them, and name all of them and nobody else", listed(lost), orNobody(given))
+		return fmt.Errorf("the other voters are members %s, and %s are said to be stopped: stop all of them, and name all of them and nobody else", replication.Listed(lost), orNobody(given))
 	}
 	return nil
 }
 
-func orNobody(ids []MemberID) string {
+func orNobody(ids []replication.MemberID) string {
 	if len(ids) == 0 {
 		return "none"
 	}
-	return listed(ids)
-}
-
-// errInterrupted is why a node does not start on a directory whose recovery was interrupted.
-func errInterrupted(id replication.Identity) error {
-	stopped := strings.ReplaceAll(listed(id.Stopped), " ", "")
-	return fmt.Errorf("a forced recovery was interrupted: run vivarium recover -accept-data-loss -i-have-stopped %s again with this directory; if the others live after all, keep this directory aside, and join with an empty one", stopped)
+	return replication.Listed(ids)
 }

@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -22,11 +24,11 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 	}
 	t := transport.New(transport.Options{Self: transport.Identity{Directory: r.id.Directory}, Network: o.Network, Logger: slog.New(slog.DiscardHandler)})
 	defer t.Close()
-	targets, _ := resolve(ctx, o.Network, lost)
-	more, _ := resolve(ctx, o.Network, others)
-	for i, a := range askEach(ctx, t, slices.Concat(targets, more), question{}) {
-		if a.err == nil {
-			err = r.runs(&a.got)
+	targets, _ := ask.Resolve(ctx, o.Network, lost)
+	more, _ := ask.Resolve(ctx, o.Network, others)
+	for i, a := range ask.Each(ctx, t, slices.Concat(targets, more), ask.Question{}) {
+		if a.Err == nil {
+			err = r.runs(&a.Got)
 		} else if i < len(targets) {
 			err = somebody(ctx, o, a)
 		}
@@ -38,36 +40,36 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 }
 
 // runs returns why the ensemble is not lost by what a member says, or nil.
-func (r *Remains) runs(a *answer) error {
+func (r *Remains) runs(a *ask.Answer) error {
 	switch {
 	case slices.Contains(a.Ancestors, r.Lineage):
-		return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member, and it joins as a new one", a.who(), a.Lineage)
+		return fmt.Errorf("%s goes on from an earlier recovery, as lineage %v: start this member, and it joins as a new one", a.Who(), a.Lineage)
 	case a.Member == 0 || a.Lineage != r.Lineage:
 	case a.Leader != 0:
-		return fmt.Errorf("%s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.who(), a.Leader)
+		return fmt.Errorf("%s answers and knows a leader, member %d: the ensemble is not lost, so start this member as it is", a.Who(), a.Leader)
 	case a.Member == r.Member || slices.Contains(r.Voters(), a.Member):
-		return fmt.Errorf("%s still runs: stop it first", a.who())
+		return fmt.Errorf("%s still runs: stop it first", a.Who())
 	}
 	return nil
 }
 
 // somebody returns an error if there is somebody at an address that did not answer: a member that
 // stands still, or one that refuses this connection.
-func somebody(ctx context.Context, o RecoverOptions, a asked) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+func somebody(ctx context.Context, o RecoverOptions, a ask.Result) error {
+	ctx, cancel := context.WithTimeout(ctx, ask.Time)
 	defer cancel()
-	conn, err := o.Network.Dial(ctx, a.at)
+	conn, err := o.Network.Dial(ctx, a.At)
 	if failed := new(net.OpError); errors.As(err, &failed) && failed.Op == "dial" {
 		return nil
 	}
 	if err == nil {
 		_ = conn.Close()
 	}
-	return fmt.Errorf("somebody is at %s, and may be a member that runs: %w: stop it; if the members use TLS, give -cert, -key and -ca; if it is no member, name with -gone-for-good whose address it was", a.at.Address, a.err)
+	return fmt.Errorf("somebody is at %s, and may be a member that runs: %w: stop it; if the members use TLS, give -cert, -key and -ca; if it is no member, name with -gone-for-good whose address it was", a.At.Address, a.Err)
 }
 
 // mayRun reports whether a member is one of the lost voters that are not known to be gone for good.
-func (r *Remains) mayRun(o RecoverOptions, id MemberID) bool {
+func (r *Remains) mayRun(o RecoverOptions, id replication.MemberID) bool {
 	return slices.Contains(r.Voters(), id) && !slices.Contains(o.Gone, id)
 }
 
@@ -77,11 +79,11 @@ func (r *Remains) mayRun(o RecoverOptions, id MemberID) bool {
 func (r *Remains) places(ctx context.Context, o RecoverOptions) (lost, others []string, err error) {
 	for _, id := range o.Gone {
 		if !slices.Contains(r.Voters(), id) {
-			return nil, nil, fmt.Errorf("member %d is said to be gone for good, and the other voters are members %s", id, listed(r.Voters()))
+			return nil, nil, fmt.Errorf("member %d is said to be gone for good, and the other voters are members %s", id, replication.Listed(r.Voters()))
 		}
 	}
 	for _, m := range r.Members {
-		id := MemberID(m.ID)
+		id := replication.MemberID(m.ID)
 		switch {
 		case m.Address == "":
 			continue
@@ -108,19 +110,11 @@ func (r *Remains) given(ctx context.Context, o RecoverOptions) ([]string, error)
 			return nil, fmt.Errorf("nobody can be asked at %s: %w", at, err)
 		}
 	}
-	known := func(id MemberID) bool {
-		return !r.mayRun(o, id) || slices.ContainsFunc(r.Members, func(m session.Member) bool { return MemberID(m.ID) == id && m.Address != "" })
+	known := func(id replication.MemberID) bool {
+		return !r.mayRun(o, id) || slices.ContainsFunc(r.Members, func(m session.Member) bool { return replication.MemberID(m.ID) == id && m.Address != "" })
 	}
 	if lost := slices.DeleteFunc(r.Voters(), known); len(lost) > len(given) {
-		return nil, fmt.Errorf("nobody can be asked whether members %s still run, because the directory has no addresses of them: give one for each with -join, or name with -gone-for-good those whose machines or disks are gone", listed(lost))
+		return nil, fmt.Errorf("nobody can be asked whether members %s still run, because the directory has no addresses of them: give one for each with -join, or name with -gone-for-good those whose machines or disks are gone", replication.Listed(lost))
 	}
 	return given, nil
-}
-
-// who names the member that answers, and where it is if it says so.
-func (a *answer) who() string {
-	if a.Address == "" {
-		return fmt.Sprintf("member %d", a.Member)
-	}
-	return fmt.Sprintf("member %d at %s", a.Member, a.Address)
 }

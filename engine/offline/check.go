@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ var ErrNoMember = errors.New("it holds no member's data")
 
 // A Report is the result of Check.
 type Report struct {
-	Member   MemberID
+	Member   replication.MemberID
 	Ensemble string
 	Starts   uint64        // how many times a node was started on it
 	Shards   []ShardReport // empty if the number of shards is unknown
@@ -34,7 +34,7 @@ type Report struct {
 // A ShardReport is the result of Check for one shard. If Err is set, the other fields may be
 // missing.
 type ShardReport struct {
-	Shard    ShardID
+	Shard    replication.ShardID
 	Applied  uint64 // index of the newest entry in the image; zero if it has none
 	Last     uint64 // index of the newest entry in the log; zero if it has none
 	Znodes   int    // in the image, as Sessions and Zxid
@@ -103,7 +103,7 @@ func examine(d *disk.Disk, dir string) (Report, replication.Identity, error) {
 	}
 	r := Report{Member: id.Member, Ensemble: id.Ensemble, Starts: id.Start}
 	for i := range id.Shards {
-		s := checkShard(d, dir, id, ShardID(i+1))
+		s := checkShard(d, dir, id, replication.ShardID(i+1))
 		if errors.Is(s.Err, fs.ErrPermission) || errors.Is(s.Err, storage.ErrNewer) || errors.Is(s.Err, command.ErrLevel) {
 			return Report{}, id, s.Err
 		}
@@ -124,7 +124,7 @@ func checkUnidentified(d *disk.Disk, dir string) (Report, error) {
 	return Report{}, fmt.Errorf("%s: %w", dir, ErrNoMember)
 }
 
-func checkShard(d *disk.Disk, dir string, id replication.Identity, shard ShardID) ShardReport {
+func checkShard(d *disk.Disk, dir string, id replication.Identity, shard replication.ShardID) ShardReport {
 	r := ShardReport{Shard: shard}
 	imageErr := r.checkImage(d, dir, id)
 	x := datadir.Extent{Applied: r.Applied}

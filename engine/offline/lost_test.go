@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -46,10 +48,10 @@ func acceptsOnly(string) (net.Conn, error) {
 func lost(addresses ...string) *Remains {
 	r := &Remains{Member: 1, Lineage: session.Lineage{7}}
 	s := ShardRemains{}
-	s.Members.Voters = []MemberID{1}
+	s.Members.Voters = []replication.MemberID{1}
 	for i, at := range addresses {
 		r.Members = append(r.Members, session.Member{ID: session.MemberID(i + 2), Address: at})
-		s.Members.Voters = append(s.Members.Voters, MemberID(i+2))
+		s.Members.Voters = append(s.Members.Voters, replication.MemberID(i+2))
 	}
 	r.Shards = []ShardRemains{s}
 	return r
@@ -63,13 +65,13 @@ func TestAskLost_WhoDoesNotAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		at   func(string) (net.Conn, error)
-		gone []MemberID
+		gone []replication.MemberID
 		ok   bool
 	}{
 		{"nobody", nobody, nil, true},
 		{"silence", acceptsOnly, nil, false},
 		{"no TLS", noTLS, nil, false},
-		{"somebody else, as the operator knows", acceptsOnly, []MemberID{2}, true},
+		{"somebody else, as the operator knows", acceptsOnly, []replication.MemberID{2}, true},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			err := askLost(t.Context(), lost("two.test:1"), RecoverOptions{Gone: c.gone, Network: &placesOf{dialed: map[string]int{}, at: c.at}})
@@ -85,7 +87,7 @@ func TestAskLost_AsksEverywhere(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		n := &placesOf{dialed: map[string]int{}, at: nobody}
 		var join []string
-		for i := range 3*askedMax + 1 {
+		for i := range 3*ask.AtOnceMax + 1 {
 			join = append(join, fmt.Sprintf("gone-%d.test:1", i))
 		}
 		if err := askLost(t.Context(), lost("two.test:1", "three.test:1"), RecoverOptions{Join: join, Network: n}); err != nil {
@@ -103,7 +105,7 @@ func TestAskLost_AsksEverywhere(t *testing.T) {
 func TestAskLost_WithoutAddresses(t *testing.T) {
 	for join := range 3 {
 		for gone := range 3 {
-			err := askLost(t.Context(), lost("", ""), RecoverOptions{Join: []string{"a.test:1", "b.test:1"}[:join], Gone: []MemberID{2, 3}[:gone],
+			err := askLost(t.Context(), lost("", ""), RecoverOptions{Join: []string{"a.test:1", "b.test:1"}[:join], Gone: []replication.MemberID{2, 3}[:gone],
 				Network: &placesOf{dialed: map[string]int{}, at: nobody}})
 			if (err == nil) != (join+gone >= 2) {
 				t.Errorf("%d addresses, %d gone: %v", join, gone, err)
@@ -124,16 +126,16 @@ func TestAskLost_OneAddressTwice(t *testing.T) {
 func TestRemains_Runs(t *testing.T) {
 	r := lost("two.test:1")
 	for _, c := range []struct {
-		answer answer
+		answer ask.Answer
 		lost   bool
 	}{
-		{answer{Member: 2, Lineage: r.Lineage}, false},
-		{answer{Member: 1, Lineage: r.Lineage}, false},
-		{answer{Member: 5, Lineage: r.Lineage, Leader: 5}, false},
-		{answer{Member: 5, Lineage: r.Lineage}, true}, // a learner that knows no leader
-		{answer{Member: 2, Lineage: session.Lineage{8}}, true},
-		{answer{Lineage: r.Lineage}, true},
-		{answer{Member: 2, Lineage: session.Lineage{8}, Ancestors: []session.Lineage{r.Lineage}}, false},
+		{ask.Answer{Member: 2, Lineage: r.Lineage}, false},
+		{ask.Answer{Member: 1, Lineage: r.Lineage}, false},
+		{ask.Answer{Member: 5, Lineage: r.Lineage, Leader: 5}, false},
+		{ask.Answer{Member: 5, Lineage: r.Lineage}, true}, // a learner that knows no leader
+		{ask.Answer{Member: 2, Lineage: session.Lineage{8}}, true},
+		{ask.Answer{Lineage: r.Lineage}, true},
+		{ask.Answer{Member: 2, Lineage: session.Lineage{8}, Ancestors: []session.Lineage{r.Lineage}}, false},
 	} {
 		if err := r.runs(&c.answer); (err == nil) != c.lost {
 			t.Errorf("%+v: %v", c.answer, err)
