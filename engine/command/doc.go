@@ -63,7 +63,8 @@
 //	          first start dies, the next one repeats it with a later zxid.
 //	load      Loads a part of a backup into a new shard. Part 0 begins that, if nobody has used the
 //	          shard. The shard's transactions go on after zxid, which is above all zxids of the
-//	          backup. Every later part is a transaction. It counts if it is the next one of the same
+//	          backup. A later part 0 of the same source, before the home shard is loaded, is only
+//	          a later zxid. Every later part is a transaction. It counts if it is the next one of the same
 //	          source, which is the backup's SHA-256. zxid is zero in it. While the home shard loads,
 //	          it opens no session, so nobody uses any shard. Its part 0 comes before those of all
 //	          other shards, and its last part after theirs.
