@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -255,20 +256,22 @@ func TestSeed_PeekShowsAllOrNothing(t *testing.T) {
 					c.Seed = p.seed
 				}
 			}})
+			var peeks sync.WaitGroup
 			for _, id := range ens.Members() {
 				n := ens.Start(id)
-				go func() {
+				peeks.Go(func() {
 					for !n.Health().Ready {
 						<-time.After(time.Millisecond)
 						for path := range p.znodes {
 							peekWhole(t, n, path, id == 3)
 						}
 					}
-				}()
+				})
 			}
 			for _, id := range ens.Members() {
 				ens.Ready(id)
 			}
+			peeks.Wait() // what follows may take no time
 			wantPast(t, ens, p)
 		})
 	}
