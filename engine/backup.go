@@ -166,7 +166,7 @@ func (b *backup) header() backupfile.Header {
 		h.Members = append(h.Members, uint64(m))
 	}
 	for i, c := range b.shards {
-		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(i + 1), Level: c.State.Level, Index: c.Applied(), Zxid: c.State.Zxid,
+		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(i + 1), Level: c.State.Level, Index: c.Applied(), Zxid: c.State.Zxid, Lead: c.State.Lead,
 			Znodes: c.Znodes, Schemes: c.State.Rules.Schemes})
 	}
 	return h

@@ -19,8 +19,9 @@ const aloneTime = time.Minute
 
 // completeRecovery begins the new lineage on all shards, if this is the first start after a forced
 // recovery. Until then this node sends nothing else to the log, so no transaction has a zxid that
-// the lost members may have given. The home shard comes last: if the log has the lineage, all is
-// done.
+// the lost members may have given. The home shard comes last. Until the identity file says that all is
+// done, nobody else takes part, and the next start does it all again: another survivor may have
+// served since.
 func (e *Engine) completeRecovery() error {
 	e.identity.Lock() // peers are remembered meanwhile
 	me := e.identity.now
@@ -33,42 +34,32 @@ func (e *Engine) completeRecovery() error {
 	if err := e.beAlone(home); err != nil {
 		return err
 	}
-	base, err := e.recoveryBase()
+	base, wall, err := e.recoveryBase()
 	if err != nil {
 		return err
 	}
 	for _, r := range slices.Concat(e.shards[command.HomeShard:], e.shards[:command.HomeShard]) {
-		if home.Lineage() == now.Lineage {
-			break
-		}
-		if err := e.recoverShard(r, now, base); err != nil {
+		if err := e.recoverShard(r, now, base, wall); err != nil {
 			return err
 		}
 	}
-	return e.noteRecovery(false, 0)
+	return e.endRecovery()
 }
 
-// recoveryBase returns the zxid after which all shards go on. The identity file remembers it: a start
-// that dies and is repeated must not take its own base for zxids of the past. If it is repeated much
-// later, another survivor may have served since, so the base follows the clock.
-func (e *Engine) recoveryBase() (tree.Zxid, error) {
-	e.identity.Lock()
-	base := tree.Zxid(e.identity.now.Base)
-	e.identity.Unlock()
-	if base > 0 {
-		base = max(base, above(0, time.Time{}, e.clock.Wall()))
-		return base, e.noteRecovery(true, base)
-	}
-	var newest tree.Zxid
+// recoveryBase returns the zxid after which all shards go on, and the time that it follows from. If a
+// start dies and is repeated, some shards have gone on already, and have the lead of the first time.
+// Another survivor may have served since, so the base follows the clock.
+func (e *Engine) recoveryBase() (base tree.Zxid, wall time.Time, err error) {
+	var newest, lead tree.Zxid
 	for _, r := range e.shards {
 		if err := e.beAlone(r); err != nil {
-			return 0, err
+			return 0, wall, err
 		}
-		newest = max(newest, r.Visible())
+		z, l := r.Given()
+		newest, lead = max(newest, z), max(lead, l)
 	}
-	wall := e.clock.Wall()
-	base = above(newest, wall, wall)
-	return base, e.noteRecovery(true, base)
+	wall = e.clock.Wall()
+	return replica.Above(newest, lead, wall), wall, nil
 }
 
 // recovers reports whether this is the first start after a forced recovery, and not complete.
@@ -78,24 +69,22 @@ func (e *Engine) recovers() bool {
 	return e.identity.now.Recovered
 }
 
-func (e *Engine) noteRecovery(going bool, base tree.Zxid) error {
+// endRecovery records that the recovery is complete.
+func (e *Engine) endRecovery() error {
 	e.identity.Lock()
 	defer e.identity.Unlock()
-	e.identity.now.Recovered, e.identity.now.Base = going, uint64(base)
-	if !going {
-		e.identity.now.Commits = nil
-	}
+	e.identity.now.Recovered, e.identity.now.Commits = false, nil
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
 }
 
-// recoverShard begins the new lineage on one shard.
-func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.Zxid) error {
+// recoverShard begins the new lineage on one shard, after a zxid that follows from a time.
+func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.Zxid, wall time.Time) error {
 	if err := e.beAlone(r); err != nil {
 		return err
 	}
 	table := e.table()
-	if table.Ensemble.Lineage != now.Parent {
-		return fmt.Errorf("%s: the identity file says that a recovery has ended the lineage %v, the log is of %v: part of the directory is from another time; %s", e.cfg.Dir, now.Parent, table.Ensemble.Lineage, replication.WayOut)
+	if l := table.Ensemble.Lineage; l != now.Parent && l != now.Lineage {
+		return fmt.Errorf("%s: the identity file says that a recovery has ended the lineage %v, the log is of %v: part of the directory is from another time; %s", e.cfg.Dir, now.Parent, l, replication.WayOut)
 	}
 	var lost []session.MemberID
 	for _, m := range table.List {
@@ -104,7 +93,7 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.
 		}
 	}
 	from := r.Visible()
-	cmd := command.EncodeRecover(now, lost, to, time.Now().UnixMilli())
+	cmd := command.EncodeRecover(now, lost, to, wall.UnixMilli())
 	var proposed time.Time
 	err := e.waitAlone(r, func() bool {
 		if at := time.Now(); r.Visible() < to && at.Sub(proposed) >= replica.RetryAfter {

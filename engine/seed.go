@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // ErrNotSeeded is why a node with Config.Seed is never ready: its ensemble was used before anything
@@ -28,6 +29,8 @@ const (
 	seedPatience = 3 * time.Second
 	// seedAgain is how long a node waits after an error before it reads the backup again.
 	seedAgain = 5 * time.Second
+	// seedMoment is too short for another ensemble to be loaded, to serve and to be lost.
+	seedMoment = 10 * time.Second
 	// seedTries bounds how often a part is proposed in a row.
 	seedTries = 10
 )
@@ -261,7 +264,33 @@ func (s *seeding) begin(ctx context.Context) error {
 	if err := s.read(ctx); err != nil {
 		return err
 	}
-	return s.propose(ctx, home, 0, func() []byte { return s.plan.begin(s.engine.clock.Wall()) })
+	return s.beginShard(ctx, home)
+}
+
+// beginShard begins to load a shard.
+func (s *seeding) beginShard(ctx context.Context, r *replica.Replica) error {
+	return s.propose(ctx, r, r, isPast(r, 0), func() []byte { return s.plan.begin(s.engine.clock.Wall()) })
+}
+
+// isPast reports whether a part of a shard is loaded, or not needed.
+func isPast(r *replica.Replica, part uint64) func() bool {
+	return func() bool { now := r.Seed(); return now.Next > part || now.Done }
+}
+
+// rebase has all shards go on after the clock as it is now, the home shard last, unless they began
+// a moment ago. Another ensemble that began with the same backup may have served since. The last part
+// of the home shard follows, and until then this can be repeated.
+func (s *seeding) rebase(ctx context.Context) error {
+	e := s.engine
+	home, wall := e.home(), e.clock.Wall()
+	to := s.plan.base(wall)
+	for _, r := range slices.Concat(e.shards[command.HomeShard:], e.shards[:command.HomeShard]) {
+		isThere := func() bool { return r.Visible()+tree.Zxid(seedMoment.Microseconds()) >= to }
+		if err := s.propose(ctx, home, r, isThere, func() []byte { return s.plan.begin(wall) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read reads the whole backup, unless it was read before, and checks that this ensemble can have
@@ -303,7 +332,7 @@ func (s *seeding) loadShard(ctx context.Context, r *replica.Replica) error {
 		return err
 	}
 	if r.Seed().Next == 0 {
-		if err := s.propose(ctx, r, 0, func() []byte { return s.plan.begin(e.clock.Wall()) }); err != nil {
+		if err := s.beginShard(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -324,20 +353,25 @@ func (s *seeding) loadShard(ctx context.Context, r *replica.Replica) error {
 		if n < r.Seed().Next {
 			continue
 		}
+		if last && r.Shard == command.HomeShard {
+			if err := s.rebase(ctx); err != nil {
+				return err
+			}
+		}
 		load := command.Load{Part: n, Source: s.plan.source, Last: last, Znodes: part}
-		if err := s.propose(ctx, r, n, func() []byte { return command.EncodeLoad(load, e.clock.Wall().UnixMilli()) }); err != nil {
+		if err := s.propose(ctx, r, r, isPast(r, n), func() []byte { return command.EncodeLoad(load, e.clock.Wall().UnixMilli()) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// propose proposes a part until it is applied, from whomever.
-func (s *seeding) propose(ctx context.Context, r *replica.Replica, part uint64, cmd func() []byte) error {
+// propose proposes a part for a shard until it is applied, from whomever, as long as it is this
+// member's turn on another.
+func (s *seeding) propose(ctx context.Context, turn, r *replica.Replica, isOver func() bool, cmd func() []byte) error {
 	e := s.engine
-	isOver := func() bool { now := r.Seed(); return now.Next > part || now.Done }
 	for try := 0; try < seedTries && !isOver(); try++ {
-		if !s.isMyTurn(r) {
+		if !s.isMyTurn(turn) {
 			return errNotMyTurn
 		}
 		p, err := callbacks{e}.Propose(r.Shard, cmd())
@@ -356,7 +390,7 @@ func (s *seeding) propose(ctx context.Context, r *replica.Replica, part uint64, 
 		}
 	}
 	if !isOver() {
-		return seedWait(fmt.Sprintf("part %d of shard %d is not applied", part, r.Shard))
+		return seedWait(fmt.Sprintf("part %d of shard %d is not applied", r.Seed().Next, r.Shard))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -38,6 +39,7 @@ type seedPlan struct {
 	shards  int       // of the new ensemble
 	made    time.Time // when the backup was made
 	zxid    tree.Zxid // the largest, of all shards of the backup
+	lead    tree.Zxid // likewise
 	schemes []string  // that its ACLs may use
 	sums    []seedSum // of what each shard gets
 	// born has for each shard of the backup what it has of the znodes that every tree is born
@@ -78,7 +80,7 @@ func planSeed(from io.Reader, shards, most int) (*seedPlan, error) {
 	}
 	p := &seedPlan{shards: shards, sums: make([]seedSum, shards), made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
 	for _, s := range in.Header.Shards {
-		p.zxid = max(p.zxid, s.Zxid)
+		p.zxid, p.lead = max(p.zxid, s.Zxid), max(p.lead, s.Lead)
 		p.schemes = append(p.schemes, s.Schemes...)
 	}
 	if p.zxid > math.MaxInt64/2 {
@@ -122,7 +124,13 @@ func isBorn(path string) bool {
 
 // begin returns the command that begins to load a shard.
 func (p *seedPlan) begin(wall time.Time) []byte {
-	return command.EncodeLoad(command.Load{Source: p.source, Zxid: above(p.zxid, p.made, wall)}, wall.UnixMilli())
+	return command.EncodeLoad(command.Load{Source: p.source, Zxid: p.base(wall)}, wall.UnixMilli())
+}
+
+// base returns the zxid after which those of a shard begin. A backup from the future shows that a
+// clock was wrong.
+func (p *seedPlan) base(wall time.Time) tree.Zxid {
+	return replica.Above(max(p.zxid, replica.ZxidAt(p.made)), p.lead, wall)
 }
 
 // first returns what a shard gets of the znodes that it has already. If the backup has as many

@@ -46,7 +46,6 @@ type Identity struct {
 	Stopped    []MemberID // while Recovering: the voters that somebody has said to be stopped
 	Commits    []uint64   // until the first start is complete: what each log knew to be committed before
 	Recovered  bool       // the logs are complete, and do not have Lineage yet
-	Base       uint64     // while Recovered: the zxid after which all shards go on; zero: not decided
 }
 
 // Found makes who has the identity a member of the ensemble of these founders.
@@ -105,7 +104,6 @@ type identityJSON struct {
 	Stopped    []MemberID `json:"stopped,omitempty"`
 	Commits    []uint64   `json:"commits,omitempty"`
 	Recovered  bool       `json:"recovered,omitempty"`
-	Base       uint64     `json:"base,omitempty"`
 }
 
 // formerJSON is a Former as the file has it.
@@ -166,7 +164,7 @@ func encodeIdentity(id Identity) ([]byte, error) {
 		Format: identityFormat, Ensemble: id.Ensemble, Lineage: hex.EncodeToString(id.Lineage[:]), Digest: hex.EncodeToString(id.Digest[:]), Member: id.Member,
 		Shards: id.Shards, Directory: hex.EncodeToString(id.Directory[:]), Start: id.Start, Log: id.Log,
 		Peers: make(map[MemberID]string, len(id.Peers)), Founders: id.Founders, Joined: id.Joined, Out: id.Out,
-		Stopped: id.Stopped, Commits: id.Commits, Recovered: id.Recovered, Base: id.Base,
+		Stopped: id.Stopped, Commits: id.Commits, Recovered: id.Recovered,
 	}
 	for _, l := range id.Ancestors {
 		j.Ancestors = append(j.Ancestors, hex.EncodeToString(l[:]))
@@ -218,7 +216,7 @@ func decodeIdentity(text []byte) (Identity, error) {
 
 func (j identityJSON) identity() (Identity, error) {
 	id := Identity{Ensemble: j.Ensemble, Member: j.Member, Shards: j.Shards, Start: j.Start, Log: j.Log,
-		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Commits: j.Commits, Recovered: j.Recovered, Base: j.Base}
+		Founders: j.Founders, Joined: j.Joined, Out: j.Out, Stopped: j.Stopped, Commits: j.Commits, Recovered: j.Recovered}
 	if err := unhex(id.Digest[:], j.Digest); err != nil {
 		return Identity{}, fmt.Errorf("digest: %w", err)
 	}

@@ -60,7 +60,6 @@ func TestIdentity_Golden(t *testing.T) {
 	recovering.Commits = []uint64{7, 9}
 	recovering.Recovering, recovering.Stopped, recovering.Ancestors = [16]byte{8, 9}, []MemberID{1, 3}, [][16]byte{{1}}
 	recovered.Lineage, recovered.Ancestors, recovered.Recovered = [16]byte{8, 9}, [][16]byte{{1}, {5, 6}}, true
-	recovered.Base = 1 << 50
 	for file, want := range map[string]Identity{"identity-new": first, "identity-recovering": recovering, "identity-recovered": recovered, "identity": testIdentity(), "identity-joined": joined, "identity-joining": joining} {
 		dir, d := t.TempDir(), newPlainDisk(t)
 		if err := WriteIdentity(d, dir, want); err != nil {

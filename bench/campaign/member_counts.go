@@ -66,7 +66,7 @@ func (a *holders) takeNumber(ctx context.Context) error {
 	}
 	u := a.holder(kindWorker, begun, named{held: n, name: workerName(n.N()), guard: func() embed.Op { return value.Guard(n) }})
 	id := func() {
-		if now := clock(); n.Err() == nil {
+		if now, err := n.Now(); err == nil {
 			at := strconv.FormatInt(now.UnixMilli(), 10)
 			a.q.say(Reply{Deed: &deed{Kind: deedTime, Path: a.q.Path + "/" + workerName(n.N()), Key: at, Token: n.Token()}}, true)
 		}

@@ -17,8 +17,9 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit"
 )
 
-// M29: tokens of locks grow over all histories of an ensemble: recoveries from one survivor and then
-// from another, and new ensembles that begin with any backup of before, in any order.
+// M29, M112: tokens of locks grow over all histories of an ensemble: recoveries from one survivor and
+// then from another, and new ensembles that begin with any backup of before, in any order. The clock
+// may have been fast when the first history began.
 func TestRecover_TokensGrowOverAllHistories(t *testing.T) {
 	t.Parallel()
 	rng := testkit.Rand(t)
@@ -31,7 +32,10 @@ func TestRecover_TokensGrowOverAllHistories(t *testing.T) {
 				<-time.After(time.Until(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)))
 			}
 			h := &histories{t: t, rng: rng}
-			h.found(nil)
+			h.found(nil, 0)
+			if i%2 == 1 {
+				h.found(h.backup(), 50*time.Minute)
+			}
 			for range 5 {
 				h.step()
 			}
@@ -52,14 +56,22 @@ type histories struct {
 	story   string
 }
 
-// found begins an ensemble, with a backup if there is one.
-func (h *histories) found(backup []byte) {
-	h.now = embedtest.New(h.t, 3, embedtest.Options{Config: func(c *embed.Config) {
+// found begins an ensemble, with a backup if there is one, while all clocks are fast.
+func (h *histories) found(backup []byte, fast time.Duration) {
+	h.now = embedtest.New(h.t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
 		if backup != nil {
 			c.Seed = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(backup)), nil }
 		}
 	}})
+	for _, m := range h.now.Members() {
+		h.now.Faults(m).SetWallClock(fast)
+		h.now.Start(m)
+	}
 	ofAge(h.now)
+	for _, m := range h.now.Members() {
+		h.now.Faults(m).SetWallClock(0)
+		h.now.Ready(m)
+	}
 	h.running, h.left = h.now.Members(), h.now.Members()
 	h.grant(1)
 }
@@ -79,14 +91,19 @@ func (h *histories) grant(at embed.MemberID) {
 	must(h.t, s.Close())
 }
 
+// backup returns a backup by a member that runs.
+func (h *histories) backup() []byte {
+	var file bytes.Buffer
+	_, err := h.now.Node(h.running[0]).Backup(bounded(h.t), &file)
+	must(h.t, err)
+	return file.Bytes()
+}
+
 // step loses the ensemble, after a backup or without, and goes on from a survivor or a backup.
 func (h *histories) step() {
 	at := h.running[0]
 	if len(h.backups) == 0 || h.rng.IntN(2) == 0 {
-		var file bytes.Buffer
-		_, err := h.now.Node(at).Backup(bounded(h.t), &file)
-		must(h.t, err)
-		h.backups = append(h.backups, file.Bytes())
+		h.backups = append(h.backups, h.backup())
 		h.story += fmt.Sprintf(" backup-%d", len(h.backups))
 		h.grant(at)
 	}
@@ -97,7 +114,7 @@ func (h *histories) step() {
 	if len(h.left) == 0 || h.rng.IntN(2) == 0 {
 		n := h.rng.IntN(len(h.backups))
 		h.story += fmt.Sprintf(" seed-%d", n+1)
-		h.found(h.backups[n])
+		h.found(h.backups[n], 0)
 		return
 	}
 	// The one that is recovered may never have heard of one that was recovered before.

@@ -147,11 +147,11 @@ func ExampleTakeNumber() {
 	}
 	defer worker.Release()
 	id := func(count int64) (int64, error) {
-		now := time.Now().UnixMilli() // first the time, then the question
-		if err := worker.Err(); err != nil {
+		now, err := worker.Now()
+		if err != nil {
 			return 0, err
 		}
-		return now<<22 | int64(worker.N())<<12 | count, nil
+		return now.UnixMilli()<<22 | int64(worker.N())<<12 | count, nil
 	}
 	first, err := id(0)
 	fmt.Println(worker.N(), first > 0, err)

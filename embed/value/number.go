@@ -34,8 +34,8 @@ type NumberOptions struct {
 	// session has ended.
 	Skew time.Duration
 	// Ahead is how far ahead of use the time is written, in steps of about a third of it. Each step
-	// is a commit. After a crash the next owner waits for so long at most, plus a tenth of the
-	// session's timeout. Zero means that timeout; the least is 100 ms.
+	// is a commit. After a crash the next owner waits for so long at most. Zero means the session's
+	// timeout; the least is 100 ms.
 	Ahead time.Duration
 	// Clock is the clock from which the ids get their times. Nil means time.Now.
 	Clock func() time.Time
@@ -58,19 +58,19 @@ func (o *NumberOptions) check(n int) error {
 // deletes its znode. It ends on its own node before anybody else can take the number, except after
 // such a deletion. An ended Number does not come back.
 //
-// The ids that a worker makes of the time, its number and a count are unique if it keeps one order:
-// read the clock, then ask Err, and then use the time that was read.
+// The ids that a worker makes of the time, its number and a count are unique if the time is one that
+// Now returned. The worker must not read the clock itself: it may be set back before anybody asks
+// whether the number may be used.
 //
-//	now := time.Now()
-//	if err := number.Err(); err != nil {
+//	now, err := number.Now()
+//	if err != nil {
 //		return 0, err
 //	}
 //	return id(now, number.N(), count), nil
 //
-// The next owner of the number gets it only when its own clock shows a later time than any that
-// passed this test. So a clock that stands behind makes the next owner wait, and no id twice. A
-// worker whose clock is set back a little while it owns the number must not use a time again by
-// itself.
+// The next owner of the number gets it only when its own clock shows a later time than any that Now
+// returned. So a clock that stands behind makes the next owner wait, and no id twice. A worker whose
+// clock is set back a little while it owns the number must not use a time again by itself.
 //
 // All methods may be called by any number of goroutines. The zero Number has ended with
 // embed.ErrNotHeld.
@@ -84,7 +84,6 @@ type Number struct {
 	used    string // the path of the time
 	after   int64  // a former owner may have used the number up to here, in Unix milliseconds
 	ahead   time.Duration
-	margin  time.Duration // how far the wall clock may be set back unnoticed
 	clock   func() time.Time
 	values  context.Context // of TakeNumber's ctx
 	life    context.Context // ends with the tenure, or by end
@@ -92,7 +91,7 @@ type Number struct {
 	kept    chan struct{} // closed when keepLoop has ended
 
 	until    atomic.Int64 // it may be used before this time, in Unix milliseconds
-	passed   atomic.Int64 // the latest time that passed the test of Err
+	passed   atomic.Int64 // no time that Now returned is later
 	released atomic.Bool
 }
 
@@ -126,7 +125,7 @@ func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o Numb
 // takeOne takes a number. After embed.ErrSuspended nothing is taken, and another attempt waits
 // until there is a quorum.
 func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
-	number := &Number{session: s, ahead: o.Ahead, clock: o.Clock, values: ctx, kept: make(chan struct{}), margin: s.Timeout() / 10}
+	number := &Number{session: s, ahead: o.Ahead, clock: o.Clock, values: ctx, kept: make(chan struct{})}
 	if number.ahead == 0 {
 		number.ahead = s.Timeout()
 	}
@@ -305,12 +304,11 @@ func (n *Number) hold(ctx context.Context) (err error) {
 // now returns the time of the clock, in milliseconds.
 func (n *Number) now() time.Time { return n.clock().Truncate(time.Millisecond) }
 
-// write writes the time up to which the number may be used from now on. It adds the margin: a time
-// may have been read just before the clock was set back.
+// write writes the time up to which the number may be used from now on.
 func (n *Number) write(ctx context.Context) error {
 	until := n.now().Add(n.ahead).UnixMilli()
 	until = max(until, n.until.Load()) // the clock may have been set back
-	data, guard := embed.Text.Format(until+n.margin.Milliseconds()), claim.OpGuard(n.tenure)
+	data, guard := embed.Text.Format(until), claim.OpGuard(n.tenure)
 	_, err := n.session.Multi(ctx, guard, embed.OpSet(n.used, data, embed.AnyVersion))
 	if errors.Is(err, embed.ErrNoNode) {
 		_, err = create(ctx, n.session, n.used, data, guard)
@@ -375,29 +373,46 @@ func (n *Number) Context() context.Context {
 // Done compares the clock and returns a channel that is closed when the Number has ended.
 func (n *Number) Done() <-chan struct{} { return n.Context().Done() }
 
+// Now reads the clock and returns the time, at which the number may be used. No other owner gets
+// it, whatever becomes of the clock. The errors are those of Err, and end the Number.
+func (n *Number) Now() (time.Time, error) {
+	if n.tenure == nil {
+		return time.Time{}, embed.ErrNotHeld
+	}
+	now := n.clock()
+	n.pass(now.UnixMilli()) // before the check: a Release that misses this time has ended the tenure
+	if err := n.check(now); err != nil {
+		return time.Time{}, err
+	}
+	return now, nil
+}
+
+// pass notes a time that Now is about to return.
+func (n *Number) pass(now int64) {
+	for was := n.passed.Load(); now > was && !n.passed.CompareAndSwap(was, now); was = n.passed.Load() {
+	}
+}
+
 // Err compares the clock and returns why the Number ended, or nil while it lasts. The reasons are
 // those of lock.Hold.Err, and ErrWrongClock.
 func (n *Number) Err() error {
 	if n.tenure == nil {
 		return embed.ErrNotHeld
 	}
+	return n.check(n.clock())
+}
+
+// check ends the Number if it must not be used at a time that the clock shows.
+func (n *Number) check(now time.Time) error {
 	lost := n.tenure.Err()
 	if err := cmp.Or(context.Cause(n.life), lost); err != nil {
 		return err
 	}
-	if now := n.clock().UnixMilli(); now > n.after && now < n.until.Load() {
-		n.pass(now)
-	} else {
+	if at := now.UnixMilli(); at <= n.after || at >= n.until.Load() {
 		n.end(ErrWrongClock)
 		n.tenure.End()
 	}
-	return cmp.Or(context.Cause(n.life), n.tenure.Err()) // a Release meanwhile may have missed the time
-}
-
-// pass notes that a time has passed the test.
-func (n *Number) pass(now int64) {
-	for was := n.passed.Load(); now > was && !n.passed.CompareAndSwap(was, now); was = n.passed.Load() {
-	}
+	return cmp.Or(context.Cause(n.life), n.tenure.Err())
 }
 
 // Release gives the number up. It is idempotent and frees nothing but this Number. It waits until
@@ -405,8 +420,7 @@ func (n *Number) pass(now int64) {
 // the same, and the node keeps trying until the session ends.
 //
 // After a Release the next owner need not wait for the time that was written ahead. It waits until
-// its clock has passed the Release, and every time that passed the test, by a tenth of the session's
-// timeout. So far the clock may have been set back between its reading and the test.
+// its clock has passed the Release, and every time that Now returned.
 func (n *Number) Release() error {
 	if n.tenure == nil {
 		return nil
@@ -426,7 +440,7 @@ func (n *Number) Release() error {
 // the number since the tenure ended. If the transaction is not applied, the time stays that was
 // written ahead.
 func (n *Number) giveUp() {
-	used := max(n.passed.Load(), min(n.now().UnixMilli(), n.until.Load())) + n.margin.Milliseconds()
+	used := min(max(n.after, n.passed.Load(), n.now().UnixMilli()), n.until.Load())
 	_, _ = n.session.Multi(context.Background(), embed.OpSet(n.used, embed.Text.Format(used), embed.AnyVersion), claim.OpRelease(n.claim))
 }
 

@@ -131,14 +131,11 @@ func TestNumber_ManyAtOnce(t *testing.T) {
 }
 
 // A worker makes ids of the time and its number, and is refused if its number has ended.
-type worker struct {
-	number *value.Number
-	clock  func() time.Time
-}
+type worker struct{ number *value.Number }
 
 func (w worker) id() (string, error) {
-	now := w.clock()
-	if err := w.number.Err(); err != nil {
+	now, err := w.number.Now()
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprint(w.number.N(), "-", now.UnixMilli()), nil
@@ -166,8 +163,9 @@ func TestNumber_IsNeverInTwoHands(t *testing.T) {
 				return
 			}
 			defer s.Close()
-			w := worker{clock: func() time.Time { return time.Now().Add(off) }}
-			if w.number, err = value.TakeNumber(ctx, s, dir, 3, value.NumberOptions{Clock: w.clock}); err != nil {
+			var w worker
+			clock := func() time.Time { return time.Now().Add(off) }
+			if w.number, err = value.TakeNumber(ctx, s, dir, 3, value.NumberOptions{Clock: clock}); err != nil {
 				return
 			}
 			mu.Lock()
@@ -234,7 +232,7 @@ func TestNumber_IsNeverInTwoHands(t *testing.T) {
 func TestNumber_WaitsForTheClock(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
 		early := func() time.Time { return time.Now().Add(time.Minute) }
-		first := worker{take(t, ens.Session(3, embed.SessionOptions{}), 1, value.NumberOptions{Clock: early}), early}
+		first := worker{take(t, ens.Session(3, embed.SessionOptions{}), 1, value.NumberOptions{Clock: early})}
 		<-time.After(20 * time.Second) // it writes ahead again and again
 		_, err := first.id()
 		must(t, err)
@@ -282,8 +280,8 @@ func TestNumber_ATimeIsUsedByOneOwner(t *testing.T) {
 			s := ens.Session(1, embed.SessionOptions{Timeout: 10 * time.Second})
 			number := take(t, s, 1, value.NumberOptions{Clock: clock})
 			<-time.After(time.Minute)
-			used := clock()
-			must(t, number.Err())
+			used, err := number.Now()
+			must(t, err)
 			for _, step := range steps {
 				set := time.Duration(back.Add(int64(step)))
 				if len(steps) > 1 {
@@ -296,10 +294,37 @@ func TestNumber_ATimeIsUsedByOneOwner(t *testing.T) {
 			}
 			must(t, number.Release())
 			next := take(t, s, 1, value.NumberOptions{Clock: clock})
-			now := clock()
-			must(t, next.Err())
+			now, err := next.Now()
+			must(t, err)
 			if !now.After(used) {
 				t.Errorf("%s: the next owner may use %v, the former one has used %v", name, now, used)
+			}
+		})
+	}
+}
+
+// M114: the clock is set back by an hour right after each reading. The time that was read is not used
+// by two owners.
+func TestNumber_TheClockIsSetBackAfterTheReading(t *testing.T) {
+	for _, how := range []string{"released", "lost"} {
+		bubble(t, 3, func(t *testing.T, ens *embedtest.Ensemble) {
+			var ahead atomic.Int64
+			clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Swap(0))) }
+			number := take(t, ens.Session(1, embed.SessionOptions{}), 1, value.NumberOptions{Clock: clock, Ahead: 2 * time.Hour})
+			ahead.Store(int64(time.Hour))
+			used, err := number.Now()
+			must(t, err)
+			if how == "released" {
+				must(t, number.Release())
+			} else {
+				ens.Isolate(1)
+				<-number.Done()
+			}
+			next := take(t, ens.Session(2, embed.SessionOptions{}), 1, value.NumberOptions{})
+			now, err := next.Now()
+			must(t, err)
+			if !now.After(used) {
+				t.Errorf("%s: the next owner may use %v, the former one has used %v", how, now, used)
 			}
 		})
 	}
@@ -392,6 +417,8 @@ func TestNumber_Refused(t *testing.T) {
 		wantErr(t, err, embed.ErrInvalidPath)
 		var zero value.Number
 		wantErr(t, zero.Err(), embed.ErrNotHeld)
+		_, err = zero.Now()
+		wantErr(t, err, embed.ErrNotHeld)
 		<-zero.Done()
 		wantErr(t, context.Cause(zero.Context()), embed.ErrNotHeld)
 		must(t, zero.Release())

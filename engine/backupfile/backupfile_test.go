@@ -36,7 +36,7 @@ type written struct {
 }
 
 var sampleHeader = Header{Time: 1700000000123, Ensemble: "orders", Lineage: "00112233445566778899aabbccddeeff", Member: 2, Members: []uint64{1, 2, 7}, Shards: []Shard{
-	{Shard: 1, Level: 1, Index: 70, Zxid: 0x2b, Znodes: 4, Schemes: []string{"digest", "ip"}},
+	{Shard: 1, Level: 1, Index: 70, Zxid: 0x2b, Lead: 7, Znodes: 4, Schemes: []string{"digest", "ip"}},
 	{Shard: 2, Level: 1, Index: 9, Zxid: 3, Znodes: 1},
 }}
 

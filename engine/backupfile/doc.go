@@ -14,7 +14,7 @@
 // # What is in a file
 //
 // A header says whose backup it is and when it was made. For each shard it has the zxid up to which
-// every transaction is in the file, and none after it. Then come the znodes, shard by shard, in
+// every transaction is in the file, and none after it, and the lead of package command. Then come the znodes, shard by shard, in
 // byte order of their paths, so that a parent comes before its children. A znode has what the image
 // keeps of it: data, ACL, mode, TTL, times, zxids, versions and the create counter. The rest of its
 // Stat follows from the children.

@@ -28,6 +28,7 @@ type Shard struct {
 	Level   uint32    `json:"level"` // of its records
 	Index   uint64    `json:"index"` // of the newest log entry in it
 	Zxid    tree.Zxid `json:"zxid"`  // of the newest transaction in it
+	Lead    tree.Zxid `json:"lead"`  // see command.State
 	Znodes  int       `json:"znodes"`
 	Schemes []string  `json:"schemes"` // that its ACLs may use
 }

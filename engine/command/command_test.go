@@ -236,6 +236,8 @@ func goldenRecords() []golden {
 		member("member-of-the-largest-numbers", session.Member{ID: math.MaxUint64, Wish: math.MaxUint8, Reason: math.MaxUint8, Since: math.MinInt64,
 			Places: []session.Place{{Part: math.MaxUint8, Change: math.MaxUint64}}}),
 		one("state", State{Zxid: 70000}),
+		one("state-that-is-ahead", State{Zxid: 1 << 50, Lead: 1 << 32}),
+		one("state-of-the-largest-numbers", State{Zxid: math.MaxUint64, Lead: math.MaxUint64}),
 		one("state-with-a-bound", State{Zxid: 1, Rules: Rules{TreeMax: math.MaxInt64}}),
 		one("state-with-schemes", State{Zxid: 1, Rules: Rules{Schemes: []string{"digest", "ip"}}}),
 		one("state-of-the-next-level", State{Level: LevelNext, Zxid: 70000, Rules: Rules{Schemes: []string{"digest"}}}),

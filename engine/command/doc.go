@@ -59,10 +59,12 @@
 //	retire    Ends a member's stream on the shard for ever. Nothing waits for the member any more.
 //	recover   Begins a new lineage on the home shard, if the parent is the present one: all but the
 //	          survivor are out. On every shard it retires the members in the list, and the next
-//	          transaction is above zxid. The lost majority may have given zxids below it.
+//	          transaction is above zxid. The lost majority may have given zxids below it. If the
+//	          first start dies, the next one repeats it with a later zxid.
 //	load      Loads a part of a backup into a new shard. Part 0 begins that, if nobody has used the
 //	          shard. The shard's transactions go on after zxid, which is above all zxids of the
-//	          backup. Every later part is a transaction. It counts if it is the next one of the same
+//	          backup. A later part 0 of the same source, before the home shard is loaded, is only
+//	          a later zxid. Every later part is a transaction. It counts if it is the next one of the same
 //	          source, which is the backup's SHA-256. zxid is zero in it. While the home shard loads,
 //	          it opens no session, so nobody uses any shard. Its part 0 comes before those of all
 //	          other shards, and its last part after theirs.
@@ -123,7 +125,7 @@
 //	session  [id, password, timeout ns, member, closing, [identity, ...], [shard, ...], ended,
 //	          attached, [[member, start], ...], lost]
 //	origin   [member, start, directory, digest, level, seq, step, silence ns, [scheme, ...], retired]
-//	state    [level, zxid, [scheme, ...], tree max, seed]
+//	state    [level, zxid, lead, [scheme, ...], tree max, seed]
 //	seed     [source, next part, done], or nil
 //	member   [id, directory, name, zone, address, client, observer, wish, reason, since ms,
 //	          [[part, change], ...]]
@@ -131,7 +133,8 @@
 //
 // tree.Znode and the types of package session explain the fields. Only the home shard has members
 // and an ensemble. A state has the shard's level, the newest zxid, the ACL schemes in force, the
-// bound of the tree, and how far it is loaded from a backup. A seed is nil while nobody has used the
+// bound of the tree, and how far it is loaded from a backup. Its lead is the most that zxid, after any
+// command, was above the command's wall, in microseconds. A seed is nil while nobody has used the
 // shard. If it was used without a backup, the seed has no next part and is done.
 //
 // # Levels

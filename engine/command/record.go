@@ -188,7 +188,8 @@ func DecodeOrigin(b []byte) (o session.Origin, err error) {
 type State struct {
 	Level uint32 // at which the shard's records are written, LevelMin at first
 	Zxid  tree.Zxid
-	Rules Rules // in force
+	Lead  tree.Zxid // in µs, the most that Zxid was ahead of the wall clock of who proposed a command
+	Rules Rules     // in force
 	Seed  Seed
 }
 
@@ -206,9 +207,9 @@ func (s Seed) Loading() bool { return s.Next > 0 && !s.Done }
 // stateFields returns how many fields the record of a shard has at a level.
 func stateFields(level uint32) int {
 	if level < LevelNext {
-		return 5
+		return 6
 	}
-	return 6
+	return 7
 }
 
 // EncodeState encodes the record of a shard.
@@ -217,6 +218,7 @@ func EncodeState(s State) []byte {
 	e.array(stateFields(s.Level))
 	e.uint(uint64(s.Level))
 	e.uint(uint64(s.Zxid))
+	e.uint(uint64(s.Lead))
 	e.rules(s.Rules)
 	e.seed(s.Seed)
 	if s.Level >= LevelNext {
@@ -261,7 +263,7 @@ func DecodeState(b []byte, highest uint32) (State, error) {
 	if n != stateFields(uint32(level)) {
 		d.fail(ErrMalformed)
 	}
-	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Rules: d.rules(), Seed: d.seed()}
+	s := State{Level: uint32(level), Zxid: tree.Zxid(d.uint()), Lead: tree.Zxid(d.uint()), Rules: d.rules(), Seed: d.seed()}
 	if s.Level >= LevelNext && d.uint() != LevelNext {
 		d.fail(ErrMalformed)
 	}

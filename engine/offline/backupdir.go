@@ -60,7 +60,7 @@ func backupDir(d *disk.Disk, dir string, id replication.Identity, w io.Writer) (
 		if home, _ := shards[0].State(); state.Seed.Loading() || home.Seed.Next > 0 && state.Seed.Next == 0 {
 			return backupfile.Info{}, fmt.Errorf("%s: shard %d is not all loaded from the backup that the ensemble begins with: choose another directory, or that backup", dir, shard)
 		}
-		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(shard), Level: state.Level, Index: past.Index(), Zxid: state.Zxid, Znodes: znodes, Schemes: state.Rules.Schemes})
+		h.Shards = append(h.Shards, backupfile.Shard{Shard: uint32(shard), Level: state.Level, Index: past.Index(), Zxid: state.Zxid, Lead: state.Lead, Znodes: znodes, Schemes: state.Rules.Schemes})
 		for _, m := range past.Members().List { // only the home shard has any
 			if m.OutOf() == 0 {
 				h.Members = append(h.Members, uint64(m.ID))

@@ -46,6 +46,7 @@ func (r *Replica) ApplyOne(index uint64, c *command.Command) (records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.apply(c)
+	r.noteLead(c)
 	if r.mu.members.TakeChanged() {
 		r.configure(c.Wall)
 		r.noteMembers()

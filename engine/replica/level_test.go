@@ -155,7 +155,7 @@ func TestSchemesGrowWhenAllMembersHaveThem(t *testing.T) {
 
 // The image is written at the level in use, and a start finds that level.
 func TestImageHasTheLevel(t *testing.T) {
-	for level, fields := range map[uint32]int{command.LevelMax: 5, command.LevelNext: 6} {
+	for level, fields := range map[uint32]int{command.LevelMax: 6, command.LevelNext: 7} {
 		r := levelRig(t, command.LevelNext, command.LevelNext)
 		r.apply(command.EncodeExpire(1, command.LevelMax))
 		if level == command.LevelNext {

@@ -70,11 +70,14 @@ func (r *Replica) applyRetire(c *command.Command) {
 	r.noteOrigin(c.Member)
 }
 
-// applyRecover begins the shard's life after a forced recovery. On the home shard it does nothing
-// if the lineage has begun already. On the others it may be repeated: nobody else has registered
-// before the home shard has the lineage. mu is held.
+// applyRecover begins the shard's life after a forced recovery. If the first start dies, the next one
+// repeats it after a later zxid: nobody else has registered before the first start is complete. A
+// copy does nothing. mu is held.
 func (r *Replica) applyRecover(c *command.Command) {
-	if r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) {
+	if c.Zxid <= r.mu.Zxid {
+		return
+	}
+	if r.Shard == command.HomeShard && !r.mu.members.Recover(c.Recovery, c.Wall) && r.Lineage() != c.Recovery.Lineage {
 		return
 	}
 	for _, m := range c.Lost {
@@ -87,9 +90,7 @@ func (r *Replica) applyRecover(c *command.Command) {
 	}
 	r.mu.members.Forget(r.mu.table)
 	r.noteOrigins()
-	if c.Zxid > r.mu.Zxid {
-		_, _ = r.commit(tree.Header{Zxid: c.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
-	}
+	_, _ = r.commit(tree.Header{Zxid: c.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
 	r.auditOp(Audited{Op: AuditRecover, Wall: c.Wall, Zxid: r.mu.Zxid, Member: c.Recovery.Survivor})
 }
 

@@ -237,7 +237,7 @@ func TestAnnounce(t *testing.T) {
 }
 
 // M29: after a forced recovery no zxid comes twice, on no shard, and nothing of the lost members is
-// accepted any more. A second copy of the command, or a late one, changes nothing.
+// accepted any more. A second copy of the command changes nothing, and one with a later zxid only that.
 func TestRecover(t *testing.T) {
 	r := foundedRig(t, 1)
 	first := session.Recovery{Lineage: session.Lineage{2}, Parent: session.Lineage{1}, Survivor: enginetest.Member}
@@ -262,7 +262,7 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	check()
-	r.apply(command.EncodeRecover(first, append(lost, enginetest.Member), 1<<34, 6))
+	r.apply(command.EncodeRecover(first, append(lost, enginetest.Member), 1<<32, 6))
 	check()
 	r.apply(registers(2, 2, 3))
 	if o, _ := r.Origin(2); o.Start == 2 {
@@ -277,6 +277,11 @@ func TestRecover(t *testing.T) {
 	}
 	if !reflect.DeepEqual(l.members.View(), r.Members()) || l.state.Zxid != 1<<32 {
 		t.Errorf("the image has %+v, zxid %x", l.members.View(), l.state.Zxid)
+	}
+	was := r.Members()
+	r.apply(command.EncodeRecover(first, lost, 1<<34, 7))
+	if r.mu.Zxid != 1<<34 || !reflect.DeepEqual(r.Members(), was) {
+		t.Errorf("a first start that is repeated: zxid %x, members %+v", r.mu.Zxid, r.Members())
 	}
 }
 

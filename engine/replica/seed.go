@@ -65,13 +65,20 @@ func (r *Replica) applyLoad(c *command.Command) {
 
 // beginLoad begins to load a backup, unless somebody may have used the shard before. Its
 // transactions go on above all zxids of the backup. So what other systems have seen of the past
-// stays smaller than what they will see, and every part has room for the zxids in it. mu is held.
+// stays smaller than what they will see, and every part has room for the zxids in it. If the same
+// backup begins again, only zxids go on, until the home shard is loaded. mu is held.
 func (r *Replica) beginLoad(c *command.Command) {
-	l := c.Load
-	if r.mu.Seed != (command.Seed{}) || l.Last || len(l.Znodes) > 0 || l.Zxid <= r.mu.Zxid || !r.untouched() {
+	l, now := c.Load, r.mu.Seed
+	if l.Last || len(l.Znodes) > 0 || l.Zxid <= r.mu.Zxid {
+		return
+	}
+	again := now.Next > 0 && now.Source == l.Source && (now.Loading() || r.Shard != command.HomeShard)
+	if !again && (now != (command.Seed{}) || !r.untouched()) {
 		return
 	}
 	r.auditOp(Audited{Op: AuditGap, Why: WhyLoaded, After: r.mu.Zxid, Zxid: l.Zxid, Wall: c.Wall})
 	_, _ = r.commit(tree.Header{Zxid: l.Zxid, Time: c.Wall}, nil, nil) // without operations it cannot fail
-	r.setSeed(command.Seed{Source: l.Source, Next: 1})
+	if !again {
+		r.setSeed(command.Seed{Source: l.Source, Next: 1})
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/internal/files"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/storage"
 	"github.com/vivarium-go/vivarium/storage/disk"
 	"github.com/vivarium-go/vivarium/tree"
@@ -101,6 +102,38 @@ func TestLoad(t *testing.T) {
 	}
 	if err := r.opens(t, 2); err != nil || r.mu.Zxid <= loadZxid {
 		t.Errorf("%v, zxid %#x", err, r.mu.Zxid)
+	}
+}
+
+// M113: the loading goes on much later, so zxids go on after a later time. It loses no part, and on the
+// home shard it is over with the last one.
+func TestLoad_BeginsAgain(t *testing.T) {
+	again := func(s command.Source, z tree.Zxid) []byte {
+		return command.EncodeLoad(command.Load{Source: s, Zxid: z}, 100)
+	}
+	for _, shard := range []replication.ShardID{command.HomeShard, 2} {
+		r := seedRig(t)
+		r.Shard = shard
+		wantZxid := func(want tree.Zxid) {
+			t.Helper()
+			if r.mu.Zxid != want || r.Visible() != want {
+				t.Errorf("shard %d: zxid %#x, of which readers see %#x, want %#x", shard, r.mu.Zxid, r.Visible(), want)
+			}
+		}
+		r.apply(begins(source), part(source, 1, false, "/a"), again(other, 2*loadZxid), again(source, loadZxid))
+		wantZxid(loadZxid + 1)
+		r.apply(again(source, 2*loadZxid))
+		wantZxid(2 * loadZxid)
+		r.wantSeed(t, command.Seed{Source: source, Next: 2})
+		r.apply(part(source, 2, true, "/b"))
+		wantZxid(2*loadZxid + 1)
+		r.apply(again(source, 3*loadZxid))
+		if shard == command.HomeShard {
+			wantZxid(2*loadZxid + 1)
+		} else {
+			wantZxid(3 * loadZxid)
+		}
+		r.wantSeed(t, command.Seed{Source: source, Next: 3, Done: true})
 	}
 }
 
