@@ -36,12 +36,13 @@ var imports = map[string][]string{
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/backupfile": {"engine/command", "replication", "tree"},
+	"engine/claim":      {"tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
-	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
+	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
 	"engine": {"engine/backupfile", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
@@ -109,7 +110,7 @@ var imports = map[string][]string{
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/steer", "internal/wire"}
+var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/claim", "engine/steer", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 
