@@ -94,9 +94,9 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                                     // session for the life of one
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch"},                                                     // session for the life of one
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
-	"embed/internal/refusals":   {"embed", "embed/internal/inside", "tree"},                                                                                                                                                                                                                  // for tests
+	"embed/internal/refusals":   {"embed", "embed/internal/inside", "engine", "tree"},                                                                                                                                                                                                        // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
 	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},

@@ -284,9 +284,6 @@ func (l *Life) WasHeldLocked() bool { return l.wasHeld }
 // up.
 func (l *Life) LingersLocked() bool { return l.heir && !l.wasHeld }
 
-// IsHeir reports whether the claim takes the place of something lost.
-func (l *Life) IsHeir() bool { return l.heir }
-
 // ZnodesLocked returns the claim's znodes: their paths and the transaction that created them.
 func (l *Life) ZnodesLocked() ([]string, tree.Zxid) { return l.paths, l.czxid }
 

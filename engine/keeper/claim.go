@@ -31,16 +31,13 @@ type Claim struct {
 // A Tenure is one period for which a claim is held.
 type Tenure = claim.Tenure
 
-// An owner is a Claim as its life knows it.
+// An owner is a Claim as its life knows it: a claim.Owner.
 type owner Claim
 
-// LookAndLock implements claim.Owner.
-func (o *owner) LookAndLock() { o.session.keeper.lookAndLock() }
+func (o *owner) LookAndLock()       { o.session.keeper.lookAndLock() }
+func (o *owner) Unlock()            { o.session.keeper.mu.Unlock() }
+func (o *owner) Defect(what string) { o.session.keeper.defectLocked(o.session, what) }
 
-// Unlock implements claim.Owner.
-func (o *owner) Unlock() { o.session.keeper.mu.Unlock() }
-
-// Ready implements claim.Owner.
 func (o *owner) Ready() error {
 	switch {
 	case o.StateLocked() == claim.Submitted:
@@ -51,7 +48,7 @@ func (o *owner) Ready() error {
 	return nil
 }
 
-// Stepped implements claim.Owner. It lists the claim, counts it, and counts the end of a tenure.
+// Stepped lists the claim, counts it, and counts the end of a tenure.
 func (o *owner) Stepped(from claim.State, why error) {
 	s, now := o.session, o.StateLocked()
 	o.countLocked(from, -1)
@@ -75,9 +72,6 @@ func (o *owner) Stepped(from claim.State, why error) {
 	}
 }
 
-// Defect implements claim.Owner.
-func (o *owner) Defect(what string) { o.session.keeper.defectLocked(o.session, what) }
-
 // countLocked adds n to what counts claims in a state. A claim that was held before does not wait:
 // its znodes keep others out.
 func (o *owner) countLocked(in claim.State, n int) {
@@ -99,7 +93,7 @@ func (s *Session) Claim(ctx context.Context, ops []tree.Op, with *With) *Claim {
 		c.kind = with.Kind
 	}
 	c.Begin((*owner)(c), ops, with != nil && with.Inherits)
-	if c.IsHeir() {
+	if with != nil && with.Inherits {
 		k := s.keeper
 		k.mu.Lock()
 		if s.end == nil { // the end of a session is what forgets the loss

@@ -26,7 +26,11 @@ func (w *With) Guard(s *Session, t *Tenure) ([]tree.Op, error) {
 	if t == nil {
 		return nil, fmt.Errorf("%w: there is no tenure", tree.ErrNotHeld)
 	}
-	ops, err := t.Guard(t.Owner().(*owner).session == s)
+	o, ok := t.Owner().(*owner)
+	if !ok {
+		return nil, fmt.Errorf("%w: a tenure of a client's session guards nothing of a member's", tree.ErrNotHeld)
+	}
+	ops, err := t.Guard(o.session == s)
 	if err == nil {
 		w.guards = append(w.guards, t)
 	}
