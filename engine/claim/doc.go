@@ -8,5 +8,6 @@
 // [Owner], and ends the [Remains] of a claim by messages of its own.
 //
 // The package never reads a clock, starts a goroutine, does I/O or logs. A function whose name ends
-// in Locked wants the owner's lock held, and every other one of a Life or a Tenure takes it.
+// in Locked wants the owner's lock held. Every other one of a Life or a Tenure takes that lock, or
+// reads only what never changes.
 package claim

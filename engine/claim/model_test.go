@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -315,9 +316,9 @@ func (w *world) check() {
 // Whatever happens in whatever order, a claim does what Life draws, takes no other step, and leaves
 // nothing behind.
 func TestModel(t *testing.T) {
-	depth, runs := 7, 0
-	if testing.Short() {
-		depth = 5
+	depth, runs := 6, 0
+	if testkit.Night() {
+		depth = 7
 	}
 	for _, heir := range []bool{false, true} {
 		for _, byAnswer := range []bool{false, true} {

@@ -7,8 +7,8 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// Verify returns an error if an invariant of remotes or of claim.Life does not hold. table is the home
-// shard's, as this node has applied it.
+// Verify returns an error if an invariant of remotes or of claim.Life does not hold. table is the
+// home shard's, as this node has applied it.
 func (k *Keeper) Verify(table *session.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,8 +58,8 @@ func (k *Keeper) verifyLocked(c *remoteClass, place int, s *Session, table *sess
 	return nil
 }
 
-// verifyClaimsLocked returns an error if the session's claims break an invariant of claim.Life. It adds
-// the claims to counts.
+// verifyClaimsLocked returns an error if the session's claims break an invariant of claim.Life. It
+// adds the claims to counts.
 func (s *Session) verifyClaimsLocked(counts *ClaimCounts) error {
 	for path, c := range s.claims {
 		if err := c.VerifyLocked(path); err != nil || c.session != s {
