@@ -39,12 +39,13 @@ var imports = map[string][]string{
 	"engine/datadir":    {"replication", "session", "storage", "storage/disk"},
 	"engine/offline":    {"engine/ask", "engine/backupfile", "engine/command", "engine/datadir", "engine/replica", "internal/certs", "internal/files", "replication", "replication/transport", "session", "storage", "storage/disk", "tree"},
 	"engine/backupfile": {"engine/command", "replication", "tree"},
+	"engine/claim":      {"tree"},
 	"engine/clock":      {},
 	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
-	"engine/keeper":     {"engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
+	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/steer":      {"session"},
 	"engine": {"engine/ask", "engine/backupfile", "engine/datadir", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
 		"github.com/cespare/xxhash/v2"},
@@ -96,9 +97,9 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/clock", "session", "tree", "watch"},                                                                     // session for the life of one
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch"},                                                     // session for the life of one
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
-	"embed/internal/refusals":   {"embed", "embed/internal/inside", "tree"},                                                                                                                                                                                                                  // for tests
+	"embed/internal/refusals":   {"embed", "embed/internal/inside", "engine", "tree"},                                                                                                                                                                                                        // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
 	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
@@ -112,7 +113,7 @@ var imports = map[string][]string{
 }
 
 // pure lists the rooms whose behaviour follows from their arguments alone.
-var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/steer", "internal/wire"}
+var pure = []string{"tree", "session", "watch", "engine/backupfile", "engine/claim", "engine/steer", "internal/wire"}
 
 const module = "github.com/vivarium-go/vivarium/"
 

@@ -8,8 +8,8 @@
 //	       engine              start, config, routing, reads, leaderships, members, reports
 //	      ╱   │   ╲
 //	 keeper   │   replica      this node's sessions; one shard's replicated state
-//	      ╲ steer ╱            who is to be a member and to vote; pure
-//	       outbox              this node's batches to one shard
+//	 │    ╲ steer ╱            who is to be a member and to vote; pure
+//	claim  outbox              the life of a claim; pure. This node's batches to one shard
 //	      ╱      ╲
 //	command      clock         the formats of log and image; time
 //

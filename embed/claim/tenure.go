@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
 )
 
 // A Tenure is one period for which a Claim is held. It ends by End, with the claim, or at the
@@ -12,7 +12,7 @@ import (
 //
 // Its answers are true at the moment of the call. Its methods may be called by any number of
 // goroutines. The zero Tenure has ended: embed.ErrNotHeld.
-type Tenure struct{ t inside.Tenure }
+type Tenure struct{ t *engine.Tenure }
 
 // none is the lifetime of a zero Claim or Tenure.
 var none = func() context.Context {

@@ -136,7 +136,7 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 	case s.mu.calls >= callsMax || s.mu.bytes+c.bytes > bytesMax:
 		err = errFull
 	default:
-		err = cmp.Or(c.terms.heldLocked(), s.fitsLocked(c))
+		err = cmp.Or(c.terms.tenures().Held(), s.fitsLocked(c))
 	}
 	if err != nil {
 		s.finishCallLocked(c, err)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
+	rules "github.com/vivarium-go/vivarium/engine/claim"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	life "github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -18,46 +18,66 @@ import (
 )
 
 // A claim is the ephemerals of one transaction with which the session stands in queues. It has the
-// states of keeper.Claim, and the same promises but one: what a broken connection leaves behind is
+// life of every claim, and the same promises but one: what a broken connection leaves behind is
 // found and deleted only when the session is connected again, or ends.
 type claim struct {
+	rules.Life
+
 	// Immutable.
-	s     *session
-	call  *call
-	asked []tree.Op // the creates of ephemerals, without their data
-	heir  bool      // it takes the place of something lost, and is lost itself until it is held
+	s    *session
+	call *call
 
 	// The outcome. Read it after the call is done.
 	results []tree.Result
+	refused error
 
 	// Guarded by the session's mu.
-	state   claimState
-	paths   []string
-	czxid   tree.Zxid
-	wasHeld bool
-	again   bool
-	settled uint64 // the session's cuts that are known to reach the claim's shard no more
-	tenure  *tenure
-	err     error
-	done    chan struct{}
+	settled uint64  // the session's cuts that are known to reach the claim's shard no more
 	ends    []*call // that end its znodes
 }
 
-type claimState uint8
-
-const (
-	claimSubmitted claimState = iota // its transaction has no outcome here yet
-	claimStanding                    // its znodes stand in their queues
-	claimHeld                        // a tenure lasts
-	claimLeaving                     // a transaction of its owner that deletes its znodes is on its way
-	claimOver                        // ended here; its znodes may still exist
-)
-
 var (
-	_ inside.Claim  = (*claim)(nil)
-	_ inside.Tenure = (*tenure)(nil)
-	_ inside.Terms  = (*terms)(nil)
+	_ inside.Claim = (*claim)(nil)
+	_ inside.Terms = (*terms)(nil)
 )
+
+// A claim is the rules.Owner of its life.
+
+func (c *claim) LookAndLock() { c.s.lookAndLock() }
+func (c *claim) Unlock()      { c.s.mu.Unlock() }
+
+func (c *claim) Ready() error {
+	switch {
+	case c.StateLocked() == rules.Submitted:
+		return engine.ErrUnknownOutcome
+	case c.s.mu.life.State() != life.Connected:
+		return engine.ErrSuspended
+	}
+	return nil
+}
+
+// Stepped lists the claim, and has the server watch its znodes.
+func (c *claim) Stepped(from rules.State, _ error) {
+	paths, _ := c.ZnodesLocked()
+	for _, path := range paths {
+		switch {
+		case c.StateLocked() == rules.Over && c.s.mu.claims[path] == c:
+			delete(c.s.mu.claims, path)
+			c.s.disarmLocked(path, watch.Persistent)
+		case c.StateLocked() == rules.Standing && from == rules.Submitted:
+			c.s.mu.claims[path] = c
+			c.s.armLocked(path, watch.Persistent, c.armed(path))
+		}
+	}
+}
+
+// Defect has the first one logged. The next may come by the thousand.
+func (c *claim) Defect(what string) {
+	if !c.s.mu.defect {
+		c.s.mu.defect = true
+		c.s.client.log.Warn("defect in Vivarium: please report it", "session", c.s.mu.id, "cause", what)
+	}
+}
 
 // Submit sends a transaction.
 func (s *session) Submit(ctx context.Context, ops []tree.Op, t inside.Terms) inside.Pending {
@@ -119,46 +139,28 @@ func (p pending) Result() ([]tree.Result, error) {
 // Claim sends a transaction that creates ephemerals.
 func (s *session) Claim(ctx context.Context, ops []tree.Op, t inside.Terms) inside.Claim {
 	own, _ := t.(*terms)
-	c := &claim{s: s, done: make(chan struct{}), heir: own != nil && own.inherits}
-	for _, op := range ops {
-		if op.Kind == tree.KindCreate && op.Mode.IsEphemeral() {
-			c.asked = append(c.asked, tree.Op{Path: op.Path, Mode: op.Mode})
-		}
-	}
+	c := &claim{s: s}
+	c.Begin(c, ops, own != nil && own.inherits)
 	c.call = s.submit(ctx, ops, t, c.applied)
 	return c
 }
 
 // applied records the transaction's outcome, under the session's mu.
 func (c *claim) applied(call *call) {
-	results, err := outcome(call)
-	if err != nil {
-		c.finishLocked(engine.Single(err))
-		if errors.Is(err, engine.ErrUnknownOutcome) && c.s.mu.end == nil {
+	c.results, c.refused = outcome(call)
+	if c.refused != nil {
+		c.FinishLocked(engine.Single(c.refused))
+		if errors.Is(c.refused, engine.ErrUnknownOutcome) && c.s.mu.end == nil {
 			c.s.mu.unknown = append(c.s.mu.unknown, c)
 		}
 		return
 	}
-	c.results, c.settled = results, c.s.mu.cuts
-	for _, r := range results {
-		if r.Kind == tree.KindCreate && r.Stat.EphemeralOwner == c.s.mu.id {
-			c.paths, c.czxid = append(c.paths, r.Path), r.Stat.Czxid
-		}
-	}
-	switch {
-	case c.s.mu.end != nil:
-		c.finishLocked(c.s.mu.end)
-		if c.lingersLocked() && c.s.mu.end == engine.ErrSessionClosed {
-			c.removeLocked(c.paths, true) // before the session's end deletes them
-		}
-	case c.state == claimOver: // released before the outcome was known
-		c.removeLocked(c.paths, c.lingersLocked())
-	default:
-		c.state = claimStanding
-		for _, path := range c.paths {
-			c.s.mu.claims[path] = c
-			c.s.armLocked(path, watch.Persistent, c.armed(path))
-		}
+	c.settled = c.s.mu.cuts
+	r := c.AppliedLocked(c.results, c.s.mu.id, c.s.mu.end)
+	if r.Lost && c.s.mu.end == engine.ErrSessionClosed {
+		c.queueEndsLocked(r) // before the session's end deletes them
+	} else {
+		c.removeLocked(r)
 	}
 }
 
@@ -169,17 +171,15 @@ func (c *claim) armed(path string) func(*call) {
 			return // the connection is gone, and resumeClaimsLocked asks again
 		}
 		if call.reply.Native.Failure != 0 { // it would not be told of its end
-			c.endLocked(fmt.Errorf("its znode cannot be watched: %w", engine.Single(answered(&call.reply))), false)
+			c.removeLocked(c.EndLocked(fmt.Errorf("its znode cannot be watched: %w", engine.Single(answered(&call.reply)))))
 			return
 		}
-		if r := &call.reply.Native; !r.Flag || tree.Zxid(r.Stat.Czxid) != c.czxid || tree.SessionID(r.Stat.EphemeralOwner) != c.s.mu.id {
+		_, czxid := c.ZnodesLocked()
+		if r := &call.reply.Native; !r.Flag || tree.Zxid(r.Stat.Czxid) != czxid || tree.SessionID(r.Stat.EphemeralOwner) != c.s.mu.id {
 			c.goneLocked(path)
 		}
 	}
 }
-
-// lingersLocked reports whether the claim's znodes linger when it ends.
-func (c *claim) lingersLocked() bool { return c.heir && !c.wasHeld }
 
 // Created waits for the transaction's outcome until ctx ends, or at most for the request timeout if
 // ctx has no deadline. Then the outcome stays unknown.
@@ -192,38 +192,17 @@ func (c *claim) Created(ctx context.Context) ([]tree.Result, error) {
 	}
 	select {
 	case <-c.call.done:
+		return c.results, c.refused
 	default:
-		select {
-		case <-c.call.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-expired:
-			return nil, engine.ErrUnknownOutcome
-		}
 	}
-	if _, err := outcome(c.call); err != nil {
-		return nil, err
-	}
-	return c.results, nil
-}
-
-// Hold begins a tenure.
-func (c *claim) Hold(again bool) (inside.Tenure, error) {
-	c.s.lookAndLock()
-	defer c.s.mu.Unlock()
-	switch {
-	case c.state == claimOver:
-		return nil, c.err
-	case c.state == claimSubmitted:
+	select {
+	case <-c.call.done:
+		return c.results, c.refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-expired:
 		return nil, engine.ErrUnknownOutcome
-	case c.s.mu.life.State() != life.Connected:
-		return nil, engine.ErrSuspended
-	case c.state != claimStanding || c.wasHeld && !(again && c.again):
-		return nil, fmt.Errorf("%w: it is held already, or was", tree.ErrNotHeld)
 	}
-	c.state, c.wasHeld, c.again = claimHeld, true, again
-	c.tenure = &tenure{claim: c}
-	return c.tenure, nil
 }
 
 // Flush waits until everything that the session submitted before is applied or refused. A broken
@@ -237,11 +216,12 @@ func (c *claim) Flush() error {
 	cuts := c.s.mu.cuts
 	isWrite := func(c *call) bool { return c.write }
 	busy := c.settled != cuts || slices.ContainsFunc(c.s.mu.sent, isWrite) || slices.ContainsFunc(c.s.mu.queue, isWrite)
+	guards := c.OpsLocked(tree.KindGuard)
 	c.s.mu.Unlock()
 	if !busy {
 		return nil
 	}
-	_, err := c.s.Do(context.Background(), []tree.Op{{Kind: tree.KindGuard, Path: c.paths[0], Czxid: c.czxid}}, nil)
+	_, err := c.s.Do(context.Background(), guards, nil)
 	if err != nil && !errors.Is(err, tree.ErrNotHeld) { // if the znode is gone, the rest is over too
 		return err
 	}
@@ -251,20 +231,6 @@ func (c *claim) Flush() error {
 	return nil
 }
 
-// Done compares the clock and returns a channel that is closed when the claim has ended.
-func (c *claim) Done() <-chan struct{} {
-	c.s.lookAndLock()
-	defer c.s.mu.Unlock()
-	return c.done
-}
-
-// Err compares the clock and returns why the claim ended, or nil.
-func (c *claim) Err() error {
-	c.s.lookAndLock()
-	defer c.s.mu.Unlock()
-	return c.err
-}
-
 // Release gives the claim up. If it was held, Release waits until its znodes are deleted.
 func (c *claim) Release() error {
 	c.s.lookAndLock() // a claim that was lost before is not given up
@@ -272,8 +238,8 @@ func (c *claim) Release() error {
 		c.s.mu.Unlock()
 		return nil
 	}
-	c.endLocked(engine.ErrReleased, false)
-	ends, held := c.ends, c.wasHeld
+	c.removeLocked(c.EndLocked(engine.ErrReleased))
+	ends, held := c.ends, c.WasHeldLocked()
 	c.s.mu.Unlock()
 	if !held {
 		return nil // it kept nobody out
@@ -296,53 +262,19 @@ func (c *claim) Release() error {
 }
 
 // goneLocked ends the claim because one of its znodes is gone.
-func (c *claim) goneLocked(path string) {
-	switch c.state {
-	case claimOver:
-		return
-	case claimLeaving:
-		c.finishLocked(engine.ErrReleased)
-		return
-	}
-	c.finishLocked(engine.ErrDeleted)
-	if rest := slices.DeleteFunc(slices.Clone(c.paths), func(p string) bool { return p == path }); len(rest) > 0 {
-		c.removeLocked(rest, c.lingersLocked()) // a claim ends as a whole
+func (c *claim) goneLocked(path string) { c.removeLocked(c.GoneLocked(path)) }
+
+// removeLocked ends what a claim leaves behind, unless the session has ended, which ends it too.
+func (c *claim) removeLocked(r rules.Remains) {
+	if c.s.mu.end == nil {
+		c.queueEndsLocked(r)
 	}
 }
 
-// endLocked ends the claim. Its znodes are deleted, or linger if the claim was lost.
-func (c *claim) endLocked(why error, lost bool) {
-	if c.state == claimOver {
-		return
-	}
-	created := c.state != claimSubmitted
-	c.finishLocked(why)
-	if created && c.s.mu.end == nil {
-		c.removeLocked(c.paths, lost || c.lingersLocked())
-	}
-}
-
-func (c *claim) finishLocked(why error) {
-	if c.state == claimOver {
-		return
-	}
-	c.state, c.err = claimOver, why
-	for _, path := range c.paths {
-		if c.s.mu.claims[path] == c {
-			delete(c.s.mu.claims, path)
-			c.s.disarmLocked(path, watch.Persistent)
-		}
-	}
-	close(c.done)
-	if c.tenure != nil {
-		c.tenure.endLocked(why)
-	}
-}
-
-// removeLocked queues the calls that end znodes of the claim, ahead of the session's other calls.
-func (c *claim) removeLocked(paths []string, lost bool) {
-	for _, path := range paths {
-		c.ends = append(c.ends, c.s.releaseLocked(path, c.czxid, lost))
+// queueEndsLocked queues the calls that end znodes of the claim, ahead of the session's other calls.
+func (c *claim) queueEndsLocked(r rules.Remains) {
+	for _, path := range r.Paths {
+		c.ends = append(c.ends, c.s.releaseLocked(path, r.Czxid, r.Lost))
 	}
 }
 
@@ -366,7 +298,7 @@ func (s *session) resumeClaimsLocked() {
 	}
 	// What the last connection still has on its way comes before these, if it comes at all.
 	for _, c := range s.mu.unknown {
-		settle := nativeCall(wire.Native{Kind: wire.NativeSubmit, Ops: native.AppendOps(nil, []tree.Op{{Kind: tree.KindCheck, Path: c.asked[0].Path, Version: tree.AnyVersion}})})
+		settle := nativeCall(wire.Native{Kind: wire.NativeSubmit, Ops: native.AppendOps(nil, []tree.Op{{Kind: tree.KindCheck, Path: c.Asked()[0].Path, Version: tree.AnyVersion}})})
 		settle.owed = true
 		s.queueLocked(settle)
 	}
@@ -381,7 +313,7 @@ func (s *session) resumeClaimsLocked() {
 		for _, path := range list.reply.Names {
 			var by *claim // an heir if there is one: its znode must not go at once
 			for _, c := range unknown {
-				if c.mayHave(path) && (by == nil || c.heir) {
+				if c.mayHave(path) && (by == nil || c.LingersLocked()) {
 					by = c
 				}
 			}
@@ -398,31 +330,25 @@ func (s *session) resumeClaimsLocked() {
 func (s *session) findLocked(path string, c *claim) {
 	look := pathCall(wire.OpExists, path)
 	look.owed = true
-	if c.heir {
+	if c.LingersLocked() {
 		s.mu.looks++
 	}
 	look.then = func(look *call) {
-		if c.heir {
+		if c.LingersLocked() {
 			s.mu.looks--
 		}
 		czxid := tree.Zxid(look.reply.Stat.Czxid)
 		if look.err != nil || look.reply.Err != wire.OK || s.mu.end != nil || s.mu.made.has(path, czxid) {
 			return
 		}
-		s.releaseLocked(path, czxid, c.lingersLocked())
+		s.releaseLocked(path, czxid, c.LingersLocked())
 	}
 	s.queueLocked(look)
 }
 
 // mayHave reports whether the claim may have created path.
 func (c *claim) mayHave(path string) bool {
-	return slices.ContainsFunc(c.asked, func(op tree.Op) bool {
-		if op.Mode != tree.EphemeralSequential {
-			return path == op.Path
-		}
-		suffix, ok := strings.CutPrefix(path, op.Path)
-		return ok && len(suffix) == 10 && strings.Trim(suffix, "0123456789") == ""
-	})
+	return slices.ContainsFunc(c.Asked(), func(op tree.Op) bool { return rules.MayBe(&op, path) })
 }
 
 // made are the ephemerals that the session is known to have created, with their creations. It
@@ -477,80 +403,12 @@ func (s *session) pruneLocked() {
 	s.queueLocked(list)
 }
 
-// A tenure is one period for which a claim is held.
-type tenure struct {
-	claim *claim
-
-	// Guarded by the session's mu. done, ctx and cancel are made on first use.
-	err    error
-	done   chan struct{}
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-}
-
-// Context compares the clock and returns a context that ends with the tenure.
-func (t *tenure) Context() context.Context {
-	t.claim.s.lookAndLock()
-	defer t.claim.s.mu.Unlock()
-	if t.ctx == nil {
-		t.ctx, t.cancel = context.WithCancelCause(context.Background())
-		if t.err != nil {
-			t.cancel(t.err)
-		}
-	}
-	return t.ctx
-}
-
-// Done compares the clock and returns a channel that is closed when the tenure has ended.
-func (t *tenure) Done() <-chan struct{} {
-	t.claim.s.lookAndLock()
-	defer t.claim.s.mu.Unlock()
-	if t.done == nil {
-		t.done = make(chan struct{})
-		if t.err != nil {
-			close(t.done)
-		}
-	}
-	return t.done
-}
-
-// Err compares the clock and returns why the tenure ended, or nil.
-func (t *tenure) Err() error {
-	t.claim.s.lookAndLock()
-	defer t.claim.s.mu.Unlock()
-	return t.err
-}
-
-// End ends the tenure with ErrReleased, unless it has ended.
-func (t *tenure) End() {
-	t.claim.s.lookAndLock()
-	defer t.claim.s.mu.Unlock()
-	t.endLocked(engine.ErrReleased)
-}
-
-func (t *tenure) endLocked(why error) {
-	if t.err != nil {
-		return
-	}
-	t.err = why
-	t.claim.tenure = nil
-	if t.claim.state == claimHeld {
-		t.claim.state = claimStanding
-	}
-	if t.done != nil {
-		close(t.done)
-	}
-	if t.cancel != nil {
-		t.cancel(why)
-	}
-}
-
 // terms are the inside.Terms of a transaction of a client's session.
 type terms struct {
 	s        *session
 	inherits bool
-	tenures  []*tenure
-	leaves   []*claim
+	guards   rules.Guards // the tenures that guard it
+	leaves   []*claim     // whose znodes it deletes
 }
 
 // NewTerms returns the terms of a transaction.
@@ -560,33 +418,18 @@ func (s *session) NewTerms() inside.Terms { return &terms{s: s} }
 func (t *terms) Set(inherits bool, _ engine.ClaimKind) { t.inherits = inherits }
 
 // Guard returns operations that refuse the transaction unless the tenure lasts.
-func (t *terms) Guard(by inside.Tenure) ([]tree.Op, error) {
+func (t *terms) Guard(by *engine.Tenure) ([]tree.Op, error) {
 	if by == nil {
 		return nil, fmt.Errorf("%w: there is no tenure", tree.ErrNotHeld)
 	}
-	own, ok := by.(*tenure)
-	if !ok || own.claim.s != t.s {
+	if c, ok := by.Owner().(*claim); !ok || c.s != t.s {
 		return nil, fmt.Errorf("%w: over a connection, a tenure guards transactions of its own session only", tree.ErrNotHeld)
 	}
-	t.s.lookAndLock()
-	defer t.s.mu.Unlock()
-	if own.err != nil {
-		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, own.err)
+	ops, err := by.Guard(true)
+	if err == nil {
+		t.guards = append(t.guards, by)
 	}
-	t.tenures = append(t.tenures, own)
-	return own.claim.ops(tree.KindGuard), nil
-}
-
-// ops returns operations about the claim's znodes.
-func (c *claim) ops(kind tree.OpKind) []tree.Op {
-	ops := make([]tree.Op, len(c.paths))
-	for i, path := range c.paths {
-		ops[i] = tree.Op{Kind: kind, Path: path, Czxid: c.czxid}
-		if kind == tree.KindDelete {
-			ops[i].Version = tree.AnyVersion
-		}
-	}
-	return ops
+	return ops, err
 }
 
 // Release returns operations that delete a claim's znodes. Its tenure ends now.
@@ -598,20 +441,11 @@ func (t *terms) Release(of inside.Claim) ([]tree.Op, error) {
 	if !ok || c.s != t.s {
 		return nil, fmt.Errorf("%w: a claim is given up by its own session", tree.ErrNotHeld)
 	}
-	t.s.lookAndLock()
-	defer t.s.mu.Unlock()
-	switch c.state {
-	case claimOver:
-		return nil, fmt.Errorf("%w: %w", tree.ErrNotHeld, c.err)
-	case claimSubmitted, claimLeaving:
-		return nil, fmt.Errorf("%w: a claim is given up once, when its znodes are there", tree.ErrNotHeld)
+	ops, err := c.Leave()
+	if err == nil {
+		t.leaves = append(t.leaves, c)
 	}
-	if c.tenure != nil {
-		c.tenure.endLocked(engine.ErrReleased)
-	}
-	c.state = claimLeaving
-	t.leaves = append(t.leaves, c)
-	return c.ops(tree.KindDelete), nil
+	return ops, err
 }
 
 // Undo is called if the transaction is not sent.
@@ -624,11 +458,7 @@ func (t *terms) Undo() {
 // undoLocked is called when the transaction has failed, or may have.
 func (t *terms) undoLocked() {
 	for _, c := range t.leaves {
-		if c.state == claimLeaving {
-			c.state = claimStanding
-		} else if c.state == claimOver && t.s.mu.end == nil { // it failed because somebody deleted one of the znodes
-			c.removeLocked(c.paths, c.lingersLocked())
-		}
+		c.removeLocked(c.StayLocked())
 	}
 	t.leaves = nil
 }
@@ -640,35 +470,15 @@ func (t *terms) doneLocked(applied bool) {
 		return
 	}
 	for _, c := range t.leaves {
-		c.finishLocked(engine.ErrReleased)
+		c.FinishLocked(engine.ErrReleased)
 	}
 	t.leaves = nil
 }
 
-// heldLocked fails if a tenure has ended since its guard was made. It is asked when the transaction
-// is queued: whatever a later tenure guards is queued later.
-func (t *terms) heldLocked() error {
+// tenures returns the tenures that guard the transaction.
+func (t *terms) tenures() rules.Guards {
 	if t == nil {
 		return nil
 	}
-	for _, own := range t.tenures {
-		if own.err != nil {
-			return fmt.Errorf("%w: %w", tree.ErrNotHeld, own.err)
-		}
-	}
-	return nil
-}
-
-// keptLocked fails if a tenure was lost since its guard was made. It is asked when the transaction
-// is sent. What the owner queued before it gave a tenure up is sent all the same.
-func (t *terms) keptLocked() error {
-	if t == nil {
-		return nil
-	}
-	for _, own := range t.tenures {
-		if own.err != nil && own.err != engine.ErrReleased {
-			return fmt.Errorf("%w: %w", tree.ErrNotHeld, own.err)
-		}
-	}
-	return nil
+	return t.guards
 }

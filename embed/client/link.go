@@ -415,7 +415,7 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 	for n < len(s.mu.queue) && len(out) < outMax {
 		c := s.mu.queue[n]
 		n++
-		if err := cmp.Or(c.terms.keptLocked(), s.armsLocked(c)); err != nil {
+		if err := cmp.Or(c.terms.tenures().Kept(), s.armsLocked(c)); err != nil {
 			s.uncountLocked(c)
 			s.finishCallLocked(c, err)
 			continue

@@ -84,7 +84,8 @@ type session struct {
 		unknown []*claim          // whose outcome a broken connection took along
 		looks   int               // for what heirs among them may have created
 		made    made
-		pruneAt int // the number of made at which it is pruned
+		pruneAt int  // the number of made at which it is pruned
+		defect  bool // one was found
 		watches watches
 	}
 }
@@ -200,7 +201,7 @@ func (s *session) Close() error {
 	closing := &closing{done: make(chan struct{})}
 	s.mu.closing = closing
 	defer close(closing.done)
-	unsure := s.mu.looks > 0 || slices.ContainsFunc(s.mu.unknown, (*claim).lingersLocked)
+	unsure := s.mu.looks > 0 || slices.ContainsFunc(s.mu.unknown, func(c *claim) bool { return c.LingersLocked() })
 	ends := s.endsLocked()
 	s.finishLocked(life.Closed, engine.ErrSessionClosed)
 	if s.mu.life == nil { // nobody knows of it
@@ -251,8 +252,8 @@ type closing struct {
 // nothing linger by itself. It takes the calls that end ephemerals off the queue, and returns them.
 func (s *session) endsLocked() (ends []*call) {
 	for _, c := range s.mu.claims {
-		if c.lingersLocked() {
-			c.endLocked(engine.ErrSessionClosed, false)
+		if c.LingersLocked() {
+			c.removeLocked(c.EndLocked(engine.ErrSessionClosed))
 		}
 	}
 	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
@@ -338,8 +339,8 @@ func (s *session) judgeLocked(offset time.Duration) {
 		s.mu.lost, s.mu.offset = n, offset
 		s.changedLocked()
 		for _, c := range s.mu.claims {
-			if c.wasHeld {
-				c.endLocked(engine.ErrSuspended, c.state == claimHeld)
+			if r, ended := c.SuspendedLocked(); ended {
+				c.removeLocked(r)
 			}
 		}
 	}
@@ -394,7 +395,7 @@ func (s *session) finishLocked(state life.State, why error) {
 	}
 	s.changedLocked()
 	for _, c := range s.mu.claims {
-		c.finishLocked(why)
+		c.FinishLocked(why)
 	}
 	s.mu.watches.endAll(why)
 	s.mu.cancel(why)

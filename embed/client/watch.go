@@ -262,8 +262,10 @@ func (s *session) eventLocked(r *wire.Reply) {
 	if r.Event.Znode.Stat.Mzxid != 0 { // its transaction has left a znode there
 		e = e.With(tree.Detached(r.Event.Znode.Data, native.FromStat(&r.Event.Znode.Stat)))
 	}
-	if c := s.mu.claims[e.Path]; c != nil && e.Type == watch.NodeDeleted && e.Zxid > c.czxid {
-		c.goneLocked(e.Path)
+	if c := s.mu.claims[e.Path]; c != nil && e.Type == watch.NodeDeleted {
+		if _, czxid := c.ZnodesLocked(); e.Zxid > czxid {
+			c.goneLocked(e.Path)
+		}
 	}
 	if e.Path == tree.ConfigPath {
 		s.learnLocked()

@@ -234,8 +234,8 @@ func (k *Keeper) suspendLocked(s *Session, now, offset time.Duration) (ends bool
 	s.stateChangedLocked()
 	k.Signal() // beat now: an applied batch makes the session Connected again
 	for _, c := range s.claims {
-		if c.wasHeld {
-			c.endLocked(ErrSuspended, c.state == claimHeld, c.outbox.QueueEnd) // ahead of the holder's queued writes
+		if r, ended := c.SuspendedLocked(); ended {
+			c.removeLocked(r, c.outbox.QueueEnd) // ahead of the holder's queued writes
 			s.lost++
 			ends = true
 		}

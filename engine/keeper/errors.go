@@ -1,16 +1,16 @@
 package keeper
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/vivarium-go/vivarium/engine/claim"
+)
 
 // Errors of sessions and claims.
 var (
-	// ErrSuspended: the session passed its local deadline, or the wall clock jumped by more than
-	// the margin. So nothing that depends on the session can be granted now.
-	ErrSuspended = errors.New("session suspended")
-	// ErrDeleted: somebody else deleted the claimed znode.
-	ErrDeleted = errors.New("claimed znode was deleted")
-	// ErrReleased: the claim or tenure was given up by its owner.
-	ErrReleased = errors.New("released")
+	ErrSuspended = claim.ErrSuspended
+	ErrDeleted   = claim.ErrDeleted
+	ErrReleased  = claim.ErrReleased
 	// ErrTooLarge: data or request over the configured limit, or a path over 64 KiB.
 	ErrTooLarge = errors.New("too large")
 )

@@ -165,10 +165,10 @@ func (k *Keeper) Signal() {
 func (k *Keeper) closeLocked(s *Session) {
 	lost := slices.ContainsFunc(k.mu.losing[s], func(call *outbox.Call) bool { return !call.IsDone() })
 	for _, c := range s.claims {
-		lost = lost || c.lingersLocked()
+		lost = lost || c.LingersLocked()
 	}
 	for _, c := range k.mu.unknown {
-		lost = lost || c.session == s && c.lingersLocked()
+		lost = lost || c.session == s && c.LingersLocked()
 	}
 	k.endLocked(s, session.Closed, session.ErrClosed)
 	s.closing = k.queueCloseLocked(s, lost)
@@ -264,7 +264,7 @@ func (k *Keeper) endLocked(s *Session, state session.State, why error) {
 	k.removeLocked(s)
 	s.stateChangedLocked()
 	for _, c := range s.claims {
-		c.finishLocked(why)
+		c.FinishLocked(why)
 	}
 	s.watches.endAll(why)
 	for call, o := range s.introducing {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/claim"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
@@ -152,10 +153,9 @@ func (m *keeperModel) open() {
 	m.naive.sessions[m.nextID] = &naiveSession{life: session.NewLife(timeout, m.sent), margin: session.Margin(timeout)}
 	m.keeper.add(s, m.nextID, m.sent, m.sentOffset)
 	m.sessions[m.nextID] = s
-	c := &Claim{session: s, outbox: m.keeper.home, done: make(chan struct{}), paths: []string{"/c"}}
-	c.kind = ClaimKind(m.nextID) % ClaimKinds
-	c.goToLocked(claimStanding)
-	s.claims = map[string]*Claim{"/c": c}
+	c := &Claim{session: s, outbox: m.keeper.home, kind: ClaimKind(m.nextID) % ClaimKinds}
+	c.Begin((*owner)(c), nil, false)
+	c.AppliedLocked([]tree.Result{{Kind: tree.KindCreate, Path: "/c", Stat: tree.Stat{EphemeralOwner: m.nextID}}}, m.nextID, nil)
 	m.claims[m.nextID] = c
 }
 
@@ -180,7 +180,7 @@ func (m *keeperModel) hold() {
 	naive := m.naive.sessions[id]
 	_, err := m.claims[id].Hold(false)
 	once := naive.held // a claim can be held only once here
-	if over := m.claims[id].state == claimOver; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
+	if over := m.claims[id].StateLocked() == claim.Over; !over && (err == nil) != (naive.life.State() == session.Connected && !once) {
 		m.t.Fatalf("hold of session %d: %v, while the model says %v", id, err, naive.life.State())
 	}
 	naive.held = naive.held || err == nil
@@ -203,7 +203,7 @@ func (m *keeperModel) compare() {
 			m.t.Fatalf("session %d is %v, want %v", id, got, want)
 		}
 		c := m.claims[id]
-		if held := c.wasHeld && c.Err() == nil; held != naive.held {
+		if held := c.WasHeldLocked() && c.Err() == nil; held != naive.held {
 			m.t.Fatalf("the claim of session %d is held: %v, want %v (%v)", id, held, naive.held, c.Err())
 		}
 		if want == session.Expired {

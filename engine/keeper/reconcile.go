@@ -24,8 +24,8 @@ func (k *Keeper) deleted(owner tree.SessionID, path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.findLocked(owner); s != nil {
-		if claim := s.claims[path]; claim != nil {
-			claim.goneLocked(path)
+		if c := s.claims[path]; c != nil && c.removeLocked(c.GoneLocked(path), c.outbox.QueueEnd) {
+			c.outbox.Signal()
 		}
 	}
 }
@@ -61,8 +61,9 @@ func (k *Keeper) reconcileLocked(o *outbox.Outbox, old, next *tree.Tree, table *
 	}
 	for s := range k.allLocked() {
 		for path, c := range s.claims {
-			if stat, ok := next.Exists(path); c.outbox == o && (!ok || stat.Czxid != c.czxid || stat.EphemeralOwner != s.id) {
-				c.goneLocked(path)
+			_, czxid := c.ZnodesLocked()
+			if stat, ok := next.Exists(path); c.outbox == o && (!ok || stat.Czxid != czxid || stat.EphemeralOwner != s.id) {
+				c.removeLocked(c.GoneLocked(path), c.outbox.QueueEnd)
 			}
 		}
 	}

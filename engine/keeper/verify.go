@@ -3,11 +3,12 @@ package keeper
 import (
 	"fmt"
 
+	"github.com/vivarium-go/vivarium/engine/claim"
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// Verify returns an error if an invariant of remotes or of Claim does not hold. table is the home
-// shard's, as this node has applied it.
+// Verify returns an error if an invariant of remotes or of claim.Life does not hold. table is the
+// home shard's, as this node has applied it.
 func (k *Keeper) Verify(table *session.Table) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,19 +58,19 @@ func (k *Keeper) verifyLocked(c *remoteClass, place int, s *Session, table *sess
 	return nil
 }
 
-// verifyClaimsLocked returns an error if the session's claims break an invariant of Claim. It adds
-// the claims to counts.
+// verifyClaimsLocked returns an error if the session's claims break an invariant of claim.Life. It
+// adds the claims to counts.
 func (s *Session) verifyClaimsLocked(counts *ClaimCounts) error {
 	for path, c := range s.claims {
-		live := c.state == claimStanding || c.state == claimHeld || c.state == claimLeaving
-		if !live || c.session != s || c.err != nil || (c.tenure != nil) != (c.state == claimHeld) {
-			return fmt.Errorf("claim %s of session %d is in state %d, with tenure %v and error %v", path, s.id, c.state, c.tenure != nil, c.err)
+		if err := c.VerifyLocked(path); err != nil || c.session != s {
+			return fmt.Errorf("session %d: %v", s.id, err)
 		}
+		paths, _ := c.ZnodesLocked()
 		switch {
-		case path != c.paths[0]: // it is counted once
-		case c.state == claimHeld:
+		case path != paths[0]: // it is counted once
+		case c.StateLocked() == claim.Held:
 			counts.Held[c.kind]++
-		case !c.wasHeld:
+		case !c.WasHeldLocked():
 			counts.Standing[c.kind]++
 		}
 	}

@@ -57,7 +57,7 @@ type Backend interface {
 // Terms say how a transaction depends on claims.
 type Terms interface {
 	// Guard returns the operations that refuse the transaction unless the tenure lasts.
-	Guard(Tenure) ([]tree.Op, error)
+	Guard(*engine.Tenure) ([]tree.Op, error)
 	// Release returns the operations that give a claim up, whose tenure ends now.
 	Release(Claim) ([]tree.Op, error)
 	// Set says whether a claim of the transaction takes the place of something lost, and what the
@@ -76,19 +76,11 @@ type Pending interface {
 // A Claim is the ephemerals of a transaction: see engine.Claim.
 type Claim interface {
 	Created(ctx context.Context) ([]tree.Result, error)
-	Hold(again bool) (Tenure, error)
+	Hold(again bool) (*engine.Tenure, error)
 	Flush() error
 	Done() <-chan struct{}
 	Err() error
 	Release() error
-}
-
-// A Tenure is one period for which a claim is held: see engine.Tenure.
-type Tenure interface {
-	Context() context.Context
-	Done() <-chan struct{}
-	Err() error
-	End()
 }
 
 // A Watch is a stream of events: see engine.Watch.

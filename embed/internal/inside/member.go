@@ -26,7 +26,7 @@ func (m onMember) Submit(ctx context.Context, ops []tree.Op, t Terms) Pending {
 }
 
 func (m onMember) Claim(ctx context.Context, ops []tree.Op, t Terms) Claim {
-	return memberClaim{m.Session.Claim(ctx, ops, withOf(t))}
+	return m.Session.Claim(ctx, ops, withOf(t))
 }
 
 func (m onMember) Get(_ context.Context, path string) ([]byte, tree.Stat, error) {
@@ -98,20 +98,16 @@ func withOf(t Terms) *engine.With {
 	return &t.(*memberTerms).with
 }
 
-func (t *memberTerms) Guard(by Tenure) ([]tree.Op, error) {
-	own, ok := by.(*engine.Tenure)
-	if by != nil && !ok {
-		return nil, fmt.Errorf("%w: a tenure of a client's session guards nothing of a member's", tree.ErrNotHeld)
-	}
-	return t.with.Guard(t.session.Session, own)
+func (t *memberTerms) Guard(by *engine.Tenure) ([]tree.Op, error) {
+	return t.with.Guard(t.session.Session, by)
 }
 
 func (t *memberTerms) Release(c Claim) ([]tree.Op, error) {
-	own, ok := c.(memberClaim)
+	own, ok := c.(*engine.Claim)
 	if c != nil && !ok {
 		return nil, fmt.Errorf("%w: a claim is given up by its own session", tree.ErrNotHeld)
 	}
-	return t.with.Release(t.session.Session, own.Claim)
+	return t.with.Release(t.session.Session, own)
 }
 
 func (t *memberTerms) Set(inherits bool, kind engine.ClaimKind) {
@@ -119,13 +115,3 @@ func (t *memberTerms) Set(inherits bool, kind engine.ClaimKind) {
 }
 
 func (t *memberTerms) Undo() { t.with.Undo() }
-
-type memberClaim struct{ *engine.Claim }
-
-func (c memberClaim) Hold(again bool) (Tenure, error) {
-	t, err := c.Claim.Hold(again)
-	if err != nil {
-		return nil, err // not a Tenure that holds nil
-	}
-	return t, nil
-}

@@ -20,7 +20,7 @@ var errMost = fmt.Errorf("%w: the most children of a znode are not from 0 to %d"
 type Op struct {
 	kind    opKind
 	plain   tree.Op          // of kindPlain
-	guard   Tenure           // of kindGuard; nil has ended
+	guard   *engine.Tenure   // of kindGuard; nil has ended
 	release Claim            // of kindRelease; nil has ended
 	inherit bool             // of kindPlain: the znode it deletes lingers, see engine.With
 	parents bool             // of kindPlain: what is missing above the znode it creates is created too
@@ -39,7 +39,7 @@ const (
 func Plain(o tree.Op) Op { return Op{plain: o} }
 
 // Guard returns the Op that refuses the transaction unless a claim is held in this tenure.
-func Guard(t Tenure) Op { return Op{kind: kindGuard, guard: t} }
+func Guard(t *engine.Tenure) Op { return Op{kind: kindGuard, guard: t} }
 
 // Release returns the Op that gives a claim up.
 func Release(c Claim) Op { return Op{kind: kindRelease, release: c} }

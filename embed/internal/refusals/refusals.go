@@ -7,6 +7,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -156,7 +157,7 @@ type refused struct{ err error }
 func (r refused) Done() <-chan struct{}                          { return over }
 func (r refused) Result() ([]tree.Result, error)                 { return nil, r.err }
 func (r refused) Created(context.Context) ([]tree.Result, error) { return nil, r.err }
-func (r refused) Hold(bool) (inside.Tenure, error)               { return nil, r.err }
+func (r refused) Hold(bool) (*engine.Tenure, error)              { return nil, r.err }
 func (r refused) Flush() error                                   { return r.err }
 func (r refused) Err() error                                     { return r.err }
 func (r refused) Release() error                                 { return nil }
