@@ -1,11 +1,12 @@
-//go:build unix
+//go:build linux
 
 package main
 
 import (
 	"context"
 	"fmt"
-	"sync"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +23,61 @@ const inFlight = 64
 // dataLen is how many bytes a member or a task has.
 const dataLen = 32
 
+// play does what words ask for; see recipes.
+func (v *vivarium) play(words string) ([]float64, error) {
+	if err := v.openSessions(); err != nil {
+		return nil, err
+	}
+	switch w := strings.Fields(words); w[0] {
+	case "view":
+		return v.view(w[1], parsed(w[2]))
+	case "counter":
+		return v.counter(w[1], parsed(w[2]), window(w[3]))
+	case "flow":
+		return v.flow(w[1], w[2], parsed(w[3]), window(w[4]))
+	case "drain":
+		return v.drain(w[1], parsed(w[2]), parsed(w[3]), window(w[4]))
+	}
+	return nil, fmt.Errorf("no such request: %q", words)
+}
+
+// openSessions opens a session on each member, the leader's first, unless they are open.
+func (v *vivarium) openSessions() error {
+	if v.sessions != nil {
+		return nil
+	}
+	leader, err := v.leader()
+	if err != nil {
+		return err
+	}
+	for i := range v.nodes {
+		s, err := v.nodes[(leader+i)%len(v.nodes)].NewSession(context.Background(), embed.SessionOptions{})
+		if err != nil {
+			return err
+		}
+		v.sessions = append(v.sessions, s)
+	}
+	return nil
+}
+
+// parsed reads a number that this program has written.
+func parsed(word string) int {
+	n, _ := strconv.Atoi(word)
+	return n
+}
+
+func window(word string) time.Duration { return time.Duration(parsed(word)) * time.Millisecond }
+
 // view measures how long a group takes to show n members that join, and how long another group
 // takes to open then. The members are on the leader's node, the groups on another one.
-func (e *ensemble) view(dir string, n int) ([]float64, error) {
+func (v *vivarium) view(dir string, n int) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	joins, err := e.nodes[0].NewSession(ctx, embed.SessionOptions{})
+	leader, err := v.leader()
+	if err != nil {
+		return nil, err
+	}
+	joins, err := v.nodes[leader].NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +85,7 @@ func (e *ensemble) view(dir string, n int) ([]float64, error) {
 	if _, err := joins.Create(ctx, dir, nil, embed.Persistent); err != nil {
 		return nil, err
 	}
-	g, err := group.Watch(ctx, e.sessions[1], dir, group.Options{})
+	g, err := group.Watch(ctx, v.sessions[1], dir, group.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +93,7 @@ func (e *ensemble) view(dir string, n int) ([]float64, error) {
 	begun := time.Now()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- each(n, inFlight, func(i int) error {
+		failed <- inParallel(n, inFlight, func(i int) error {
 			_, err := joins.Create(ctx, fmt.Sprintf("%s/m%05d", dir, i), make([]byte, dataLen), embed.Ephemeral)
 			return err
 		})
@@ -57,7 +107,7 @@ func (e *ensemble) view(dir string, n int) ([]float64, error) {
 		return nil, err
 	}
 	begun = time.Now()
-	again, err := group.Watch(ctx, e.sessions[1], dir, group.Options{})
+	again, err := group.Watch(ctx, v.sessions[1], dir, group.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -67,37 +117,17 @@ func (e *ensemble) view(dir string, n int) ([]float64, error) {
 	if shown != n {
 		return nil, fmt.Errorf("the group shows %d of %d members", shown, n)
 	}
-	return []float64{milliseconds(arrive), milliseconds(open)}, nil
-}
-
-// each calls f with all numbers below n, so many at a time. It returns the first error.
-func each(n, atATime int, f func(i int) error) error {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	errs := make(chan error, atATime)
-	for range atATime {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := f(i); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	close(errs)
-	return <-errs
+	return []float64{millis(arrive), millis(open)}, nil
 }
 
 // counter measures adds of one to a counter.
-func (e *ensemble) counter(path string, callers int, window time.Duration) ([]float64, error) {
+func (v *vivarium) counter(path string, callers int, window time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var added atomic.Int64
 	ops := make([]func() error, callers)
 	for i := range ops {
-		c := value.NewCounter(e.sessions[i%members], path, embed.Int64)
+		c := value.NewCounter(v.sessions[i%members], path, embed.Int64)
 		ops[i] = func() error {
 			_, err := c.Add(ctx, 1)
 			if err == nil {
@@ -110,7 +140,7 @@ func (e *ensemble) counter(path string, callers int, window time.Duration) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	sum, err := value.NewCounter(e.sessions[0], path, embed.Int64).Add(ctx, 0)
+	sum, err := value.NewCounter(v.sessions[0], path, embed.Int64).Add(ctx, 0)
 	if err == nil && sum != added.Load() {
 		err = fmt.Errorf("the counter is %d after %d adds", sum, added.Load())
 	}
@@ -119,10 +149,10 @@ func (e *ensemble) counter(path string, callers int, window time.Duration) ([]fl
 
 // flow measures tasks that callers put into a queue, claim and finish, or take: each a task after
 // the other.
-func (e *ensemble) flow(kind, path string, callers int, window time.Duration) ([]float64, error) {
+func (v *vivarium) flow(kind, path string, callers int, window time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), window+patience/2)
 	defer cancel()
-	queues := e.queues(path)
+	queues := v.queues(path)
 	ops := make([]func() error, callers)
 	for i := range ops {
 		q := queues[i%members]
@@ -134,7 +164,7 @@ func (e *ensemble) flow(kind, path string, callers int, window time.Duration) ([
 				_, err := q.Take(ctx)
 				return err
 			}
-			return work(ctx, q)
+			return finish(ctx, q)
 		}
 	}
 	load, err := measure.Run(window, ops...)
@@ -142,15 +172,15 @@ func (e *ensemble) flow(kind, path string, callers int, window time.Duration) ([
 }
 
 // queues returns a queue on each member.
-func (e *ensemble) queues(path string) (all []*task.Queue) {
-	for _, s := range e.sessions {
+func (v *vivarium) queues(path string) (all []*task.Queue) {
+	for _, s := range v.sessions {
 		all = append(all, task.New(s, path, task.Options{}))
 	}
 	return all
 }
 
-// work claims and finishes one task.
-func work(ctx context.Context, q *task.Queue) error {
+// finish claims and finishes one task.
+func finish(ctx context.Context, q *task.Queue) error {
 	t, err := q.Claim(ctx)
 	if err != nil {
 		return err
@@ -159,11 +189,11 @@ func work(ctx context.Context, q *task.Queue) error {
 }
 
 // drain measures how fast callers claim and finish the tasks of a full queue.
-func (e *ensemble) drain(path string, n, callers int, window time.Duration) ([]float64, error) {
+func (v *vivarium) drain(path string, n, callers int, window time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	queues := e.queues(path)
-	err := each(n, inFlight, func(int) error {
+	queues := v.queues(path)
+	err := inParallel(n, inFlight, func(int) error {
 		_, err := queues[0].Put(ctx, make([]byte, dataLen), task.PutOptions{})
 		return err
 	})
@@ -173,9 +203,9 @@ func (e *ensemble) drain(path string, n, callers int, window time.Duration) ([]f
 	var left, done atomic.Int64
 	left.Store(int64(n))
 	begun := time.Now()
-	err = each(callers, callers, func(i int) error {
+	err = inParallel(callers, callers, func(i int) error {
 		for time.Since(begun) < window && left.Add(-1) >= 0 {
-			if err := work(ctx, queues[i%members]); err != nil {
+			if err := finish(ctx, queues[i%members]); err != nil {
 				return err
 			}
 			done.Add(1)
@@ -184,5 +214,3 @@ func (e *ensemble) drain(path string, n, callers int, window time.Duration) ([]f
 	})
 	return []float64{float64(done.Load()) / time.Since(begun).Seconds()}, err
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -3,7 +3,7 @@
 usage: recipes_kazoo.py client HOST:PORT,HOST:PORT,...
        recipes_kazoo.py member HOST:PORT ID IGNORED PATH PARTS SETTLE-MS TIMEOUT-MS
 
-It prints "ready" when its clients are connected. Each line is a request, see lines.go. The answer is
+It prints "ready" when its clients are connected. Each line is a request, see recipes.go. The answer is
 "= NUMBER..." or "! ERROR". All end with the input.
 """
 import logging

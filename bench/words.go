@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -15,11 +15,8 @@ import (
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
-// patience is how long a process may take for anything that is not measured.
-const patience = 2 * time.Minute
-
-// A client is a process that answers lines of words. It ends when its input does.
-type client struct {
+// A speaker is a process that answers lines of words. It ends when its input does.
+type speaker struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	log    string
@@ -27,10 +24,10 @@ type client struct {
 	broken error       // it died or hung, and is not asked again
 }
 
-// startClient starts a process. Its standard error goes to the file log. The process says "ready"
+// startSpeaker starts a process. Its standard error goes to the file log. The process says "ready"
 // when it can be asked.
-func startClient(cmd *exec.Cmd, log string) (*client, error) {
-	c := &client{cmd: cmd, log: log, said: make(chan string, 1<<14)}
+func startSpeaker(cmd *exec.Cmd, log string) (*speaker, error) {
+	c := &speaker{cmd: cmd, log: log, said: make(chan string, 1<<14)}
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, err
@@ -56,7 +53,7 @@ func startClient(cmd *exec.Cmd, log string) (*client, error) {
 }
 
 // readLoop passes on what the process says. It ends with the process.
-func (c *client) readLoop(out io.Reader) {
+func (c *speaker) readLoop(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		c.said <- lines.Text()
 	}
@@ -65,7 +62,7 @@ func (c *client) readLoop(out io.Reader) {
 }
 
 // next returns the next line that the process says.
-func (c *client) next(limit time.Duration) (string, error) {
+func (c *speaker) next(limit time.Duration) (string, error) {
 	if c.broken != nil {
 		return "", c.broken
 	}
@@ -85,7 +82,7 @@ func (c *client) next(limit time.Duration) (string, error) {
 }
 
 // expect waits for a line.
-func (c *client) expect(want string, limit time.Duration) error {
+func (c *speaker) expect(want string, limit time.Duration) error {
 	got, err := c.next(limit)
 	if err == nil && got != want {
 		err = fmt.Errorf("it said %q instead of %q: %s", got, want, c.lastWords())
@@ -94,10 +91,10 @@ func (c *client) expect(want string, limit time.Duration) error {
 }
 
 // tell sends a line. An error means that the process has ended, which next returns.
-func (c *client) tell(words string) { _, _ = io.WriteString(c.in, words+"\n") }
+func (c *speaker) tell(words string) { _, _ = io.WriteString(c.in, words+"\n") }
 
-// ask sends a line and returns the n numbers of the answer.
-func (c *client) ask(words string, n int, limit time.Duration) ([]float64, error) {
+// ask sends a line and returns the numbers of the answer.
+func (c *speaker) ask(words string, limit time.Duration) ([]float64, error) {
 	if c.broken == nil {
 		c.tell(words)
 	}
@@ -106,7 +103,7 @@ func (c *client) ask(words string, n int, limit time.Duration) ([]float64, error
 		return nil, err
 	}
 	all := strings.Fields(text)
-	if len(all) != n+1 || all[0] != "=" {
+	if len(all) < 2 || all[0] != "=" {
 		return nil, fmt.Errorf("%s: %s", words, text)
 	}
 	var numbers []float64
@@ -121,13 +118,13 @@ func (c *client) ask(words string, n int, limit time.Duration) ([]float64, error
 }
 
 // lastWords returns the end of the log.
-func (c *client) lastWords() string {
+func (c *speaker) lastWords() string {
 	text, _ := os.ReadFile(c.log) // without the log there is less to say
 	return strings.TrimSpace(string(text[max(0, len(text)-2000):]))
 }
 
 // kill ends the process at once, and waits until it is gone.
-func (c *client) kill() {
+func (c *speaker) kill() {
 	_ = c.cmd.Process.Kill()
 	for range c.said {
 	}

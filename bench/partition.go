@@ -1,14 +1,15 @@
-//go:build unix
+//go:build linux
 
 package main
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,71 +29,81 @@ const (
 
 // A team is the members of the suite partition. Each is a process.
 type team struct {
-	members []*client
+	members []*speaker
 	owners  *owners
 	events  chan event
 	died    chan error // a member that nobody killed
 }
 
-// handOvers measures a member that joins two others, and then its death.
-func (s settings) handOvers(sys *system, dir string, round int) (joins, dies []float64, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, nil, err
+// A memberCommand starts a process that is a member of the parts. Member i of an ensemble gets the
+// first argument, where, which for kazoo is a server.
+type memberCommand struct {
+	of    func(args ...string) *exec.Cmd
+	hosts []string // by member; nil means a directory below that of the team
+}
+
+// measurePartition measures a member that joins two others, and then its death.
+func measurePartition(w *worker, parts int) (numbers []float64, err error) {
+	command, err := w.system.member(w)
+	if err != nil {
+		return nil, err
 	}
-	t := &team{owners: newOwners(s.parts), events: make(chan event, 1<<14), died: make(chan error, members)}
+	path := w.path()
+	dir := filepath.Join(w.Place.Dir, path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	t := &team{owners: newOwners(parts), events: make(chan event, 1<<14), died: make(chan error, members)}
 	defer t.stop()
-	if err := t.start(sys, dir, fmt.Sprintf("/parts-%d", round), s.parts); err != nil {
-		return nil, nil, err
+	if err := t.start(command, dir, path, parts); err != nil {
+		return nil, err
 	}
 	t.run(0)
 	t.run(1)
 	if err := t.until(2); err != nil {
-		return nil, nil, fmt.Errorf("the first two members: %w", err)
+		return nil, fmt.Errorf("the first two members: %w", err)
 	}
-	if joins, err = t.measure(3, func() { t.run(2) }); err != nil {
-		return nil, nil, fmt.Errorf("a member joins: %w", err)
+	joins, err := t.measure(3, func() { t.run(2) })
+	if err != nil {
+		return nil, fmt.Errorf("a member joins: %w", err)
 	}
-	dies, err = t.measure(2, func() {
+	dies, err := t.measure(2, func() {
 		at := time.Now()
 		t.members[2].kill()
 		t.owners.lose(2, at)
 	})
 	if err != nil {
-		return joins, nil, fmt.Errorf("a member dies: %w", err)
+		return nil, fmt.Errorf("a member dies: %w", err)
 	}
-	return joins, dies, nil
+	return append(joins, dies...), nil
 }
 
 // start starts the processes. The last of them does not lead.
-func (t *team) start(sys *system, dir, path string, parts int) error {
+func (t *team) start(command memberCommand, dir, path string, parts int) error {
 	addrs, err := child.FreeAddrs(members)
 	if err != nil {
 		return err
 	}
-	hosts := strings.Split(sys.hosts, ",")
-	var starting sync.WaitGroup
-	all, errs := make([]*client, members), make([]error, members)
-	for i := range all {
-		where := filepath.Join(dir, "member")
-		if sys.hosts != "" {
-			where = hosts[i]
+	all := make([]*speaker, members)
+	err = inParallel(members, members, func(i int) (err error) {
+		where := dir
+		if command.hosts != nil {
+			where = command.hosts[i]
 		}
-		starting.Go(func() {
-			all[i], errs[i] = startClient(sys.command("member", where, fmt.Sprint(i), strings.Join(addrs, ","), path,
-				fmt.Sprint(parts), fmt.Sprint(ms(settle)), fmt.Sprint(ms(sessionTimeout))), filepath.Join(dir, fmt.Sprint(i, ".log")))
-		})
-	}
-	starting.Wait()
+		all[i], err = startSpeaker(command.of(where, strconv.Itoa(i), strings.Join(addrs, ","), path,
+			strconv.Itoa(parts), ms(settle), ms(sessionTimeout)), filepath.Join(dir, fmt.Sprint(i, ".log")))
+		return err
+	})
 	for _, c := range all {
 		if c != nil {
 			t.members = append(t.members, c)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return err
 	}
 	for i, c := range t.members {
-		leads, err := c.ask("leads", 1, patience)
+		leads, err := c.ask("leads", patience)
 		if err != nil {
 			return err
 		}
@@ -148,7 +159,7 @@ func (t *team) measure(n int, happens func()) ([]float64, error) {
 		return nil, err
 	}
 	all, idle, err := t.owners.took(begun)
-	return []float64{milliseconds(all), milliseconds(idle)}, err
+	return []float64{millis(all), millis(idle)}, err
 }
 
 // stop ends the processes that are left. Their last events are read by nobody else.
@@ -174,11 +185,39 @@ func (t *team) stop() {
 	}
 }
 
+// memberVariable is the environment variable that makes this program a member of the parts.
+const memberVariable = "VIVARIUM_BENCH_MEMBER"
+
+// vivariumMember returns a command that starts this program as a member.
+func vivariumMember(*worker) (memberCommand, error) {
+	self, err := os.Executable()
+	return memberCommand{of: func(args ...string) *exec.Cmd {
+		cmd := exec.Command(self, args...)
+		cmd.Env = append(os.Environ(), memberVariable+"=1")
+		return cmd
+	}}, err
+}
+
+// beMember is the life of a member.
+func beMember(args []string) {
+	if err := serveMember(args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
 // serveMember is a member of the ensemble and, when it is told so, of the parts.
 func serveMember(args []string) error {
-	dir, i, addrs, path := args[0], number(args[1]), strings.Split(args[2], ","), args[3]
-	parts, settle, timeout := partNames(number(args[4])), window(args[5]), window(args[6])
-	n, err := startNode(dir, i, addrs)
+	if len(args) != 7 {
+		return fmt.Errorf("wrong arguments %q", args)
+	}
+	i, path, parts := parsed(args[1]), args[3], partNames(parsed(args[4]))
+	settle, timeout := window(args[5]), window(args[6])
+	p := place{Dir: args[0], Here: []int{i}}
+	for _, addr := range strings.Split(args[2], ",") {
+		p.Addrs = append(p.Addrs, []string{addr})
+	}
+	n, err := startNode(i, vivariumConfig(p, i))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ import org.apache.zookeeper.CreateMode;
  *
  * usage: Recipes client HOST:PORT,HOST:PORT,...
  *
- * It prints "ready" when its clients are connected. Each line is a request, see lines.go. The answer
+ * It prints "ready" when its clients are connected. Each line is a request, see recipes.go. The answer
  * is "= NUMBER..." or "! ERROR". All end with the input.
  */
 public class Recipes {
