@@ -1,8 +1,8 @@
 //go:build linux
 
-// Bench measures Vivarium side by side with etcd, ZooKeeper, kazoo, Curator and bare dragonboat. All
-// systems run the same suites with three members each and fsync on the same disk, in rounds that
-// alternate.
+// Bench measures Vivarium side by side with etcd, ZooKeeper, kazoo, Curator and bare dragonboat.
+// All systems run the same suites with three members each and fsync on the same disk, in rounds
+// that alternate.
 //
 //	go run . -suite write,lock
 //

@@ -19,8 +19,8 @@ var memberNumbers = map[string]int{"3 members": 3, "50 members": 50}
 // pacedRate is how many znodes are set per second.
 const pacedRate = 1000
 
-// measureMembers measures the leader of an ensemble that grew. The founder leads in a process of its
-// own, and all others are in a second one.
+// measureMembers measures the leader of an ensemble that grew. The founder leads in a process of
+// its own, and all others are in a second one.
 func measureMembers(w *worker, l line) (f figures, err error) {
 	if w.e != nil { // this is the founder's process
 		return w.writePaced(l)

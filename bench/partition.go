@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// settle is how long newcomers do not count: partition.Options.Settle, and kazoo's time_boundary.
+	// settle is how long newcomers do not count: partition.Options.Settle, and kazoo's
+	// time_boundary.
 	settle = time.Second
 	// The members of the suite partition have this timeout, the least that ZooKeeper grants.
 	sessionTimeout = 4 * time.Second

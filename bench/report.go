@@ -128,8 +128,8 @@ type ratio struct {
 	p99     []float64
 }
 
-// ratio compares the first system that was chosen with a peer's row. ok is false if there is nothing
-// to compare.
+// ratio compares the first system that was chosen with a peer's row. ok is false if there is
+// nothing to compare.
 func (r *report) ratio(peer *row) (ratio, bool) {
 	own := r.row(peer.suite, peer.line, r.systems[0])
 	if own == peer {

@@ -27,12 +27,14 @@ func TestMain(m *testing.M) {
 }
 
 func TestCluster(t *testing.T) {
-	play(t, options{orders: 300}, "writes are accepted again", "lock was granted to another", "is back", "300 settled, 0 lost, 0 twice, processes killed: 1", "verdict: right")
+	play(t, options{orders: 300}, "writes are accepted again", "lock was granted to another", "is back",
+		"300 settled, 0 lost, 0 twice, processes killed: 1", "verdict: right")
 }
 
 // Processes join, lose their directory and leave while orders are settled.
 func TestCluster_Scale(t *testing.T) {
-	play(t, options{orders: 300, scale: true}, "7 members, of which 3 vote", "SIGKILL and wiped", "300 settled, 0 lost, 0 twice, processes killed: 1, members that left: 2", "verdict: right")
+	play(t, options{orders: 300, scale: true}, "7 members, of which 3 vote", "SIGKILL and wiped",
+		"300 settled, 0 lost, 0 twice, processes killed: 1, members that left: 2", "verdict: right")
 }
 
 func play(t *testing.T, o options, wants ...string) {
@@ -92,8 +94,8 @@ func plainLedger(n int) *ledger {
 	return newLedger(makeOrders(n), func(Entry, bool) {}, func(Report) {})
 }
 
-// A holder that was paused and lost its lock books late. The next holder has already asked, and heard
-// that the order is not booked.
+// A holder that was paused and lost its lock books late. The next holder has already asked, and
+// heard that the order is not booked.
 func TestLedger_RefusesStaleTokens(t *testing.T) {
 	l := plainLedger(1)
 	e := Entry{Process: 1, Token: lock.Token{Zxid: 5}, Order: l.orders[0]}
@@ -129,7 +131,8 @@ func TestVerdict(t *testing.T) {
 		l := plainLedger(1)
 		now := time.Now()
 		e := Entry{Process: 1, Order: l.orders[0]}
-		s := &show{ledger: l, pool: processes.NewPool(), out: &bytes.Buffer{}, deaths: []*death{{held: e, at: now, proof: now, granted: 2 * sessionTimeout}}}
+		d := &death{held: e, at: now, proof: now, granted: 2 * sessionTimeout}
+		s := &show{ledger: l, pool: processes.NewPool(), out: &bytes.Buffer{}, deaths: []*death{d}}
 		_, _ = l.enter(e)
 		_ = l.book(e)
 		_, _ = l.enter(e)

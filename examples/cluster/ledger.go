@@ -24,7 +24,8 @@ type order struct {
 func makeOrders(n int) (all []order) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
-		all = append(all, order{fmt.Sprintf("order-%04d", i+1), fmt.Sprintf("A%02d", rng.IntN(40)), rng.IntN(90_000) - 30_000})
+		id, account := fmt.Sprintf("order-%04d", i+1), fmt.Sprintf("A%02d", rng.IntN(40))
+		all = append(all, order{id, account, rng.IntN(90_000) - 30_000})
 	}
 	return all
 }
@@ -33,8 +34,8 @@ func makeOrders(n int) (all []order) {
 var errStale = errors.New("the token is stale")
 
 // A ledger keeps balances. It is the resource that the locks protect, and it does not help them. It
-// books whatever it is told, as often as it is told, and has no rule but the fence. So an order that
-// is settled twice shows.
+// books whatever it is told, as often as it is told, and has no rule but the fence. So an order
+// that is settled twice shows.
 //
 // The fence works like this. Every call carries the token of its caller's hold on the account. The
 // ledger refuses a token that is smaller than the greatest it has seen. The call enter raises the
@@ -65,7 +66,8 @@ type account struct {
 }
 
 func newLedger(orders []order, saw func(e Entry, books bool), reported func(Report)) *ledger {
-	return &ledger{orders: orders, saw: saw, reported: reported, accounts: make(map[string]*account), booked: make(map[string]int), repeated: make(map[string]int),
+	return &ledger{orders: orders, saw: saw, reported: reported,
+		accounts: make(map[string]*account), booked: make(map[string]int), repeated: make(map[string]int),
 		by: make(map[int]int), reports: make(map[int]Report)}
 }
 

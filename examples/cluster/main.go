@@ -1,5 +1,5 @@
-// Cluster settles 1,000 orders with three processes, each of which embeds one member of an ensemble.
-// In the middle of the work it kills the process that leads.
+// Cluster settles 1,000 orders with three processes, each of which embeds one member of an
+// ensemble. In the middle of the work it kills the process that leads.
 //
 //	go run ./examples/cluster
 //	go run ./examples/cluster -scale
@@ -8,8 +8,9 @@
 // The processes elect a dispatcher, which puts the orders into a queue. Workers claim them, settle
 // each under the lock of its account, and show the ledger the lock's token.
 //
-// At two fifths of the work the parent kills the process that leads. At that moment the process holds
-// a lock, and its order is booked but still in the queue. Then the parent starts the process again.
+// At two fifths of the work the parent kills the process that leads. At that moment the process
+// holds a lock, and its order is booked but still in the queue. Then the parent starts the process
+// again.
 //
 // With -scale one process founds the ensemble, and the service grows to three and to seven while
 // orders are settled. A voter is killed and its directory wiped, and two members leave. One of them
@@ -29,7 +30,8 @@ import (
 	"syscall"
 )
 
-// memberCommand is the argument that makes a process of this program a member instead of the parent.
+// memberCommand is the argument that makes a process of this program a member instead of the
+// parent.
 const memberCommand = "member"
 
 func main() {

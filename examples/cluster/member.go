@@ -23,8 +23,8 @@ const (
 )
 
 // A memberConfig is what the parent tells a member, as one line of JSON on its standard input. The
-// member lives as long as its standard input is open, so it cannot outlive its parent. A second line
-// makes it leave the ensemble.
+// member lives as long as its standard input is open, so it cannot outlive its parent. A second
+// line makes it leave the ensemble.
 type memberConfig struct {
 	Process   int // its number, which stays when a new member runs in its place
 	Dir       string
@@ -57,8 +57,10 @@ func member(stdin io.Reader, stderr io.Writer) int {
 }
 
 func (c memberConfig) run(in *bufio.Reader, log *slog.Logger) error {
-	node, err := embed.Start(embed.Config{Dir: c.Dir, Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ensemble: c.Ensemble, Logger: log,
-		Found: func(context.Context) (bool, error) { return c.Founds, nil }})
+	node, err := embed.Start(embed.Config{
+		Dir: c.Dir, Join: c.Join, Advertise: c.Advertise, Name: c.Name, Ensemble: c.Ensemble, Logger: log,
+		Found: func(context.Context) (bool, error) { return c.Founds, nil },
+	})
 	if err != nil {
 		return err
 	}
@@ -152,6 +154,7 @@ func (c memberConfig) reportOnce(ctx context.Context, node *embed.Node, session 
 		return err
 	}
 	status := node.Status()
-	r.Member, r.Members, r.Leads, r.Queued = status.Member, node.Members(), status.Leading(status.Shards[0]), int(queue.NumChildren)
+	r.Member, r.Members, r.Queued = status.Member, node.Members(), int(queue.NumChildren)
+	r.Leads = status.Leading(status.Shards[0])
 	return s.ledger.ask(ctx, "Report", r, new(bool))
 }

@@ -64,16 +64,17 @@ func (s service) layOut(ctx context.Context) error {
 	}
 	defer session.Close()
 	for _, path := range []string{root, nextPath} {
-		if _, err := session.Create(ctx, path, []byte("0"), embed.Persistent); err != nil && !errors.Is(err, embed.ErrNodeExists) {
+		_, err := session.Create(ctx, path, []byte("0"), embed.Persistent)
+		if err != nil && !errors.Is(err, embed.ErrNodeExists) {
 			return err
 		}
 	}
 	return nil
 }
 
-// dispatch puts orders into the queue as they come in, as long as this process is elected. Which one
-// is next is in a znode, so its successor continues where it stopped. If it ends between the two, the
-// successor puts an order again, and whoever claims it finds it booked.
+// dispatch puts orders into the queue as they come in, as long as this process is elected. Which
+// one is next is in a znode, so its successor continues where it stopped. If it ends between the
+// two, the successor puts an order again, and whoever claims it finds it booked.
 func (s service) dispatch(ctx context.Context, _ lock.Token) error {
 	session, err := s.from.NewSession(ctx, embed.SessionOptions{})
 	if err != nil {
@@ -125,12 +126,13 @@ func (s service) putOrders(ctx context.Context, session *embed.Session, queue *t
 // settle settles one order exactly once, even if this process ends on the way or another one tries
 // it too.
 //
-// The order is booked at the ledger, then removed from the queue. No transaction spans these places,
-// so a process that ends in between leaves an order that looks open. That is why a holder asks the
-// ledger before it books.
+// The order is booked at the ledger, then removed from the queue. No transaction spans these
+// places, so a process that ends in between leaves an order that looks open. That is why a holder
+// asks the ledger before it books.
 //
-// The ledger's answer stays true until the holder books. The lock keeps others out. The fence, which
-// the question raised, refuses an earlier holder that does not know yet that it lost the lock.
+// The ledger's answer stays true until the holder books. The lock keeps others out. The fence,
+// which the question raised, refuses an earlier holder that does not know yet that it lost the
+// lock.
 //
 // After an error the outcome of the booking is unknown. The order is tried again from the start,
 // under a new hold. The new hold's greater token fences off what this attempt may have left in

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +50,8 @@ type show struct {
 	left   []int // processes
 }
 
-// A death is the SIGKILL of a process that holds a lock and has booked its order, but not removed it
-// from the queue.
+// A death is the SIGKILL of a process that holds a lock and has booked its order, but not removed
+// it from the queue.
 type death struct {
 	held    Entry
 	at      time.Time
@@ -92,7 +91,11 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	s.allow(1)
 	err = s.until(ctx, "the last order is out of the queue", func(all map[int]Report) bool {
 		done, _ := s.ledger.settled(0)
-		return done == o.orders && !slices.ContainsFunc(slices.Collect(maps.Values(all)), func(r Report) bool { return r.Queued > 0 })
+		queued := 0
+		for _, r := range all {
+			queued = max(queued, r.Queued)
+		}
+		return done == o.orders && queued == 0
 	})
 	return errors.Join(err, s.verdict())
 }
@@ -108,8 +111,8 @@ func (s *show) say(format string, args ...any) {
 	fmt.Fprintf(s.out, "%5.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// letInLoop lets the orders in, evenly over a time, but no more than the part that the changes of the
-// ensemble allow so far. So there is work during each of them, however slow the machine is.
+// letInLoop lets the orders in, evenly over a time, but no more than the part that the changes of
+// the ensemble allow so far. So there is work during each of them, however slow the machine is.
 func (s *show) letInLoop(ctx context.Context, over time.Duration) {
 	for began := time.Now(); ctx.Err() == nil; pause(ctx, lookPause) {
 		s.mu.Lock()
@@ -141,7 +144,8 @@ func (s *show) until(ctx context.Context, what string, ok func(map[int]Report) b
 	}
 }
 
-// settled waits until the ensemble has as many members as processes run, of which as many vote as can.
+// settled waits until the ensemble has as many members as processes run, of which as many vote as
+// can.
 func (s *show) settled(ctx context.Context) error {
 	n := len(s.pool.Running())
 	return s.until(ctx, fmt.Sprintf("there are %d members", n), func(all map[int]Report) bool {
@@ -170,8 +174,10 @@ func (s *show) memberDir(number int) string {
 // start starts a process. Its member joins the ensemble, or goes on if its directory has one.
 func (s *show) start(number int) error {
 	dir := s.memberDir(number)
-	return s.pool.Start(number, memberCommand, dir+".log", memberConfig{Process: number, Dir: dir, Ensemble: filepath.Base(s.dir),
-		Join: s.addrs, Advertise: s.addrs[number-1], Name: fmt.Sprint("process-", number), Founds: number == founder, Ledger: s.desk})
+	return s.pool.Start(number, memberCommand, dir+".log", memberConfig{
+		Process: number, Dir: dir, Ensemble: filepath.Base(s.dir), Ledger: s.desk, Founds: number == founder,
+		Join: s.addrs, Advertise: s.addrs[number-1], Name: fmt.Sprint("process-", number),
+	})
 }
 
 // grow starts processes up to a number.
@@ -215,8 +221,8 @@ func (s *show) reported(r Report) {
 	}
 }
 
-// kill kills the process that choose names while it holds a lock. It chooses again and again, because
-// leaders change.
+// kill kills the process that choose names while it holds a lock. It chooses again and again,
+// because leaders change.
 func (s *show) kill(ctx context.Context, choose func(map[int]Report) int) (*death, error) {
 	var d *death
 	n := len(s.deaths)
