@@ -7,16 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+	experimental "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/vivarium-go/vivarium/bench/internal/measure"
 )
 
 // etcd is an ensemble of etcd with default settings, and its in-process clients. Members that run
@@ -24,12 +29,13 @@ import (
 type etcd struct {
 	selfContained
 	here    []int
+	cluster []string // name=url of each member
 	servers [members]*embed.Etcd
 	clients [members]*clientv3.Client
 }
 
 func startEtcd(p place) (ensemble, error) {
-	e := &etcd{here: p.Here}
+	e := &etcd{here: p.Here, cluster: etcdCluster(p)}
 	err := inParallel(len(p.Here), len(p.Here), func(k int) (err error) {
 		i := p.Here[k]
 		if e.servers[i], err = embed.StartEtcd(etcdConfig(p, i)); err != nil {
@@ -56,12 +62,52 @@ func etcdConfig(p place, member int) *embed.Config {
 	peers, clients := urls(p.Addrs[member][0]), urls(p.Addrs[member][1])
 	c.ListenPeerUrls, c.AdvertisePeerUrls = peers, peers
 	c.ListenClientUrls, c.AdvertiseClientUrls = clients, clients
-	var all []string
+	c.InitialCluster = strings.Join(etcdCluster(p), ",")
+	return c
+}
+
+func etcdCluster(p place) (all []string) {
 	for i, addrs := range p.Addrs {
 		all = append(all, etcdName(i)+"=http://"+addrs[0])
 	}
-	c.InitialCluster = strings.Join(all, ",")
-	return c
+	return all
+}
+
+// learn adds a learner and waits until it has applied what was applied on the first member when it
+// was added. etcd itself says no sooner that a learner serves.
+func (e *etcd) learn(dir string) (took time.Duration, err error) {
+	p, err := newPlace(dir, 1)
+	if err != nil {
+		return 0, err
+	}
+	c := etcdConfig(p, 0)
+	c.Name, c.ClusterState = filepath.Base(dir), "existing"
+	c.InitialCluster = strings.Join(append(slices.Clone(e.cluster), c.Name+"=http://"+p.Addrs[0][0]), ",")
+	ctx := context.Background()
+	var began time.Time
+	var added *clientv3.MemberAddResponse
+	err = measure.Until("the cluster to be healthy", func() bool { // for five seconds after a start it is not
+		began = time.Now()
+		added, err = e.clients[0].MemberAddAsLearner(ctx, []string{"http://" + p.Addrs[0][0]})
+		return err == nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	index := e.servers[0].Server.AppliedIndex()
+	s, err := embed.StartEtcd(c)
+	if err != nil {
+		return 0, err
+	}
+	for late := began.Add(patience); s.Server.AppliedIndex() < index; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			return 0, fmt.Errorf("the learner has applied %d of %d entries after %v", s.Server.AppliedIndex(), index, patience)
+		}
+	}
+	took = time.Since(began)
+	_, err = e.clients[0].MemberRemove(ctx, added.Member.ID)
+	s.Close()
+	return took, err
 }
 
 func etcdName(member int) string { return "member" + strconv.Itoa(member) }
@@ -170,10 +216,10 @@ func (e *etcdSession) lock(kind lockKind, path string) (acquire, error) {
 		release := etcdHold(func() error { return m.Unlock(context.Background()) })
 		return func(ctx context.Context) (hold, error) { return release, m.Lock(ctx) }, nil
 	case aRead:
-		m := recipe.NewRWMutex(e.s, path)
+		m := experimental.NewRWMutex(e.s, path)
 		return func(context.Context) (hold, error) { return etcdHold(m.RUnlock), m.RLock() }, nil
 	case aWrite:
-		m := recipe.NewRWMutex(e.s, path)
+		m := experimental.NewRWMutex(e.s, path)
 		return func(context.Context) (hold, error) { return etcdHold(m.Unlock), m.Lock() }, nil
 	}
 	return nil, errMissing

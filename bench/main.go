@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
-	"github.com/vivarium-go/vivarium/internal/testkit/zookeeper"
 )
 
 // settings are the flags.
@@ -27,12 +26,11 @@ type settings struct {
 	window  time.Duration
 	rounds  int
 	dir     string
-	json    string
+	results string
 }
 
 func main() {
-	if os.Getenv(workerVariable) != "" {
-		work()
+	if lived() {
 		return
 	}
 	s, err := parse(os.Args[1:], os.Stderr)
@@ -50,6 +48,19 @@ func main() {
 		}
 		os.Exit(1)
 	}
+}
+
+// lived lives the life of a process that this program started, if it is one.
+func lived() bool {
+	switch {
+	case os.Getenv(memberVariable) != "": // a worker's variable is set too
+		beMember(os.Args[1:])
+	case os.Getenv(workerVariable) != "":
+		work()
+	default:
+		return false
+	}
+	return true
 }
 
 // onDisk refuses a directory on a file system where fsync does nothing.
@@ -72,12 +83,12 @@ func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(out)
-	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "the suites, separated by commas; gateway measures vivarium and zookeeper only")
+	suiteList := set.String("suite", strings.Join(suiteNames(), ","), "the suites, separated by commas; each measures the systems that have it")
 	systemList := set.String("systems", strings.Join(order, ","), "the systems, separated by commas")
 	set.DurationVar(&s.window, "d", 2*time.Second, "how long each measurement takes; below a second, measurements that count pieces use fewer pieces")
 	set.IntVar(&s.rounds, "rounds", 3, "how often each measurement is repeated")
 	set.StringVar(&s.dir, "dir", "", "the members' directory, on the disk to be measured; empty means the directory for temporary files")
-	set.StringVar(&s.json, "json", "", "also write the figures to this file")
+	set.StringVar(&s.results, "results", "", "also write the report to this directory, as text and as JSON")
 	if err := set.Parse(args); err != nil {
 		return s, err
 	}
@@ -105,10 +116,16 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer remove(dir)
-	if slices.Contains(s.systems, "zookeeper") && !zookeeper.Installed() {
-		fmt.Fprintln(out, "ZooKeeper is left out: the Debian package zookeeper is not installed")
-		s.systems = slices.DeleteFunc(s.systems, func(name string) bool { return name == "zookeeper" })
-	}
+	s.systems = slices.DeleteFunc(slices.Clone(s.systems), func(name string) bool {
+		if systems[name].missing == nil || !slices.ContainsFunc(suites, func(one suite) bool { return slices.Contains(s.suites, one.name) && one.has(name) }) {
+			return false
+		}
+		err := systems[name].missing()
+		if err != nil {
+			fmt.Fprintf(out, "%s is left out: %v\n", name, err)
+		}
+		return err != nil
+	})
 	fmt.Fprintf(out, "three members each, fsync in %s; %d rounds, %v each\n", dir, s.rounds, s.window)
 	rep := &report{settings: s, began: time.Now(), out: out}
 	for _, one := range suites {
@@ -118,9 +135,9 @@ func (s settings) run(ctx context.Context, out io.Writer) error {
 			}
 		}
 	}
-	rep.print()
-	if s.json != "" {
-		return rep.writeJSON(s.json)
+	rep.print(out)
+	if s.results != "" {
+		return rep.save(s.results)
 	}
 	return nil
 }
@@ -142,13 +159,14 @@ func (s settings) runSuite(ctx context.Context, one suite, dir string, rep *repo
 		}
 	}()
 	for _, name := range s.systems {
-		if only := systems[name].only; only != "" && only != one.name {
+		if !one.has(name) {
 			continue
 		}
 		p, err := newPlace(where(dir, one, name), members)
 		if err != nil {
 			return err
 		}
+		p.Grow = one.grow
 		w, err := spawn(ctx, setup{System: name, Suite: one.name, Window: s.window, Place: p})
 		if err != nil {
 			return err

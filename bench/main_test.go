@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(workerVariable) != "" {
-		work()
+	if lived() {
 		return
 	}
 	os.Exit(m.Run())
@@ -33,14 +33,21 @@ func TestRun(t *testing.T) {
 	if testkit.Night() {
 		s.suites = append(s.suites, "failover") // forty elections
 	}
-	s.json = filepath.Join(t.TempDir(), "figures")
+	s.results = t.TempDir()
 	var out bytes.Buffer
 	if err := s.run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(s.json)
+	files, err := filepath.Glob(filepath.Join(s.results, "2*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0]) // .json comes before .txt
 	if err != nil {
 		t.Fatal(err)
+	}
+	if table, err := os.ReadFile(files[1]); err != nil || !bytes.HasSuffix(out.Bytes(), table[bytes.Index(table, []byte("\nmedians")):]) {
+		t.Errorf("the file says %s, %v", table, err)
 	}
 	var got struct{ Results, Ratios []map[string]any }
 	if err := json.Unmarshal(text, &got); err != nil {
@@ -136,7 +143,7 @@ func TestLocks(t *testing.T) {
 	s := settings{suites: []string{"lock", "handoff"}, systems: []string{"vivarium"}, window: 20 * time.Millisecond, rounds: 1, dir: t.TempDir()}
 	rep := &report{settings: s, began: time.Now(), out: &out}
 	for _, one := range suites {
-		if one.beside == "" {
+		if !slices.Contains(s.suites, one.name) {
 			continue
 		}
 		if err := s.runSuite(t.Context(), one, s.dir, rep); err != nil {
@@ -156,7 +163,7 @@ func TestLocks(t *testing.T) {
 			}
 		}
 	}
-	rep.print()
+	rep.print(&out)
 	for _, want := range []string{"read 64: ", "kept 8: ", "times vivarium mutex"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report does not say %q:\n%s", want, &out)
@@ -262,7 +269,7 @@ func TestBrokenWorker(t *testing.T) {
 }
 
 func TestRatio(t *testing.T) {
-	r := &report{out: &bytes.Buffer{}, began: time.Now()}
+	r := &report{settings: settings{systems: order}, out: &bytes.Buffer{}, began: time.Now()}
 	l := line{On: onAll, Clients: 8}
 	for round, rates := range [][2]float64{{10, 5}, {9, 3}, {8, 8}} {
 		r.add("lock", l, "vivarium", round, figures{Rate: rates[0]}, nil)
@@ -284,8 +291,8 @@ func TestRatio(t *testing.T) {
 		t.Errorf("p50 is %v µs", p50)
 	}
 	var out bytes.Buffer
-	r.out, r.suites = &out, []string{"lock"}
-	r.print()
+	r.suites = []string{"lock"}
+	r.print(&out)
 	for _, want := range []string{"2.00 (1.00 to 3.00)", "FAILED: it fell over", "-"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

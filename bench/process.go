@@ -40,7 +40,7 @@ func (w *worker) spawnMembers() error {
 
 func (w *worker) spawnMember(i int) (err error) {
 	s := w.setup
-	s.Place.Here = []int{i}
+	s.Inside, s.Place.Here = true, []int{i}
 	if w.processes[i], err = spawn(context.Background(), s); err != nil {
 		return err
 	}

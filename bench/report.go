@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -109,8 +113,8 @@ func (one *row) others() string {
 	return strings.Join(parts, ", ")
 }
 
-// A ratio is the median of Vivarium's rates over a peer's in the same rounds, with the least and
-// the most.
+// A ratio is the median of a system's rates over a peer's in the same rounds, with the least and
+// the most. P99 is the median of the ratios of the p99, or zero.
 type ratio struct {
 	Suite   string  `json:"suite"`
 	On      string  `json:"on,omitempty"`
@@ -119,12 +123,15 @@ type ratio struct {
 	Ratio   float64 `json:"ratio"`
 	Least   float64 `json:"least"`
 	Most    float64 `json:"most"`
+	P99     float64 `json:"p99,omitempty"`
 	rounds  []float64
+	p99     []float64
 }
 
-// ratio compares Vivarium with a peer's row. ok is false if there is nothing to compare.
+// ratio compares the first system that was chosen with a peer's row. ok is false if there is
+// nothing to compare.
 func (r *report) ratio(peer *row) (ratio, bool) {
-	own := r.row(peer.suite, peer.line, order[0])
+	own := r.row(peer.suite, peer.line, r.systems[0])
 	if own == peer {
 		return ratio{}, false
 	}
@@ -137,18 +144,25 @@ func compared(own, other *row, peer string) (ratio, bool) {
 	if own.err != nil || other.err != nil || len(rounds) == 0 || measure.Median(other.rates()) == 0 {
 		return ratio{}, false
 	}
-	return ratio{own.suite, own.line.On, own.line.Clients, peer, measure.Median(rounds), slices.Min(rounds), slices.Max(rounds), rounds}, true
+	than := ratio{Suite: own.suite, On: own.line.On, Clients: own.line.Clients, Peer: peer,
+		Ratio: measure.Median(rounds), Least: slices.Min(rounds), Most: slices.Max(rounds), rounds: rounds}
+	p99 := func(f figures) float64 { return float64(f.P99) }
+	if all := other.each(p99); slices.Min(all) > 0 {
+		than.p99 = measure.Ratios(own.each(p99), all)
+		than.P99 = measure.Median(than.p99)
+	}
+	return than, true
 }
 
-// beside compares a row of Vivarium's with the line that the suite names for comparison. ok is
-// false if there is none.
+// beside compares a row with the line that the suite names for comparison. ok is false if there is
+// none.
 func (r *report) beside(one *row) (ratio, bool) {
-	i := slices.IndexFunc(suites, func(s suite) bool { return s.name == one.suite })
-	if i < 0 || suites[i].beside == "" || suites[i].beside == one.line.On || one.system != order[0] {
+	s, ok := suiteOf(one.suite)
+	if !ok || s.beside == "" || s.beside == one.line.On {
 		return ratio{}, false
 	}
 	for _, base := range r.rows {
-		if base.suite == one.suite && base.system == one.system && base.line.On == suites[i].beside && base.line.Clients == one.line.Clients {
+		if base.suite == one.suite && base.system == one.system && base.line.On == s.beside && base.line.Clients == one.line.Clients {
 			return compared(one, base, base.system+" "+base.line.On)
 		}
 	}
@@ -156,11 +170,11 @@ func (r *report) beside(one *row) (ratio, bool) {
 }
 
 // print prints a table of each suite.
-func (r *report) print() {
-	fmt.Fprintf(r.out, "\nmedians of the rounds (least to most); a ratio is Vivarium's ops/s over the system's in the same round\n")
+func (r *report) print(out io.Writer) {
+	fmt.Fprintf(out, "\nmedians of the rounds (least to most); a ratio is %s's ops/s over the system's in the same round\n", r.systems[0])
 	for _, suite := range r.suites {
-		fmt.Fprintf(r.out, "\n%s\n", suite)
-		w := tabwriter.NewWriter(r.out, 0, 8, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(out, "\n%s\n", suite)
+		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(w, "on\tclients\tsystem\tops/s\tp50\tp99\tratio\t\n")
 		var others []string
 		for _, one := range slices.Clone(r.rows) {
@@ -179,7 +193,7 @@ func (r *report) print() {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", one.line.On, one.line.Clients, one.system, measure.Spread(rates, format), micros(p50), micros(p99), than)
 			}
 			if than, ok := r.beside(one); ok {
-				others = append(others, fmt.Sprintf("  %s %d: %s times %s", one.line.On, one.line.Clients, measure.Spread(than.rounds, "%.2f"), than.Peer))
+				others = append(others, than.text())
 			}
 			if text := one.others(); text != "" {
 				others = append(others, fmt.Sprintf("  %s %d %s: %s", one.line.On, one.line.Clients, one.system, text))
@@ -190,9 +204,18 @@ func (r *report) print() {
 		}
 		_ = w.Flush()
 		if len(others) > 0 {
-			fmt.Fprintln(r.out, strings.Join(others, "\n"))
+			fmt.Fprintln(out, strings.Join(others, "\n"))
 		}
 	}
+}
+
+// text returns a ratio to a line of the same system.
+func (t ratio) text() string {
+	text := fmt.Sprintf("  %s %d: %s times %s", t.On, t.Clients, measure.Spread(t.rounds, "%.2f"), t.Peer)
+	if t.p99 != nil {
+		text += fmt.Sprintf(", with %s times its p99", measure.Spread(t.p99, "%.2f"))
+	}
+	return text
 }
 
 // number prints large numbers without decimals.
@@ -232,8 +255,25 @@ type result struct {
 	Error   string             `json:"error,omitempty"`
 }
 
-// writeJSON writes a file with the figures and the ratios. It leaves out what a system does not
-// have.
+// save writes the tables, and the figures and the ratios as JSON, to files that are named for the
+// time.
+func (r *report) save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, r.began.UTC().Format("2006-01-02T1504"))
+	var text bytes.Buffer
+	commit, _ := exec.Command("git", "describe", "--always", "--dirty").Output() // elsewhere there is none
+	fmt.Fprintf(&text, "%s\ncommit %s, %s, %d CPUs, %d rounds of %v\n", strings.Join(os.Args[1:], " "),
+		bytes.TrimSpace(commit), runtime.Version(), runtime.NumCPU(), r.settings.rounds, r.window)
+	r.print(&text)
+	if err := os.WriteFile(name+".txt", text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return r.writeJSON(name + ".json")
+}
+
+// writeJSON leaves out what a system does not have.
 func (r *report) writeJSON(file string) error {
 	var all struct {
 		Results []result `json:"results"`

@@ -258,7 +258,7 @@ func measureLoad(w *worker, l line) (f figures, err error) {
 		w.e, w.shared = nil, make(map[[2]int]session)
 	}()
 	bytes, began := w.growth(), time.Now()
-	n, err := w.fill(w.scaled(1_000_000), l.Clients)
+	n, err := w.fill(w.scaled(1_000_000), l.Clients, fillTime)
 	if err != nil {
 		return f, err
 	}
@@ -280,12 +280,12 @@ func measureLoad(w *worker, l line) (f figures, err error) {
 	return f, nil
 }
 
-// fillTime limits how long fill takes.
+// fillTime limits how long suite load fills an ensemble.
 const fillTime = 2 * time.Minute
 
-// fill creates n znodes with the given number of callers on all members, or as many znodes as there
-// is time for. It returns how many it created.
-func (w *worker) fill(n, callers int) (filled int, err error) {
+// fill creates n znodes with the given number of callers on all members, or as many znodes as it can
+// within a limit. It returns how many it created.
+func (w *worker) fill(n, callers int, limit time.Duration) (filled int, err error) {
 	leader, err := w.e.leader()
 	if err != nil {
 		return 0, err
@@ -301,7 +301,7 @@ func (w *worker) fill(n, callers int) (filled int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	data, late := make([]byte, znodeBytes), time.Now().Add(fillTime)
+	data, late := make([]byte, znodeBytes), time.Now().Add(limit)
 	var made atomic.Int64
 	err = inParallel(n, callers, func(i int) error {
 		if time.Now().After(late) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
@@ -13,7 +14,9 @@ import (
 type suite struct {
 	name  string
 	lines []line
-	apart bool // it starts the ensembles that it needs
+	among []string // the systems that have it; nil means those of peers
+	apart bool     // it starts the ensembles that it needs
+	grow  bool     // the members of its ensembles join one after another
 	// the On of the line that others with as many callers are also compared with; all lines then
 	// take turns
 	beside  string
@@ -47,7 +50,7 @@ var suites []suite
 // suites is set in a function, because suites refer to workers and workers to suites.
 func init() {
 	suites = []suite{
-		{name: "write", lines: lines([]string{onLeader, onFollower, onAll}, 1, 64, 1024), measure: calls(session.set)},
+		{name: "write", lines: lines([]string{onLeader, onFollower, onAll}, 1, 64, 1024), among: append(slices.Clone(peers), "dragonboat"), measure: calls(session.set)},
 		{name: "read", lines: lines([]string{onFollower}, 1, 2, 64), measure: calls(written(session.get))},
 		{name: "syncread", lines: append(lines([]string{onLeader, onFollower}, 1), lines([]string{onAll}, 64)...), measure: calls(written(session.syncGet))},
 		{name: "lock", lines: lockLines(), beside: onMutex, measure: measureLock},
@@ -55,13 +58,45 @@ func init() {
 		{name: "watch", lines: append(lines([]string{onAll}, 1, 1000, 100_000), line{onIdle, 1_000_000, true}), measure: measureWatch},
 		{name: "create", lines: lines([]string{onAll}, 1, 64), measure: measureCreate},
 		{name: "session", lines: append(lines([]string{onAll}, 1, 64), line{onIdle, 100_000, true}), measure: measureSession},
-		{name: "gateway", lines: append(append(lines([]string{onSet}, 1, 64, 500), lines([]string{onGet}, 1, 64)...), line{onIdle, 5000, true}), apart: true, measure: measureGateway},
+		{name: "gateway", lines: append(append(lines([]string{onSet}, 1, 64, 500), lines([]string{onGet}, 1, 64)...), line{onIdle, 5000, true}), among: []string{"vivarium", "zookeeper"}, apart: true, measure: measureGateway},
 		{name: "client", lines: lines([]string{onSet}, 1, 64, 500), apart: true, measure: measureClient},
 		{name: "load", lines: []line{{onAll, 1024, true}}, apart: true, measure: measureLoad},
 		{name: "idle", lines: []line{{onIdle, 0, true}}, apart: true, measure: measureIdle},
 		{name: "failover", lines: []line{{onLeader, 1, true}}, apart: true, measure: measureFailover},
 		{name: "start", lines: []line{{On: "alone", Clients: 1}, {On: "three", Clients: 3}}, apart: true, measure: measureStart},
+		{name: "shards", lines: shardLines(), among: []string{"vivarium", "dragonboat", "pebble"}, apart: true, beside: onShard, measure: measureShards},
+		{name: "members", lines: lines([]string{"3 members", "50 members"}, 50), among: own, apart: true, measure: measureMembers},
+		{name: "learner", lines: lines([]string{onLearner}, 1_000_000), among: []string{"vivarium", "etcd"}, grow: true, measure: measureLearner},
+		{name: "backup", lines: lines([]string{onAlone, onBackup}, 16), among: own, beside: onAlone, measure: measureBackup},
+		{name: "view", lines: recipeLines("view"), among: withRecipes, measure: measureRecipe},
+		{name: "counter", lines: recipeLines("counter"), among: withRecipes, measure: measureRecipe},
+		{name: "task", lines: recipeLines("task"), among: withRecipes, measure: measureRecipe},
+		{name: "partition", lines: recipeLines("partition"), among: withRecipes[:2], apart: true, measure: measureRecipe},
 	}
+}
+
+// Systems that some suites are among.
+var (
+	peers       = []string{"vivarium", "etcd", "zookeeper"}
+	own         = []string{"vivarium"}
+	withRecipes = []string{"vivarium", "kazoo", "curator"}
+)
+
+// has reports whether a system has the suite.
+func (s suite) has(system string) bool {
+	if s.among == nil {
+		return slices.Contains(peers, system)
+	}
+	return slices.Contains(s.among, system)
+}
+
+// suiteOf returns a suite by its name.
+func suiteOf(name string) (suite, bool) {
+	i := slices.IndexFunc(suites, func(s suite) bool { return s.name == name })
+	if i < 0 {
+		return suite{}, false
+	}
+	return suites[i], true
 }
 
 func suiteNames() (names []string) {

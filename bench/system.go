@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/vivarium-go/vivarium/bench/internal/bare"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -29,6 +30,9 @@ type place struct {
 	Addrs [][]string
 	Here  []int // the members that run in this process
 	Door  bool  // they listen for ZooKeeper's clients, if they can and do not anyway
+
+	Shards int  // zero means one
+	Grow   bool // the first member founds the ensemble, and the others join it
 }
 
 // newPlace makes a directory and finds addresses for size members, all of them in this process.
@@ -56,25 +60,30 @@ type system struct {
 	// returns when they serve.
 	start func(p place) (ensemble, error)
 
-	sessions    int    // the most sessions that the callers on a member share
-	sessionsMax int    // how many idle sessions a small machine bears; 0 if there cannot be many
-	watchesMax  int    // the same for watches
-	only        string // the one suite that makes sense
+	sessions    int // the most sessions that the callers on a member share
+	sessionsMax int // how many idle sessions a small machine bears; 0 if there cannot be many
+	watchesMax  int // the same for watches
 	// dial opens a session of the system's own client, over a connection of its own that lasts as
 	// long as this process. The members at addrs serve it.
 	dial func(addrs ...string) (session, error)
-	door bool // it speaks ZooKeeper's protocol
+	// missing says what the system lacks on this machine; nil means that it lacks nothing.
+	missing func() error
+	// member returns a command that starts a member of suite partition.
+	member func(w *worker) (memberCommand, error)
 }
 
 // systems are all systems that can be measured. The others are compared with the first of order.
 var (
 	systems = map[string]system{
-		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, dial: dialVivarium, door: true},
+		"vivarium":   {start: startVivarium, sessions: 1, sessionsMax: 100_000, watchesMax: 1_000_000, dial: dialVivarium, member: vivariumMember},
 		"etcd":       {start: startEtcd, sessions: 1, sessionsMax: 10_000, watchesMax: 100_000, dial: dialEtcd},
-		"zookeeper":  {start: startZooKeeper, sessions: 16, dial: dialZooKeeper, door: true},
-		"dragonboat": {start: startDragonboat, sessions: 1, only: "write"},
+		"zookeeper":  {start: startZooKeeper, sessions: 16, dial: dialZooKeeper, missing: noZooKeeper},
+		"dragonboat": {start: startBare(bare.StartTan), sessions: 1},
+		"pebble":     {start: startBare(bare.StartPebble), sessions: 1},
+		"kazoo":      {start: script(kazoo).start, sessions: 1, missing: script(kazoo).missing, member: kazooMember},
+		"curator":    {start: script(curator).start, sessions: 1, missing: script(curator).missing},
 	}
-	order = []string{"vivarium", "etcd", "zookeeper", "dragonboat"}
+	order = []string{"vivarium", "etcd", "zookeeper", "dragonboat", "pebble", "kazoo", "curator"}
 )
 
 // errMissing is the error of an operation that a system does not have.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/client"
@@ -19,14 +20,19 @@ import (
 type vivarium struct {
 	selfContained
 	here  []int
-	nodes [members]*embed.Node
+	seeds []string
+	nodes []*embed.Node
+
+	sessions []*embed.Session // of suites of recipes and shards: one on each member
+	parents  []string         // of suite shards: a znode on each shard
+	written  int              // of suite shards: how many writers have a znode
 }
 
 // startNode is embed.Start. A test replaces it to measure on slow disks.
 var startNode = func(_ int, c embed.Config) (*embed.Node, error) { return embed.Start(c) }
 
 func startVivarium(p place) (ensemble, error) {
-	v := &vivarium{here: p.Here}
+	v := &vivarium{here: p.Here, seeds: []string{p.Addrs[0][0]}, nodes: make([]*embed.Node, len(p.Addrs))}
 	err := inParallel(len(p.Here), len(p.Here), func(k int) (err error) {
 		i := p.Here[k]
 		v.nodes[i], err = startNode(i, vivariumConfig(p, i))
@@ -55,9 +61,18 @@ func (v *vivarium) openDoors(p place) error {
 	return nil
 }
 
+func logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
 func vivariumConfig(p place, member int) embed.Config {
-	c := embed.Config{Dir: p.dir(member), ID: embed.MemberID(member + 1),
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	c := embed.Config{Dir: p.dir(member), ID: embed.MemberID(member + 1), Shards: p.Shards,
+		Logger: logger()}
+	if p.Grow {
+		c.ID, c.Join, c.Advertise = 0, []string{p.Addrs[0][0]}, p.Addrs[member][0]
+		c.Found = func(context.Context) (bool, error) { return member == 0, nil }
+		return c
+	}
 	if len(p.Addrs) > 1 {
 		c.Members = make(map[embed.MemberID]string)
 		for i, addrs := range p.Addrs {
@@ -67,17 +82,45 @@ func vivariumConfig(p place, member int) embed.Config {
 	return c
 }
 
-// status is what the first member of this process knows.
-func (v *vivarium) status() embed.ShardStatus { return v.nodes[v.here[0]].Status().Shards[0] }
+// status is what the first member of this process knows of each shard.
+func (v *vivarium) status() []embed.ShardStatus { return v.nodes[v.here[0]].Status().Shards }
 
 func (v *vivarium) leader() (int, error) {
-	if id := v.status().Leader; id > 0 {
-		return int(id) - 1, nil
+	id := v.status()[0].Leader
+	if id == 0 {
+		return 0, errors.New("no member leads")
 	}
-	return 0, errors.New("no member leads")
+	for _, i := range v.here { // members that join get their ids in any order
+		if v.nodes[i].Status().Member == id {
+			return i, nil
+		}
+	}
+	return int(id) - 1, nil
 }
 
-func (v *vivarium) entries() (uint64, error) { return v.status().Applied, nil }
+func (v *vivarium) entries() (sum uint64, err error) {
+	for _, s := range v.status() {
+		sum += s.Applied
+	}
+	return sum, nil
+}
+
+// learn lets a member join and leave.
+func (v *vivarium) learn(dir string) (took time.Duration, err error) {
+	p, err := newPlace(dir, 1)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	n, err := embed.Start(embed.Config{Dir: p.dir(0), Join: v.seeds, Advertise: p.Addrs[0][0], Logger: logger()})
+	if err != nil {
+		return 0, err
+	}
+	ctx := context.Background()
+	err = n.Ready(ctx)
+	took = time.Since(began)
+	return took, errors.Join(err, n.Leave(ctx))
+}
 
 func (v *vivarium) open(member int) (session, error) {
 	s, err := v.nodes[member].NewSession(context.Background(), embed.SessionOptions{})
@@ -94,7 +137,7 @@ func dialVivarium(addrs ...string) (session, error) {
 }
 
 func (v *vivarium) close() {
-	_ = inParallel(members, members, func(i int) error {
+	_ = inParallel(len(v.nodes), len(v.nodes), func(i int) error {
 		if v.nodes[i] != nil {
 			// whatever the error is: the directory is removed, or opened again
 			_ = v.nodes[i].Close()

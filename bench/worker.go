@@ -28,6 +28,7 @@ type setup struct {
 	Suite  string
 	Window time.Duration
 	Place  place
+	Inside bool // the worker has members although the suite's are apart: it is one of these
 }
 
 // The requests to a worker. The parent starts one worker for a suite and sends it doMeasure. A
@@ -67,7 +68,8 @@ type cost struct {
 	// bytes in use by objects and by goroutines' stacks, of members that are part of the process
 	Heap    float64
 	Stacks  float64
-	Entries uint64 // in the log
+	Entries uint64 // in the logs of all shards
+	Writes  uint64 // calls of this process that write to a socket or a file
 }
 
 // A process is a worker as its parent sees it. Only kill may be called concurrently with other
@@ -172,9 +174,13 @@ type worker struct {
 	system    system
 	e         ensemble // nil if the suite starts the ensembles that it needs
 	callers   map[callersKey][]op
-	write     op         // of writeSoon
-	processes []*process // of suites with members in processes of their own
-	clients   []session  // of suites gateway and client
+	write     op                 // of writeSoon
+	processes []*process         // of suites with members in processes of their own
+	clients   []session          // of suites gateway and client
+	shards    int                // of suite shards: how many processes[0] has
+	filled    bool               // the ensemble has the znodes that a suite needs
+	played    map[line][]float64 // figures of recipes that were not asked for yet
+	warm      map[string]bool    // recipes that were played once
 
 	mu     sync.Mutex
 	shared map[[2]int]session // by member and number; guarded by mu
@@ -206,12 +212,9 @@ func (w *worker) do(q request) (a answer, err error) {
 func (w *worker) start(s setup) (err error) {
 	w.setup, w.system = s, systems[s.System]
 	w.shared, w.callers = make(map[[2]int]session), make(map[callersKey][]op)
-	for _, one := range suites {
-		if one.name == s.Suite {
-			w.suite = one
-		}
-	}
-	if w.suite.apart && len(s.Place.Here) == len(s.Place.Addrs) {
+	w.played, w.warm = make(map[line][]float64), make(map[string]bool)
+	w.suite, _ = suiteOf(s.Suite)
+	if w.suite.apart && !s.Inside {
 		return nil
 	}
 	w.e, err = w.system.start(s.Place)
@@ -283,11 +286,13 @@ func (w *worker) cost(collected bool) (c cost, err error) {
 	}
 	c = cost{Resident: w.resident(), Goroutines: runtime.NumGoroutine()}
 	for _, pid := range w.e.pids() {
-		c.CPU += measure.CPUOf(pid)
 		c.Anonymous += measure.Anonymous(pid)
-		if pid != os.Getpid() {
-			c.Goroutines = 0 // this process's goroutines are not the member's
+		if pid == os.Getpid() {
+			c.CPU += measure.CPU() // finer
+			continue
 		}
+		c.CPU += measure.CPUOf(pid)
+		c.Goroutines = 0 // this process's goroutines are not the member's
 	}
 	if c.Goroutines > 0 {
 		var m runtime.MemStats
@@ -297,6 +302,7 @@ func (w *worker) cost(collected bool) (c cost, err error) {
 	for _, i := range w.Place.Here {
 		c.Disk += measure.DiskUse(w.Place.dir(i))
 	}
+	c.Writes = measure.ProcNumber("/proc/self/io", "syscw")
 	c.Entries, err = w.e.entries()
 	return c, err
 }

@@ -61,6 +61,14 @@ func (z *zooKeeper) start() error {
 	return nil
 }
 
+// noZooKeeper returns an error unless ZooKeeper is installed.
+func noZooKeeper() error {
+	if zookeeper.Installed() {
+		return nil
+	}
+	return errors.New(zookeeper.Missing)
+}
+
 // configure writes a member's files and returns the configuration file.
 func (z *zooKeeper) configure(member int) (file string, err error) {
 	dir := z.place.dir(member)

@@ -3,131 +3,55 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"net/rpc"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/lock"
+	"github.com/vivarium-go/vivarium/embed/task"
+	"github.com/vivarium-go/vivarium/examples/internal/processes"
 )
 
 // The members are this test's own binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == memberCommand {
-		os.Exit(member(os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(member(os.Stdin, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
-// writeInput writes an unusual file: no header, quotes, and few accounts with odd names, one of
-// which has most of the orders. Some lines are not orders.
-func writeInput(t *testing.T, n int) string {
-	var b strings.Builder
-	for i := range n {
-		account := "../main"
-		if i%3 == 0 {
-			account = fmt.Sprintf(`"side, %d %%"`, i%4)
-		}
-		fmt.Fprintf(&b, "%d/x,%s,%d.%d\r\n", i, account, 40-i, i%10)
-		if i%20 == 7 {
-			fmt.Fprintf(&b, "%d/x,again,1\r\nno order\r\n", i)
-		}
-	}
-	name := filepath.Join(t.TempDir(), "orders.csv")
-	if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
-// settle runs the parent, and returns what it prints. On a busy machine a run may take too long, or
-// a process may lose its session just when the show needs the process. Then settle tries again with
-// more patience.
-func settle(t *testing.T, o options) string {
-	t.Helper()
-	for _, o.patience = range []int{1, 4, 16} {
-		o.temp = t.TempDir()
-		var out bytes.Buffer
-		err := run(t.Context(), o, &out)
-		t.Log("\n" + out.String())
-		checkEmpty(t, o.temp)
-		if err == nil {
-			return out.String()
-		}
-		late := regexp.MustCompile(errTooLong.Error() + "|was granted only|settled nothing after it came back|was not caught")
-		faults := out.String()[max(0, strings.Index(out.String(), "verdict:")):]
-		if !errors.Is(err, errVerdict) || !late.MatchString(faults) || strings.Contains(faults, "booked twice") {
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("each run takes too long")
-	return ""
-}
-
-func TestCluster(t *testing.T) { bothWays(t, testCluster) }
-
-func testCluster(t *testing.T, shards int) {
-	out := settle(t, options{input: writeInput(t, 60), shards: shards, target: 5 * time.Second})
-	for _, want := range []string{
-		":9: skipped: id ", ":10: skipped: want the 3 fields",
-		"60 settled, 0 lost, 0 twice, one leader killed", "balances equal to a plain run: 5 of 5", "verdict: right",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %q", want)
-		}
-	}
-	if used := regexp.MustCompile(`led by \w+ at zxid [1-9]`).FindAllString(out, -1); len(used) != shards {
-		t.Errorf("of %d shards these were used: %q", shards, used)
-	}
+func TestCluster(t *testing.T) {
+	play(t, options{orders: 300}, "writes are accepted again", "lock was granted to another", "is back",
+		"300 settled, 0 lost, 0 twice, processes killed: 1", "verdict: right")
 }
 
 // Processes join, lose their directory and leave while orders are settled.
 func TestCluster_Scale(t *testing.T) {
-	t.Parallel() // it takes most of a minute, which it waits: members change one by one, some seconds apart
-	out := settle(t, options{input: writeInput(t, 120), shards: 2, scale: true, target: 5 * time.Second})
-	for _, want := range []string{
-		"the ensemble has 3 members, of which 3 vote", "the ensemble has 7 members, of which 3 vote", "is back as member 8",
-		"member 1 is out, and 3 of 5 vote", "120 settled, 0 lost, 0 twice, one voter killed and wiped, members that left: 2", "verdict: right",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the output lacks %q", want)
-		}
-	}
+	play(t, options{orders: 300, scale: true}, "7 members, of which 3 vote", "SIGKILL and wiped",
+		"300 settled, 0 lost, 0 twice, processes killed: 1, members that left: 2", "verdict: right")
 }
 
-// The report believes nobody who says that the ensemble has changed as it should.
-func TestReport_ChecksTheChanges(t *testing.T) {
-	member := func(id embed.MemberID, role embed.Role) embed.Member { return embed.Member{ID: id, Role: role} }
-	for want, c := range map[string]*changes{
-		"2 members vote at the end, not 3":           {members: []embed.Member{member(2, embed.Voter), member(3, embed.Voter), member(4, embed.Learner)}},
-		"the founder votes at the end":               {members: []embed.Member{member(1, embed.Voter)}},
-		"member 9 votes at the end and does not run": {members: []embed.Member{member(9, embed.Voter)}},
-		"member 8 () is still listed":                {members: []embed.Member{member(8, embed.Learner)}},
-		"no voter killed, members that left: 0":      {},
-		"nobody asked again about order x":           {killed: 2, left: 2, lostID: "x"},
-	} {
-		c.running = map[embed.MemberID]int{1: 1, 2: 2, 3: 3, 4: 4}
-		r := &report{changes: c}
-		r.checkChanges(nil)
-		if !strings.Contains(strings.Join(r.faults, "\n"), want) {
-			t.Errorf("want %q in %q", want, r.faults)
-		}
-	}
-}
-
-func TestCluster_TooFewOrders(t *testing.T) {
+func play(t *testing.T, o options, wants ...string) {
 	t.Parallel()
-	out := settle(t, options{input: writeInput(t, 3), shards: 1, target: time.Second / 10})
-	for _, want := range []string{"nobody is killed", "3 settled, 0 lost, 0 twice, no leader killed", "verdict: right"} {
-		if !strings.Contains(out, want) {
+	o.temp = t.TempDir()
+	var out bytes.Buffer
+	err := run(t.Context(), o, &out)
+	t.Log("\n" + out.String())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range wants {
+		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q", want)
 		}
 	}
+	checkEmpty(t, o.temp)
 }
 
 // Ctrl-C in the middle leaves nothing behind.
@@ -136,19 +60,16 @@ func TestCluster_Interrupted(t *testing.T) {
 	temp := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := &tripwire{text: "all processes are ready", trip: cancel}
-	begun := time.Now()
-	if err := run(ctx, options{shards: 4, target: workTarget, temp: temp, patience: 4}, out); err == nil || !strings.Contains(err.Error(), "given up") {
+	out := &tripwire{text: "the ensemble has 3 members", trip: cancel}
+	if err := run(ctx, options{orders: 100, temp: temp}, out); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Fatalf("err %v", err)
 	}
-	t.Log("ended after", time.Since(begun))
 	checkEmpty(t, temp)
 }
 
 func checkEmpty(t *testing.T, dir string) {
 	t.Helper()
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
@@ -167,4 +88,126 @@ func (w *tripwire) Write(b []byte) (int, error) {
 		w.trip()
 	}
 	return len(b), nil
+}
+
+func plainLedger(n int) *ledger {
+	return newLedger(makeOrders(n), func(Entry, bool) {}, func(Report) {})
+}
+
+// A holder that was paused and lost its lock books late. The next holder has already asked, and
+// heard that the order is not booked.
+func TestLedger_RefusesStaleTokens(t *testing.T) {
+	l := plainLedger(1)
+	e := Entry{Process: 1, Token: lock.Token{Zxid: 5}, Order: l.orders[0]}
+	next := Entry{Process: 2, Token: lock.Token{Zxid: 6}, Order: l.orders[0]}
+	for _, one := range []Entry{e, next} {
+		if booked, err := l.enter(one); booked || err != nil {
+			t.Fatal(booked, err)
+		}
+	}
+	if err := l.book(e); !errors.Is(err, errStale) {
+		t.Errorf("the late holder: %v", err)
+	}
+	if err := l.book(next); err != nil || l.stale != 1 || l.handed != 1 {
+		t.Errorf("%v, stale %d, handed over %d", err, l.stale, l.handed)
+	}
+	if booked, err := l.enter(next); !booked || err != nil || l.repeated[e.Order.ID] != 1 {
+		t.Errorf("%v, %v, %v", booked, err, l.repeated)
+	}
+}
+
+// The verdict must be negative if anything is wrong in a run.
+func TestVerdict(t *testing.T) {
+	for want, spoil := range map[string]func(*show){
+		"":                           func(*show) {},
+		"not every order":            func(s *show) { s.ledger.accounts[s.ledger.orders[0].Account].balance++ },
+		"nobody was killed":          func(s *show) { s.deaths = nil },
+		"nobody asked again":         func(s *show) { clear(s.ledger.repeated) },
+		"settled nothing after":      func(s *show) { s.deaths[0].settled = 1 },
+		"was granted after":          func(s *show) { s.deaths[0].granted = time.Second },
+		"too few have left":          func(s *show) { s.scale = true },
+		"0 voters run in the proces": func(s *show) { s.scale, s.left = true, []int{1, 2} },
+	} {
+		l := plainLedger(1)
+		now := time.Now()
+		e := Entry{Process: 1, Order: l.orders[0]}
+		d := &death{held: e, at: now, proof: now, granted: 2 * sessionTimeout}
+		s := &show{ledger: l, pool: processes.NewPool(), out: &bytes.Buffer{}, deaths: []*death{d}}
+		_, _ = l.enter(e)
+		_ = l.book(e)
+		_, _ = l.enter(e)
+		spoil(s)
+		err := s.verdict()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// A dispatcher ends between putting an order and writing that it did, and a worker between booking
+// and removing the order from the queue. The order is settled once.
+func TestService_EndsInBetween(t *testing.T) {
+	l := plainLedger(3)
+	l.letIn(3)
+	addr, stop, err := l.serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	node, err := embed.Start(embed.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if err := node.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	desk, err := rpc.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer desk.Close()
+	s := service{process: 1, from: node, ledger: ledgerClient{desk}}
+	session, err := node.NewSession(t.Context(), embed.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.layOut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	queue := task.New(session, queuePath, task.Options{})
+	data, _ := json.Marshal(l.orders[0])
+	if _, err := queue.Put(t.Context(), data, task.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := queue.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.settle(t.Context(), claimed), claimed.Retry(0)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { _ = s.run(ctx) }()
+	for {
+		done, _ := l.settled(1)
+		queue, _, err := session.Exists(ctx, queuePath+"/entries")
+		next, _, getErr := session.Get(ctx, nextPath)
+		if err := errors.Join(err, getErr); err != nil {
+			t.Fatal(err)
+		}
+		if done == 3 && queue.NumChildren == 0 && string(next) == "3" {
+			break
+		}
+		pause(ctx, lookPause)
+	}
+	for id, n := range l.booked {
+		if n != 1 {
+			t.Errorf("%s was booked %d times", id, n)
+		}
+	}
+	if l.repeated[l.orders[0].ID] != 2 {
+		t.Errorf("found booked: %v", l.repeated)
+	}
 }

@@ -1,15 +1,34 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"math/rand/v2"
+	"net"
+	"net/rpc"
 	"sync"
-	"time"
 
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
+
+// An order adds an amount of cents, which may be negative, to the balance of an account.
+type order struct {
+	ID      string
+	Account string
+	Amount  int
+}
+
+// makeOrders returns the same orders each time, over 40 accounts.
+func makeOrders(n int) (all []order) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		id, account := fmt.Sprintf("order-%04d", i+1), fmt.Sprintf("A%02d", rng.IntN(40))
+		all = append(all, order{id, account, rng.IntN(90_000) - 30_000})
+	}
+	return all
+}
 
 // errStale says that a token is smaller than one that the ledger has seen for the account.
 var errStale = errors.New("the token is stale")
@@ -23,104 +42,64 @@ var errStale = errors.New("the token is stale")
 // fence. Once a holder has entered and heard that an order is not booked, no booking of an earlier
 // holder can arrive any more, however it was delayed.
 type ledger struct {
-	mu struct {
-		sync.Mutex
-		accounts map[string]*account
-		booked   map[string]int // by order id: how often it was booked
-		repeated map[string]int // by order id: how often a holder heard that it is booked
-		dead     map[int]bool   // processes
-		faults   []string       // of the lock
-		counts   counts
-		goal     int // distinct orders
-		reached  chan struct{}
-		grants   []*grantWatch
-	}
+	orders []order // all that will come in
+	// saw is told of each entry and booking that was not refused, before its caller has the answer.
+	saw func(e Entry, books bool)
+	// reported is told of each report.
+	reported func(Report)
+
+	mu       sync.Mutex
+	in       int // how many have come in
+	accounts map[string]*account
+	booked   map[string]int // by order: how often it was booked
+	repeated map[string]int // by order: how often a holder heard that it is booked
+	by       map[int]int    // bookings by process
+	handed   int            // times an account's lock was in another process than the time before
+	stale    int            // calls refused for their token
+	reports  map[int]Report // the newest, by process
 }
 
 type account struct {
-	balance cents
+	balance int
 	token   lock.Token // the greatest seen
 	process int        // the process with that token
-	stays   stays
 }
 
-// counts is what has happened at a ledger.
-type counts struct {
-	Settled   int         // distinct orders booked
-	Twice     int         // orders booked more than once
-	Repeats   int         // times a holder heard that its order is already booked
-	Stale     int         // calls refused for their token
-	HandOvers int         // times an account's lock was in another process than the time before
-	By        map[int]int // bookings per process
-	Entered   map[int]int // locks acquired per process
+func newLedger(orders []order, saw func(e Entry, books bool), reported func(Report)) *ledger {
+	return &ledger{orders: orders, saw: saw, reported: reported,
+		accounts: make(map[string]*account), booked: make(map[string]int), repeated: make(map[string]int),
+		by: make(map[int]int), reports: make(map[int]Report)}
 }
 
-// A grantWatch waits until a lock is granted to another process.
-type grantWatch struct {
-	account string
-	process int
-	granted chan grant // capacity 1
-}
-
-type grant struct {
-	process int
-	at      time.Time
-}
-
-func newLedger() *ledger {
-	l := &ledger{}
-	l.mu.accounts = make(map[string]*account)
-	l.mu.booked = make(map[string]int)
-	l.mu.repeated = make(map[string]int)
-	l.mu.dead = make(map[int]bool)
-	l.mu.counts.By = make(map[int]int)
-	l.mu.counts.Entered = make(map[int]int)
-	return l
-}
-
-// An entry is what a holder of an account's lock tells the ledger.
-type entry struct {
-	Process int        `json:"process"`
-	Token   lock.Token `json:"token"`
-	Order   order      `json:"order"`
-}
-
-// A leaving is the last thing that a holder tells the ledger. Lost says that the holder knows that
-// its hold is lost.
-type leaving struct {
-	entry
-	Lost bool `json:"lost"`
+// An Entry is what a holder of an account's lock tells the ledger.
+type Entry struct {
+	Process int
+	Token   lock.Token
+	Order   order
 }
 
 // enter raises the fence of an account to the holder's token and reports whether its order is
-// already booked. An order without an id asks for nothing.
-func (l *ledger) enter(e entry) (booked bool, err error) {
+// already booked.
+func (l *ledger) enter(e Entry) (booked bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.mu.dead[e.Process] {
-		l.accountLocked(e).stays.begin(e)
-	}
 	a, err := l.fenceLocked(e)
 	if err != nil {
 		return false, err
 	}
-	c := &l.mu.counts
 	if a.process != e.Process && a.process != 0 {
-		c.HandOvers++
+		l.handed++
 	}
 	a.process = e.Process
-	c.Entered[e.Process]++
-	l.tellLocked(e.Order.Account, e.Process)
-	if l.mu.booked[e.Order.ID] == 0 {
-		return false, nil
+	booked = l.booked[e.Order.ID] > 0
+	if booked {
+		l.repeated[e.Order.ID]++
 	}
-	c.Repeats++
-	l.mu.repeated[e.Order.ID]++
-	return true, nil
+	return booked, nil
 }
 
 // book adds the order's amount to the balance of its account.
-func (l *ledger) book(e entry) error {
+func (l *ledger) book(e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a, err := l.fenceLocked(e)
@@ -128,146 +107,130 @@ func (l *ledger) book(e entry) error {
 		return err
 	}
 	a.balance += e.Order.Amount
-	l.mu.booked[e.Order.ID]++
-	c := &l.mu.counts
-	switch l.mu.booked[e.Order.ID] {
-	case 1:
-		c.Settled++
-	case 2:
-		c.Twice++
-	}
-	c.By[e.Process]++
-	if l.mu.reached != nil && c.Settled >= l.mu.goal {
-		close(l.mu.reached)
-		l.mu.reached = nil
-	}
+	l.booked[e.Order.ID]++
+	l.by[e.Process]++
 	return nil
 }
 
-// leave ends the stay of a hold that is about to be released, or is already lost. If leave returns
-// false, the holder must look at its hold again and call leave again.
-func (l *ledger) leave(e leaving) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	faults, ended := l.accountLocked(e.entry).stays.end(e.Token, e.Lost)
-	l.mu.faults = append(l.mu.faults, faults...)
-	return ended
-}
-
-// died ends the stays of a process that was killed. The fence handles calls of the process that are
-// still in flight.
-func (l *ledger) died(process int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.dead[process] = true
-	for _, a := range l.mu.accounts {
-		for token, s := range a.stays.open {
-			if s.process == process {
-				a.stays.end(token, true)
-			}
-		}
-	}
-}
-
-// restarts records that a process that died is about to run again.
-func (l *ledger) restarts(process int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.mu.dead, process)
-}
-
-// lockFaults returns the faults of the lock, including doubts of holders that never left.
-func (l *ledger) lockFaults() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	faults := slices.Clone(l.mu.faults)
-	for _, a := range l.mu.accounts {
-		for _, s := range a.stays.open {
-			faults = append(faults, s.doubts...)
-		}
-	}
-	return faults
-}
-
-func (l *ledger) accountLocked(e entry) *account {
-	a := l.mu.accounts[e.Order.Account]
+func (l *ledger) fenceLocked(e Entry) (*account, error) {
+	a := l.accounts[e.Order.Account]
 	if a == nil {
-		a = &account{stays: newStays()}
-		l.mu.accounts[e.Order.Account] = a
+		a = &account{}
+		l.accounts[e.Order.Account] = a
 	}
-	return a
-}
-
-func (l *ledger) fenceLocked(e entry) (*account, error) {
-	a := l.accountLocked(e)
 	if e.Token.Compare(a.token) < 0 {
-		l.mu.counts.Stale++
-		if !l.mu.dead[e.Process] {
-			a.stays.of(e).doubt("process %d had a hold of %s and was refused: process %d has shown a greater token", e.Process, e.Order.Account, a.process)
-		}
-		return nil, fmt.Errorf("%w: %v, process %d has shown %v", errStale, e.Token, a.process, a.token)
+		l.stale++
+		return nil, errStale
 	}
 	a.token = e.Token
 	return a, nil
 }
 
-func (l *ledger) tellLocked(account string, process int) {
-	for i, w := range l.mu.grants {
-		if w.account == account && w.process != process {
-			w.granted <- grant{process, time.Now()}
-			l.mu.grants = append(l.mu.grants[:i:i], l.mu.grants[i+1:]...)
-			return
+// settled returns how many orders are booked, and how many of them by a process.
+func (l *ledger) settled(process int) (all, by int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.booked), l.by[process]
+}
+
+// letIn lets the first n orders come in.
+func (l *ledger) letIn(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.in = min(n, len(l.orders))
+}
+
+// seen returns the newest report of each process.
+func (l *ledger) seen() map[int]Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.reports)
+}
+
+// A Desk is what members call of the ledger.
+type Desk struct{ l *ledger }
+
+// Enter calls enter.
+func (d Desk) Enter(e Entry, booked *bool) (err error) {
+	if *booked, err = d.l.enter(e); err == nil {
+		d.l.saw(e, false)
+	}
+	return err
+}
+
+// Book calls book.
+func (d Desk) Book(e Entry, _ *bool) error {
+	err := d.l.book(e)
+	if err == nil {
+		d.l.saw(e, true)
+	}
+	return err
+}
+
+// Orders returns the orders that have come in, beginning with one.
+func (d Desk) Orders(from int, all *[]order) error {
+	d.l.mu.Lock()
+	defer d.l.mu.Unlock()
+	*all = d.l.orders[min(max(from, 0), d.l.in):d.l.in]
+	return nil
+}
+
+// Report takes a report.
+func (d Desk) Report(r Report, _ *bool) error {
+	d.l.reported(r)
+	d.l.mu.Lock()
+	defer d.l.mu.Unlock()
+	d.l.reports[r.Process] = r
+	return nil
+}
+
+// serve answers members on a loopback port until end is called.
+func (l *ledger) serve() (addr string, end func(), err error) {
+	s := rpc.NewServer()
+	if err := s.Register(Desk{l}); err != nil {
+		return "", nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.ServeConn(conn)
 		}
+	}()
+	return listener.Addr().String(), func() { _ = listener.Close() }, nil
+}
+
+// A ledgerClient is the ledger as a member sees it.
+type ledgerClient struct{ *rpc.Client }
+
+// ask calls a method of Desk. After an error the ledger may have been asked.
+func (c ledgerClient) ask(ctx context.Context, method string, q, answer any) error {
+	call := c.Go("Desk."+method, q, answer, make(chan *rpc.Call, 1))
+	select {
+	case <-call.Done:
+		return call.Error
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-// settles returns a channel that is closed when n orders are booked. It serves one caller.
-func (l *ledger) settles(n int) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	reached := make(chan struct{})
-	if l.mu.counts.Settled >= n {
-		close(reached)
-		return reached
+func (c ledgerClient) enter(ctx context.Context, e Entry) (bool, error) {
+	booked := new(bool)
+	err := c.ask(ctx, "Enter", e, booked)
+	return err == nil && *booked, err
+}
+
+func (c ledgerClient) orders(ctx context.Context, from int) ([]order, error) {
+	all := new([]order)
+	err := c.ask(ctx, "Orders", from, all)
+	if err != nil {
+		return nil, err
 	}
-	l.mu.goal, l.mu.reached = n, reached
-	return reached
-}
-
-// leaves returns a channel that receives when a lock that process holds is next seen in another
-// process.
-func (l *ledger) leaves(account string, process int) <-chan grant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := &grantWatch{account, process, make(chan grant, 1)}
-	l.mu.grants = append(l.mu.grants, w)
-	return w.granted
-}
-
-// counts returns what has happened so far.
-func (l *ledger) counts() counts {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.mu.counts
-	c.By, c.Entered = maps.Clone(c.By), maps.Clone(c.Entered)
-	return c
-}
-
-// balances returns the balance of every account with a booking.
-func (l *ledger) balances() map[string]cents {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make(map[string]cents)
-	for name, a := range l.mu.accounts {
-		out[name] = a.balance
-	}
-	return out
-}
-
-// bookings returns how often each order was booked, and how often a holder heard instead that it is
-// booked.
-func (l *ledger) bookings() (booked, repeated map[string]int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.mu.booked), maps.Clone(l.mu.repeated)
+	return *all, nil
 }
