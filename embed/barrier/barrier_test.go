@@ -679,6 +679,43 @@ func TestCountdown_AnotherTotalWhileItWaits(t *testing.T) {
 	})
 }
 
+// M120: all are done, and by then the next round has begun, with another total. Who waited for the
+// former round passes, also where both are seen at once.
+func TestCountdown_WaitsForARoundThatHasEnded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		leads, lags, lag := lagging(t)
+		must(t, barrier.NewCountdown(leads, "/work", 2).Done(ctx, "x"))
+		lag()
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewCountdown(lags, "/work", 2).Wait(ctx) }()
+		<-time.After(3 * time.Second)
+		must(t, barrier.NewCountdown(leads, "/work", 2).Done(ctx, "y"))
+		_, err := leads.Multi(ctx, embed.OpDelete("/work/x", embed.AnyVersion), embed.OpDelete("/work/y", embed.AnyVersion),
+			embed.OpDelete("/work", embed.AnyVersion))
+		must(t, err)
+		must(t, barrier.NewCountdown(leads, "/work", 5).Done(ctx, "x"))
+		must(t, <-waited)
+	})
+}
+
+// Nor does it pass for names of a round that has another total.
+func TestCountdown_AnotherTotalWithoutItsZnode(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		must(t, barrier.NewCountdown(s, "/work", 2).Done(ctx, "x"))
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewCountdown(s, "/work", 2).Wait(ctx) }()
+		<-time.After(time.Second)
+		_, err := s.Set(ctx, "/work", embed.Int32.Format(3), embed.AnyVersion)
+		must(t, err)
+		if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("it returned %v", err)
+		}
+	})
+}
+
 // The sessions of a round end without a Leave. Nothing stays of it.
 func TestEnter_ARoundWithoutLeave(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
