@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -32,8 +33,9 @@ import (
 //
 // To run fn anew, delete <path>/done. Errors: the ctx's; fn's; embed.ErrClosed or embed.ErrFailed
 // when the node ends; embed.ErrTooLarge for the result, after fn has run; embed.ErrInvalidPath,
-// embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or
-// lock.ErrLockExhausted, before fn has run, if it cannot have the lock.
+// embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth,
+// embed.ErrCrossShard (on the root, in an ensemble with several shards) or lock.ErrLockExhausted,
+// before fn has run, if it cannot have the lock, or if the ensemble would refuse any result.
 func Once(
 	ctx context.Context, from embed.Opener, path string,
 	fn func(context.Context, lock.Token) ([]byte, error),
@@ -96,6 +98,9 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 	life, cancel := queue.Both(ctx, hold.Context())
 	defer cancel()
 	if !o.ran {
+		if err := o.rehearse(life, hold); err != nil {
+			return err
+		}
 		o.result, err = o.fn(life, hold.Token())
 		if err != nil {
 			if hold.Err() != nil {
@@ -117,6 +122,17 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 		return errFailed
 	case hold.Err() != nil:
 		return nil // the next attempt records it, unless another member has run its fn by then
+	}
+	return err
+}
+
+// rehearse returns why the ensemble would refuse to record a result, so that fn does not run for
+// nothing. It records none: the last operation always fails.
+func (o *once) rehearse(ctx context.Context, hold *lock.Hold) error {
+	ops := []embed.Op{lock.Guard(hold), embed.OpCreate(o.done, nil, embed.Persistent), claim.OpCheckCzxid(o.done, 0)}
+	_, err := hold.Session().Multi(ctx, ops...)
+	if at, ok := errors.AsType[*embed.MultiError](err); ok && at.Index == len(ops)-1 {
+		return nil
 	}
 	return err
 }
