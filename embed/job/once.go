@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -98,7 +97,9 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 	life, cancel := queue.Both(ctx, hold.Context())
 	defer cancel()
 	if !o.ran {
-		if err := o.rehearse(life, hold); err != nil {
+		// fn is not to run for a result that the ensemble would refuse.
+		create := embed.OpCreate(o.done, nil, embed.Persistent)
+		if err := queue.Rehearse(life, s, o.done, lock.Guard(hold), create); err != nil {
 			return err
 		}
 		o.result, err = o.fn(life, hold.Token())
@@ -122,17 +123,6 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 		return errFailed
 	case hold.Err() != nil:
 		return nil // the next attempt records it, unless another member has run its fn by then
-	}
-	return err
-}
-
-// rehearse returns why the ensemble would refuse to record a result, so that fn does not run for
-// nothing. It records none: the last operation always fails.
-func (o *once) rehearse(ctx context.Context, hold *lock.Hold) error {
-	ops := []embed.Op{lock.Guard(hold), embed.OpCreate(o.done, nil, embed.Persistent), claim.OpCheckCzxid(o.done, 0)}
-	_, err := hold.Session().Multi(ctx, ops...)
-	if at, ok := errors.AsType[*embed.MultiError](err); ok && at.Index == len(ops)-1 {
-		return nil
 	}
 	return err
 }

@@ -25,6 +25,7 @@ import (
 // tasks begin in order.
 type lookout struct {
 	whole atomic.Bool   // the parts of the queue are on one shard
+	ends  atomic.Bool   // the session may remove tasks
 	turn  chan struct{} // holds a value while somebody looks
 	again chan struct{} // a try has failed, so its task may be free; of length one
 	sweep sweep         // owned by the one that looks

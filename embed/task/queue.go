@@ -242,7 +242,7 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 		err = q.takeAtQuota(ctx, name, ops[2:4], triesStat)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, ofTask(err, embed.ErrNotEmpty)
 	}
 	return items[0], true, nil
 }
@@ -318,8 +318,9 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
 // embed.ErrCrossShard if the parts of the queue are on several shards, before anything is made; embed.ErrQuotaExceeded if a
 // hard quota has no room for a znode more, although some tasks are claimed or were; those of
-// embed.Session.Create. What concerns one task alone is no error: a task that the session may not
-// read, or that has to go to the dead ones and cannot, is logged and passed over.
+// embed.Session.Create; embed.ErrNoAuth if the session may remove no task of the queue. What concerns
+// one task alone is no error: a task that the session may not read, whose znode has children, or that
+// has to go to the dead ones and cannot, is logged and passed over.
 func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 	var t *Task
 	err := q.wait(ctx, func(name string) (_ bool, err error) {

@@ -164,6 +164,17 @@ func Retry(ctx context.Context, s *embed.Session, fn func() error) error {
 	}
 }
 
+// Rehearse returns why the ensemble would refuse operations now, or nil. Nothing is applied: after
+// them comes one that always fails. path is on their shard. It is for what runs before its last step,
+// which could turn out to be impossible.
+func Rehearse(ctx context.Context, s *embed.Session, path string, ops ...embed.Op) error {
+	_, err := s.Multi(ctx, append(slices.Clone(ops), claim.OpCheckCzxid(path, 0))...)
+	if refused, ok := errors.AsType[*embed.MultiError](err); ok && refused.Index == len(ops) {
+		return nil
+	}
+	return err
+}
+
 // Sync waits until this node shows all that was acknowledged before the call, anywhere. Unlike
 // embed.Session.Sync, it outlasts the lack of a quorum.
 func Sync(ctx context.Context, s *embed.Session, path string) error {
