@@ -86,7 +86,7 @@ var imports = map[string][]string{
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
 	"embed/group":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/value", "embed/view"},
-	"embed/job":               {"embed", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/job":               {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
 	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/value":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},

@@ -217,7 +217,7 @@ func (t *Tree) refuse(ops []Op) error {
 		switch op := &ops[i]; op.Kind {
 		case KindCreate:
 			err = op.Mode.Validate()
-		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure:
+		case KindSet, KindDelete, KindCheck, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure, KindCheckLost:
 		case KindSetACL:
 			err = fmt.Errorf("%w: %v must be alone", ErrInvalidKind, op.Kind)
 		case KindLose, KindConfigure:
@@ -260,6 +260,8 @@ func (t *Tree) applyOp(op *Op, r *Result) error {
 		return t.add(op, r)
 	case KindEnsure:
 		return t.ensure(op, r)
+	case KindCheckLost:
+		return t.checkLost(op)
 	}
 	return fmt.Errorf("%w: %v", ErrInvalidKind, op.Kind)
 }

@@ -161,7 +161,7 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Mode = CreateMode(b % 7)
 		op.Path = r.newPath()
 	case b > 252:
-		op.Kind, op.Mode, op.Width = OpKind(r.pick(14)), CreateMode(r.pick(9)), Width(r.pick(5))
+		op.Kind, op.Mode, op.Width = OpKind(r.pick(15)), CreateMode(r.pick(9)), Width(r.pick(5))
 		fallthrough
 	default:
 		op.Path = r.path()
@@ -186,7 +186,7 @@ func (r *fuzzRun) op(alone bool) Op {
 		op.Czxid = r.model.znodes[op.Path].Czxid + Zxid(r.byte()/200)
 	}
 	switch op.Kind {
-	case KindCheckMzxid:
+	case KindCheckMzxid, KindCheckLost:
 		op.Mzxid = r.model.znodes[op.Path].Mzxid + Zxid(r.byte()/200)
 	case KindAdd:
 		op.Width, op.Delta = Width(r.pick(4)), fuzzDeltas[r.pick(len(fuzzDeltas))]
@@ -198,7 +198,7 @@ func (r *fuzzRun) op(alone bool) Op {
 }
 
 // fuzzKinds are the kinds of operations that anyone may use.
-var fuzzKinds = []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure}
+var fuzzKinds = []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindCheckMzxid, KindAdd, KindEnsure, KindCheckLost}
 
 // fuzzDeltas are numbers to add, some of which overflow.
 var fuzzDeltas = []int64{1, -1, 0, 7, math.MaxInt32, math.MinInt32, math.MaxInt64, math.MinInt64}

@@ -68,7 +68,7 @@ func (m *model) apply(h Header, ops []Op) (*model, []Result, error) {
 		return failed, nil, &MultiError{i, err}
 	}
 	for i, op := range ops {
-		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || (op.Kind == KindLose || op.Kind == KindConfigure) && !h.System || op.Kind > 12) {
+		if len(ops) > 1 && (op.Kind == 0 || op.Kind == KindSetACL || (op.Kind == KindLose || op.Kind == KindConfigure) && !h.System || op.Kind > 13) {
 			return fail(i, ErrInvalidKind)
 		}
 		if len(ops) > 1 && op.Kind == KindCreate && op.Mode > 6 {
@@ -118,11 +118,12 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 		return Result{}, m.lose(h, op.Path)
 	case KindConfigure:
 		return Result{}, m.configure(h, op.Data)
-	case KindCheckMzxid:
+	case KindCheckMzxid, KindCheckLost:
 		if err := m.check(h, Op{Path: op.Path, Version: -1}, Read); err != nil {
 			return Result{}, err
 		}
-		if m.znodes[op.Path].Mzxid != op.Mzxid {
+		z := m.znodes[op.Path]
+		if z.Mzxid != op.Mzxid || op.Kind == KindCheckLost && (z.Owner != 0 || z.TTL == 0) {
 			return Result{}, ErrBadVersion
 		}
 		return Result{}, nil

@@ -97,6 +97,9 @@ const (
 	KindAdd
 	// KindEnsure creates a container, unless the path has a znode. It uses Path.
 	KindEnsure
+	// KindCheckLost fails unless the znode is a TTL znode, as one that lingers is, and transaction
+	// Mzxid was the last to write its data. It uses Path and Mzxid.
+	KindCheckLost
 )
 
 // A Width is the form of a number that is a znode's data. An empty znode is zero in every form.
@@ -135,6 +138,8 @@ func (k OpKind) String() string {
 		return "add"
 	case KindEnsure:
 		return "ensure"
+	case KindCheckLost:
+		return "checklost"
 	}
 	return "OpKind(" + strconv.Itoa(int(k)) + ")"
 }

@@ -189,7 +189,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, format
 
 func (s *script) command(c command) {
 	switch c.verb {
-	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "configure", "checkmzxid", "add", "ensure", "unknown":
+	case "create", "set", "delete", "check", "setacl", "guard", "checkchildren", "lose", "configure", "checkmzxid", "add", "ensure", "checklost", "unknown":
 		s.transaction(c, []command{c})
 	case "reap":
 		s.reap(c)
@@ -267,7 +267,7 @@ func (s *script) op(c command) Op {
 	if acl, ok := c.keys["acl"]; ok {
 		op.ACL = s.list(acl)
 	}
-	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose, KindConfigure, KindCheckMzxid, KindAdd, KindEnsure} {
+	for _, kind := range []OpKind{KindCreate, KindSet, KindDelete, KindCheck, KindSetACL, KindGuard, KindCheckChildren, KindLose, KindConfigure, KindCheckMzxid, KindAdd, KindEnsure, KindCheckLost} {
 		if kind.String() == c.verb {
 			op.Kind = kind
 		}

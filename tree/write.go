@@ -250,6 +250,18 @@ func (t *Tree) checkMzxid(op *Op) error {
 	return nil
 }
 
+// checkLost is checkMzxid for what nobody keeps: the ensemble would delete it when its TTL is over.
+func (t *Tree) checkLost(op *Op) error {
+	if err := t.checkMzxid(op); err != nil {
+		return err
+	}
+	r := t.index.get(op.Path).current().rest()
+	if r.owner != 0 || r.traits == nil || r.traits.ttl == 0 {
+		return ErrBadVersion
+	}
+	return nil
+}
+
 // checkChildren limits the number of children: a transaction with such a check adds a child only
 // while there is room, even if others add children at the same time.
 func (t *Tree) checkChildren(op *Op) error {

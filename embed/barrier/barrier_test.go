@@ -679,6 +679,91 @@ func TestCountdown_AnotherTotalWhileItWaits(t *testing.T) {
 	})
 }
 
+// M124: all are there, and a hard quota has no room for ready. All pass: those who came before, and
+// one that comes while they are there. Whoever comes when they have left waits.
+func TestEnter_WithoutRoomForReady(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := ensemble(t, 1)
+		admin := ens.Session(1, embed.SessionOptions{})
+		_, err := admin.Put(t.Context(), "/b", nil)
+		must(t, err)
+		_, err = admin.Put(t.Context(), "/zookeeper/quota/b/zookeeper_stats", nil)
+		must(t, err)
+		limit := func(n int) {
+			_, err := admin.Put(t.Context(), "/zookeeper/quota/b/zookeeper_limits", fmt.Appendf(nil, "countHardLimit=%d", n))
+			must(t, err)
+		}
+		var sessions []*embed.Session
+		comes := func() <-chan error {
+			sessions = append(sessions, ens.Session(1, embed.SessionOptions{}))
+			return enters(sessions[len(sessions)-1], "/b", 2)
+		}
+		passes := func(who string, member <-chan error) {
+			t.Helper()
+			select {
+			case err := <-member:
+				if err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+			case <-time.After(time.Minute):
+				t.Errorf("%s waits, and %v are there", who, children(t, admin, "/b"))
+			}
+		}
+		limit(1 + 2)
+		first := comes()
+		<-time.After(time.Second)
+		passes("the second", comes())
+		passes("the first", first)
+		limit(1 + 3)
+		passes("the third", comes())
+		for _, s := range sessions {
+			must(t, s.Close())
+		}
+		select {
+		case err := <-comes():
+			t.Errorf("one that is alone passes: %v", err)
+		case <-time.After(time.Minute):
+		}
+	})
+}
+
+// M120: all are done, and by then the next round has begun, with another total. Who waited for the
+// former round passes, also where both are seen at once.
+func TestCountdown_WaitsForARoundThatHasEnded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx := bounded(t)
+		leads, lags, lag := lagging(t)
+		must(t, barrier.NewCountdown(leads, "/work", 2).Done(ctx, "x"))
+		lag()
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewCountdown(lags, "/work", 2).Wait(ctx) }()
+		<-time.After(3 * time.Second)
+		must(t, barrier.NewCountdown(leads, "/work", 2).Done(ctx, "y"))
+		_, err := leads.Multi(ctx, embed.OpDelete("/work/x", embed.AnyVersion), embed.OpDelete("/work/y", embed.AnyVersion),
+			embed.OpDelete("/work", embed.AnyVersion))
+		must(t, err)
+		must(t, barrier.NewCountdown(leads, "/work", 5).Done(ctx, "x"))
+		must(t, <-waited)
+	})
+}
+
+// Nor does it pass for names of a round that has another total.
+func TestCountdown_AnotherTotalWithoutItsZnode(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		must(t, barrier.NewCountdown(s, "/work", 2).Done(ctx, "x"))
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewCountdown(s, "/work", 2).Wait(ctx) }()
+		<-time.After(time.Second)
+		_, err := s.Set(ctx, "/work", embed.Int32.Format(3), embed.AnyVersion)
+		must(t, err)
+		if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
+			t.Errorf("it returned %v", err)
+		}
+	})
+}
+
 // The sessions of a round end without a Leave. Nothing stays of it.
 func TestEnter_ARoundWithoutLeave(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func (c Countdown) done(ctx context.Context, name string) error {
 	}
 	for {
 		round, err := c.begun(ctx)
-		if err == nil && round == 0 {
+		if err == nil && round.Mzxid == 0 {
 			if err = create(ctx, c.session, c.path, embed.Int32.Format(int64(c.total))); err == nil {
 				round, err = c.begun(ctx)
 			}
@@ -51,7 +51,7 @@ func (c Countdown) done(ctx context.Context, name string) error {
 			return err
 		}
 		// Of a countdown with another total, which this node may not show yet, it must count nothing.
-		_, err = c.session.Multi(ctx, embed.OpCheckMzxid(c.path, round), embed.OpCreate(queue.Child(c.path, name), nil, embed.Persistent))
+		_, err = c.session.Multi(ctx, embed.OpCheckMzxid(c.path, round.Mzxid), embed.OpCreate(queue.Child(c.path, name), nil, embed.Persistent))
 		switch {
 		case errors.Is(err, embed.ErrNodeExists):
 			return nil
@@ -69,15 +69,15 @@ func (c Countdown) done(ctx context.Context, name string) error {
 // errTotal says that the countdown that this node shows has another total.
 var errTotal = fmt.Errorf("%w: the countdown has another total", embed.ErrInvalidArgument)
 
-// begun compares the total, and returns the zxid that wrote it; zero if there is no countdown. What
-// this node shows may be a former countdown, so begun looks again before it refuses.
-func (c Countdown) begun(ctx context.Context) (embed.Zxid, error) {
-	round, err := c.look(ctx)
+// begun compares the total, and returns the znode's Stat; the zero Stat if there is no countdown.
+// What this node shows may be a former countdown, so begun looks again before it refuses.
+func (c Countdown) begun(ctx context.Context) (embed.Stat, error) {
+	stat, err := c.look(ctx)
 	if !errors.Is(err, errTotal) {
-		return round, err
+		return stat, err
 	}
 	if err := c.sync(ctx); err != nil {
-		return 0, err
+		return embed.Stat{}, err
 	}
 	return c.look(ctx)
 }
@@ -88,48 +88,58 @@ func (c Countdown) sync(ctx context.Context) error {
 }
 
 // look is begun in the state that this node shows.
-func (c Countdown) look(ctx context.Context) (embed.Zxid, error) {
-	if c.total < 0 || c.total > math.MaxInt32 {
-		return 0, fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
+func (c Countdown) look(ctx context.Context) (embed.Stat, error) {
+	if err := c.check(); err != nil {
+		return embed.Stat{}, err
 	}
 	data, stat, err := c.session.Get(ctx, c.path)
-	if err != nil {
-		if errors.Is(err, embed.ErrNoNode) {
-			err = nil
-		}
-		return 0, err
+	switch {
+	case errors.Is(err, embed.ErrNoNode):
+		return embed.Stat{}, nil
+	case err != nil:
+		return embed.Stat{}, err
 	}
+	return stat, c.compare(data)
+}
+
+func (c Countdown) check() error {
+	if c.total < 0 || c.total > math.MaxInt32 {
+		return fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
+	}
+	return nil
+}
+
+// compare compares the total with the data of the znode.
+func (c Countdown) compare(data []byte) error {
 	if n, err := embed.Int32.Parse(data); err != nil || n != int64(c.total) {
-		return 0, fmt.Errorf("%w: the total is %d, the znode has %x", errTotal, c.total, data)
+		return fmt.Errorf("%w: the total is %d, the znode has %x", errTotal, c.total, data)
 	}
-	return stat.Mzxid, nil
+	return nil
 }
 
 // Left returns how many names are not done yet, as this node's replica knows. Errors are those of
 // Done.
 func (c Countdown) Left(ctx context.Context) (int, error) {
-	_, err := c.begun(ctx)
+	stat, err := c.begun(ctx)
 	if err != nil {
 		return 0, wrap("left of", c.path, err)
 	}
-	stat, _, err := c.session.Exists(ctx, c.path)
-	return max(0, c.total-int(stat.NumChildren)), wrap("left of", c.path, err)
+	return max(0, c.total-int(stat.NumChildren)), nil
 }
 
 // Wait waits until all names are done. It returns nil if they were at any moment since the call,
-// even if the znodes are deleted by now. It begins with an embed.Session.Sync, for this node may still
-// show a former countdown on the path. It is bounded by ctx alone. Errors are those of Done.
+// even if the znodes are deleted by now, or are those of a countdown with another total. It begins
+// with an embed.Session.Sync, for this node may still show a former countdown on the path. It is
+// bounded by ctx alone. Errors are those of Done, as soon as the countdown on the path has another
+// total.
 func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
 
 func (c Countdown) wait(ctx context.Context) error {
-	err := queue.Retry(ctx, c.session, func() error { // else a former countdown may be shown, which is done
-		if err := c.sync(ctx); err != nil {
-			return err
-		}
-		_, err := c.look(ctx)
+	if err := c.check(); err != nil {
 		return err
-	})
-	if err != nil {
+	}
+	// Else a former countdown may be shown, which is done.
+	if err := queue.Sync(ctx, c.session, c.path); err != nil {
 		return err
 	}
 	names := crowd{session: c.session, path: c.path}
@@ -137,13 +147,21 @@ func (c Countdown) wait(ctx context.Context) error {
 		if err := names.arm(ctx); err != nil {
 			return err
 		}
-		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here) >= c.total, nil })
+		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return c.isDone(&names) })
 		names.close()
-		if done { // of a total that somebody may have written since
-			_, err = c.look(ctx)
-		}
 		if done || err != nil {
 			return err
 		}
 	}
+}
+
+// isDone compares total and names as they were at one zxid: at the next one they may be those of
+// another countdown.
+func (c Countdown) isDone(names *crowd) (bool, error) {
+	if names.there {
+		if err := c.compare(names.data); err != nil {
+			return false, err
+		}
+	}
+	return len(names.here) >= c.total, nil
 }

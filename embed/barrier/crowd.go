@@ -13,30 +13,32 @@ import (
 // slower looks at the present state instead.
 const waitingMax = 1 << 12
 
-// A crowd follows who is below a path. It knows that at one zxid after the other.
+// A crowd follows a path and who is below it. It knows that at one zxid after the other.
 type crowd struct {
 	session *embed.Session
 	path    string
 	counts  func(name string, stat embed.Stat) bool // which children to follow; nil means all
 	watch   *embed.Watch
 	at      embed.Zxid
+	there   bool                  // the znode of the path is
+	data    []byte                // its data; nil if the session may not read it
 	here    map[string]embed.Zxid // the children, with their czxid
 }
 
 // arm begins to follow the changes after a state that it reads. close ends it.
 func (c *crowd) arm(ctx context.Context) (err error) {
-	o := embed.WatchOptions{Buffer: waitingMax, Values: c.counts != nil}
+	o := embed.WatchOptions{Buffer: waitingMax, Values: true}
 	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err
 	}
-	c.here = make(map[string]embed.Zxid)
+	c.here, c.there, c.data = make(map[string]embed.Zxid), false, nil
 	for z, err := range c.session.WalkWith(ctx, c.path, embed.WalkOptions{Depth: 1}) {
 		if err != nil && !errors.Is(err, embed.ErrNoNode) {
 			return errors.Join(err, c.watch.Close())
 		}
 		c.at = z.Zxid
 		if err == nil {
-			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat)
+			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat, z.Data)
 		}
 	}
 	return nil
@@ -44,10 +46,13 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 
 func (c *crowd) close() { _ = c.watch.Close() }
 
-// change notes that a child has come or gone. stat is that of one that has come, if counts needs it.
-func (c *crowd) change(what embed.EventType, path string, z embed.Zxid, stat embed.Stat) {
+// change notes that a child has come or gone, or that the znode of the path has changed. stat and
+// data are those of a znode that is there.
+func (c *crowd) change(what embed.EventType, path string, z embed.Zxid, stat embed.Stat, data []byte) {
 	name, below := strings.CutPrefix(path, queue.Child(c.path, ""))
 	switch {
+	case path == c.path:
+		c.there, c.data = what != embed.NodeDeleted, data
 	case !below || name == "" || strings.Contains(name, "/"):
 	case what == embed.NodeCreated && (c.counts == nil || c.counts(name, stat)):
 		c.here[name] = z
@@ -92,7 +97,7 @@ func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, er
 		}
 		if e.Zxid == c.at { // earlier ones are part of what arm has read
 			stat, _ := e.Stat() // zero if the same transaction has deleted it
-			c.change(e.Type, e.Path, e.Zxid, stat)
+			c.change(e.Type, e.Path, e.Zxid, stat, e.Data())
 		}
 		next, ok := poll(c.watch)
 		for !ok && !read {

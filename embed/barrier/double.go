@@ -47,8 +47,8 @@ type Pass struct {
 // after it has opened.
 //
 // Clients of Curator and kazoo wait for a znode that a transaction creates which checks all members.
-// It has no room for more than half a MiB of their paths, which is some thousand members: then only
-// callers of Enter pass.
+// It has no room for more than half a MiB of their paths, which is some thousand members, and the
+// ensemble may refuse it, as where a hard quota is full. Then only callers of Enter pass.
 //
 // Enter creates missing parents as containers. It is bounded by ctx alone, and outlasts the lack of a
 // quorum. After an error the node deletes the member's znode as soon as it can send that, at the
@@ -173,9 +173,10 @@ func (m *member) sawReady(ready embed.Zxid) bool {
 	return false
 }
 
-// open creates ready in a transaction that checks that n members are there. If some of them have
-// left, they have passed, and those who follow every change need no ready. So it passes without an
-// answer too, and creates none if the members are too many to be checked at once.
+// open creates ready in a transaction that checks that n members are there. Those who follow every
+// change need no ready, and pass without it. So no refusal counts: some members may have left, since
+// they have passed, or there is no room for a znode more. Nor does it count that there is no answer,
+// or that the members are too many to be checked at once.
 func (m *member) open(ctx context.Context) error {
 	how := embed.CreateOptions{Mode: embed.TTL, TTL: readyTime}
 	ops := []embed.Op{embed.OpCreateWith(queue.Child(m.path, readyName), nil, how)}
@@ -190,14 +191,10 @@ func (m *member) open(ctx context.Context) error {
 		}
 		ops = append(ops, embed.OpCheck(path, embed.AnyVersion))
 	}
-	_, err := m.session.Multi(ctx, ops...)
-	switch {
-	case errors.Is(err, embed.ErrNoNode), errors.Is(err, embed.ErrNodeExists):
-		return nil
-	case queue.Unanswered(err) && ctx.Err() == nil:
-		return m.session.Err()
+	if _, err := m.session.Multi(ctx, ops...); err != nil {
+		return cmp.Or(ctx.Err(), m.session.Err())
 	}
-	return err
+	return nil
 }
 
 // removeStale deletes a ready that is left over, unless it is another one by now.

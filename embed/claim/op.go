@@ -43,3 +43,11 @@ func OpInherit(path string) embed.Op { return embed.Op(inside.Inherit(path)) }
 func OpCheckCzxid(path string, czxid embed.Zxid) embed.Op {
 	return embed.Op(inside.Plain(tree.Op{Kind: tree.KindGuard, Path: path, Czxid: czxid}))
 }
+
+// OpCheckLost makes the Multi fail with embed.ErrBadVersion unless the znode lingers, see
+// embed.CreateOptions.TTL, and the transaction mzxid was the last to write its data, as the loss
+// does. A TTL znode passes too, which is the same to the ensemble; no other znode does. It needs the
+// permission Read. Other errors: embed.ErrNoNode.
+func OpCheckLost(path string, mzxid embed.Zxid) embed.Op {
+	return embed.Op(inside.Plain(tree.Op{Kind: tree.KindCheckLost, Path: path, Mzxid: mzxid}))
+}

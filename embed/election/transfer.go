@@ -169,7 +169,7 @@ func (l *Leadership) makeOffer(ctx context.Context, to string) (*claim.Claim, er
 	defer cancel()
 	for tries := 3; ; tries-- {
 		offer, err := l.tryOffer(ctx, to)
-		if tries == 0 || !errors.Is(err, embed.ErrNoNode) && !errors.Is(err, embed.ErrNodeExists) {
+		if tries == 0 || !errors.Is(err, embed.ErrNoNode) && !errors.Is(err, embed.ErrNodeExists) && !errors.Is(err, embed.ErrNotHeld) {
 			return offer, err
 		}
 	}
@@ -179,9 +179,10 @@ func (l *Leadership) makeOffer(ctx context.Context, to string) (*claim.Claim, er
 func (l *Leadership) tryOffer(ctx context.Context, to string) (*claim.Claim, error) {
 	s, e := l.contender.Session, l.candidate.election
 	ops := []embed.Op{embed.OpCheck(to, embed.AnyVersion), embed.OpCreate(e.offer(to), l.terms(), embed.Ephemeral)}
-	if _, ok, err := s.Exists(ctx, e.offer(to)); err == nil && ok {
+	if stat, _, err := s.Exists(ctx, e.offer(to)); err == nil && stat.EphemeralOwner != 0 {
 		// An older offer, perhaps of a former leader.
-		ops = append([]embed.Op{embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...)
+		older := claim.OpCheckCzxid(e.offer(to), stat.Czxid)
+		ops = append([]embed.Op{older, embed.OpDelete(e.offer(to), embed.AnyVersion)}, ops...)
 	}
 	offer, err := claim.New(ctx, s, ops...)
 	if err != nil {

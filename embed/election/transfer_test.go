@@ -234,6 +234,27 @@ func TestLeadership_TransferAcrossRoots(t *testing.T) {
 	})
 }
 
+// An offer replaces an older one, and nothing that is there to stay.
+func TestLeadership_TransferDeletesNothingThatIsThereToStay(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s := one(t).Session(1, embed.SessionOptions{})
+		l, err := election.New(s, path).Campaign(bounded(t), nil)
+		must(t, err)
+		next, err := election.New(s, path).Enter(bounded(t), nil, election.Options{})
+		must(t, err)
+		theirs := offerPath(next.Path())
+		_, err = s.Put(bounded(t), theirs, []byte("theirs"))
+		must(t, err)
+		if err := l.Transfer(bounded(t), next.Path()); !errors.Is(err, election.ErrNotTransferred) || l.Err() != nil {
+			t.Errorf("Transfer says %v, and the leadership: %v", err, l.Err())
+		}
+		if data, _, err := s.Get(bounded(t), theirs); string(data) != "theirs" {
+			t.Errorf("it has %q: %v", data, err)
+		}
+		must(t, l.Resign())
+	})
+}
+
 // An offer of a former leader does not depose anybody, although later leaders at its place have the
 // same name. Here the leader that has the name now stands behind the candidate, so that the
 // candidate's Wait ends after it has looked at the offer.

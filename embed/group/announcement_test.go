@@ -289,6 +289,25 @@ func TestAnnounce_AQuickRestartIsNoLeave(t *testing.T) {
 	})
 }
 
+// M121: a persistent znode of somebody else is at the path. An announcement deleted it if it lingers.
+func TestAnnounce_NeverReplacesWhatIsThereToStay(t *testing.T) {
+	for _, linger := range []time.Duration{0, time.Minute} {
+		bubble(t, 1, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+			s := ens.Session(1, embed.SessionOptions{})
+			_, err := s.Put(t.Context(), "/svc/a", []byte("theirs"))
+			must(t, err)
+			a := group.Announce(ens.Node(1), "/svc/a", []byte("mine"), group.Options{Linger: linger})
+			<-time.After(10 * time.Minute)
+			wantErr(t, a.Err(), group.ErrTaken)
+			must(t, a.Close())
+			<-time.After(time.Hour)
+			if data, _, err := s.Get(t.Context(), "/svc/a"); string(data) != "theirs" {
+				t.Errorf("linger %v: it has %q: %v", linger, data, err)
+			}
+		})
+	}
+}
+
 // An announcement may begin before there is a quorum, and data may be set meanwhile. In CURATOR-53
 // the znode was never created if there was no server at the start.
 func TestAnnounce_BegunBeforeThereIsAQuorum(t *testing.T) {

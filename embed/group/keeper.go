@@ -219,7 +219,11 @@ func (k *keeper) look(
 	case stat.EphemeralOwner != 0 && slices.Contains(k.sessions, stat.EphemeralOwner):
 		return []embed.Op{claim.OpCheckCzxid(k.a.path, stat.Czxid), remove}, false, nil
 	case stat.EphemeralOwner == 0 && k.linger > 0 && stat.NumChildren == 0:
-		return []embed.Op{embed.OpCheckMzxid(k.a.path, stat.Mzxid), remove}, false, nil
+		// What a lost session has left and what is there to stay look alike: only the ensemble knows.
+		lost := claim.OpCheckLost(k.a.path, stat.Mzxid)
+		if _, err = s.Multi(ctx, lost); !changedMeanwhile(err) {
+			return []embed.Op{lost, remove}, false, err
+		}
 	}
 	if k.rival.czxid != stat.Czxid || k.rival.owner != stat.EphemeralOwner {
 		k.rival = rival{czxid: stat.Czxid, owner: stat.EphemeralOwner, since: time.Now()}

@@ -37,8 +37,8 @@ type Options struct {
 	// Linger is for Announce and Join: how long the znode stays after its session was lost, in
 	// whole milliseconds; see embed.CreateOptions.TTL. If the same member comes back meanwhile, it
 	// has not left: Changes reports it in Change.Again. So an Announcement with Linger replaces a
-	// znode at its path that belongs to no session and has no children. Zero means that the znode
-	// goes with its session.
+	// znode at its path that lingers, or a TTL znode, which is the same to the ensemble. It never
+	// replaces a znode that is there to stay. Zero means that the znode goes with its session.
 	Linger time.Duration
 	// Layout is for Join and Watch.
 	Layout Layout

@@ -32,8 +32,9 @@ import (
 //
 // To run fn anew, delete <path>/done. Errors: the ctx's; fn's; embed.ErrClosed or embed.ErrFailed
 // when the node ends; embed.ErrTooLarge for the result, after fn has run; embed.ErrInvalidPath,
-// embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth or
-// lock.ErrLockExhausted, before fn has run, if it cannot have the lock.
+// embed.ErrQuotaExceeded, embed.ErrNoChildrenForEphemerals, embed.ErrAuthFailed, embed.ErrNoAuth,
+// embed.ErrCrossShard (on the root, in an ensemble with several shards) or lock.ErrLockExhausted,
+// before fn has run, if it cannot have the lock, or if the ensemble would refuse any result.
 func Once(
 	ctx context.Context, from embed.Opener, path string,
 	fn func(context.Context, lock.Token) ([]byte, error),
@@ -96,6 +97,11 @@ func (o *once) attempt(ctx context.Context, s *embed.Session) error {
 	life, cancel := queue.Both(ctx, hold.Context())
 	defer cancel()
 	if !o.ran {
+		// fn is not to run for a result that the ensemble would refuse.
+		create := embed.OpCreate(o.done, nil, embed.Persistent)
+		if err := queue.Rehearse(life, s, o.done, lock.Guard(hold), create); err != nil {
+			return err
+		}
 		o.result, err = o.fn(life, hold.Token())
 		if err != nil {
 			if hold.Err() != nil {

@@ -297,3 +297,32 @@ func TestOnce_RunsAnewWhereItIsSeenTooLate(t *testing.T) {
 		}
 	})
 }
+
+// M122: Once on the root of an ensemble with several shards, or where it may not record a result. fn
+// never runs, for no result of it could be recorded.
+func TestOnce_RunsNothingThatCannotBeRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = 4 }})
+		s := ens.Session(1, embed.SessionOptions{})
+		for _, path := range []string{"/shut/lock", "/full/lock"} {
+			_, err := s.Put(t.Context(), path, nil)
+			must(t, err)
+		}
+		_, err := s.SetACL(t.Context(), "/shut", []embed.ACL{{Perms: embed.PermRead, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
+		must(t, err)
+		_, err = s.Put(t.Context(), "/zookeeper/quota/full/zookeeper_limits", []byte("countHardLimit=3")) // itself, the lock, and one that waits
+		must(t, err)
+		_, err = s.Put(t.Context(), "/zookeeper/quota/full/zookeeper_stats", nil)
+		must(t, err)
+		for path, want := range map[string]error{"/": embed.ErrCrossShard, "/shut": embed.ErrNoAuth, "/full": embed.ErrQuotaExceeded} {
+			ran := 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			_, err := job.Once(ctx, ens.Opener(1), path, func(context.Context, lock.Token) ([]byte, error) { ran++; return nil, nil })
+			cancel()
+			wantErr(t, err, want)
+			if ran > 0 {
+				t.Errorf("%s: fn ran %d times", path, ran)
+			}
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/lock"
 )
 
@@ -59,7 +60,8 @@ func (r *Reservation) change(fn func(*standing)) *standing {
 // same holder has reserved it already, it is reserved again from now on, and earlier Reservations
 // have ended. So holders need different names. Missing parents are created as containers.
 //
-// Errors: ErrReserved if another holder has reserved it; embed.ErrInvalidArgument if the holder is
+// Errors: ErrReserved if another holder has reserved it, or if it has a znode that is there to stay,
+// which Reserve never replaces; embed.ErrInvalidArgument if the holder is
 // empty; embed.ErrInvalidTTL for the time; embed.ErrInvalidPath, for "/" too, which no session can
 // delete; embed.ErrUnavailable; those of embed.Session.Create. After embed.ErrUnknownOutcome it may be
 // reserved: Reserve again, or wait.
@@ -82,6 +84,7 @@ func Reserve(
 }
 
 func (r *Reservation) reserve(ctx context.Context) error {
+	var kept embed.Zxid // what has the holder's name, but is no reservation, or was replaced meanwhile
 	for synced := false; ; {
 		begun := time.Now()
 		data, stat, err := r.session.Get(ctx, r.path)
@@ -89,8 +92,9 @@ func (r *Reservation) reserve(ctx context.Context) error {
 		case errors.Is(err, embed.ErrNoNode):
 			stat, err = r.create(ctx)
 		case err != nil:
-		case string(data) == r.holder:
-			stat, err = r.replace(ctx, stat.Mzxid)
+		case string(data) == r.holder && stat.Mzxid != kept:
+			kept = stat.Mzxid
+			stat, err = r.replace(ctx, kept)
 		case synced:
 			return fmt.Errorf("%w by %q", ErrReserved, data)
 		default: // its holder may have released it, which this node does not show yet
@@ -128,9 +132,10 @@ func (r *Reservation) create(ctx context.Context) (embed.Stat, error) {
 	return stat, err
 }
 
-// replace creates the znode anew, because a znode keeps the TTL with which it was created.
+// replace creates the znode anew, because a znode keeps the TTL with which it was created. It
+// replaces TTL znodes only.
 func (r *Reservation) replace(ctx context.Context, mzxid embed.Zxid) (embed.Stat, error) {
-	results, err := r.session.Multi(ctx, embed.OpCheckMzxid(r.path, mzxid),
+	results, err := r.session.Multi(ctx, claim.OpCheckLost(r.path, mzxid),
 		embed.OpDelete(r.path, embed.AnyVersion),
 		embed.OpCreateWith(r.path, []byte(r.holder), r.options()))
 	if err != nil {

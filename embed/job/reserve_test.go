@@ -137,6 +137,24 @@ func TestReserve_TheSameHolder(t *testing.T) {
 	}
 }
 
+// What is there to stay, or belongs to a session, is no reservation, whatever it says.
+func TestReserve_NeverReplacesWhatIsThereToStay(t *testing.T) {
+	leveled(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		for path, mode := range map[string]embed.CreateMode{"/kept": embed.Persistent, "/owned": embed.Ephemeral} {
+			_, err := s.Create(t.Context(), path, []byte("me"), mode)
+			must(t, err)
+			before, _, err := s.Exists(t.Context(), path)
+			must(t, err)
+			_, err = job.Reserve(t.Context(), s, path, "me", time.Hour)
+			wantErr(t, err, job.ErrReserved)
+			if now, there, err := s.Exists(t.Context(), path); now != before {
+				t.Errorf("%s: %v %+v, was %+v: %v", path, there, now, before, err)
+			}
+		}
+	})
+}
+
 // Many reserve, renew and release a name at once, while members are killed and cut off. No two have
 // it at a time, and the tokens grow.
 func TestReserve_NeverTwo(t *testing.T) {

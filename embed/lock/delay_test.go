@@ -53,6 +53,29 @@ func TestDelay_IsNoneAfterARelease(t *testing.T) {
 	})
 }
 
+// What has the name of a lost contender, and is there to stay, is not deleted when the delay is over.
+func TestDelay_DeletesNothingThatIsThereToStay(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s := one(t).Session(1, embed.SessionOptions{})
+		h, err := delayed(s, "", time.Second).Lock(bounded(t))
+		must(t, err)
+		names, _, err := s.Children(bounded(t), path)
+		must(t, err)
+		must(t, h.Release())
+		theirs := path + "/" + names[0]
+		_, err = s.Put(bounded(t), theirs, []byte("theirs"))
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := lock.NewMutex(s, path).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("behind what is there to stay: %v", err)
+		}
+		if data, _, err := s.Get(bounded(t), theirs); string(data) != "theirs" {
+			t.Errorf("it has %q: %v", data, err)
+		}
+	})
+}
+
 // A lost holder may have sent something that has not arrived yet; Consul calls this delay
 // lock-delay. In Netflix/curator#9 nobody could make the lock wait.
 func TestDelay_AfterALoss(t *testing.T) {

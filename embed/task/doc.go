@@ -57,12 +57,13 @@
 //
 // # Cost
 //
-// Put, Claim and Finish are a commit each. So is a claim that is refused because another caller was
-// faster. The callers of one Queue do not compete: each tries another task. Several Queues do, and
-// then each chooses at random from more of the first tasks. With 64 calls of Work on three members,
-// one claim was refused for each task; if all tried the first task, it was 42. All callers that
-// wait try a task that is put into an empty queue. A claim looks at all tasks before its own, so
-// many that are claimed or to be retried later slow it down.
+// Put, Claim and Finish are a commit each. The first Claim of a Queue costs one or two more. A
+// claim that is refused because another caller was faster is a commit too. The callers of one Queue
+// do not compete: each tries another task. Several Queues do, and then each chooses at random from
+// more of the first tasks. With 64 calls of Work on three members, one claim was refused for each
+// task; if all tried the first task, it was 42. All callers that wait try a task that is put into
+// an empty queue. A claim looks at all tasks before its own, so many that are claimed or to be
+// retried later slow it down.
 //
 // Start reading in queue.go; lookout.go is how callers find a task.
 package task

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -23,6 +24,8 @@ import (
 // it is about as large as the number of callers that compete, and it is 1 without any: then the
 // tasks begin in order.
 type lookout struct {
+	whole atomic.Bool   // the parts of the queue are on one shard
+	ends  atomic.Bool   // the session may remove tasks
 	turn  chan struct{} // holds a value while somebody looks
 	again chan struct{} // a try has failed, so its task may be free; of length one
 	sweep sweep         // owned by the one that looks
@@ -161,6 +164,9 @@ var (
 // wait calls try for one task after the other that is free, until it returns true.
 func (q *Queue) wait(ctx context.Context, try func(name string) (bool, error)) error {
 	if err := q.check(); err != nil {
+		return err
+	}
+	if err := q.isWhole(ctx); err != nil {
 		return err
 	}
 	for lost := make(losses); ; {

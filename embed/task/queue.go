@@ -105,6 +105,31 @@ func (q *Queue) check() error {
 	return q.options.check(q.path)
 }
 
+// isWhole refuses a queue whose parts are on several shards, before any of them is made and a task is
+// worked on. What is below one first component is on one shard. Otherwise the ensemble knows: it
+// refuses such a transaction before it looks at any znode.
+func (q *Queue) isWhole(ctx context.Context) error {
+	if q.look.whole.Load() {
+		return nil
+	}
+	var ops []embed.Op
+	first := make(map[string]bool)
+	for _, path := range []string{q.entries, q.locks, q.tries, q.grave} {
+		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		first[name] = true
+		ops = append(ops, embed.OpCheck(path, embed.AnyVersion))
+	}
+	var err error
+	if len(first) > 1 {
+		_, err = q.session.Multi(ctx, ops...)
+	}
+	if errors.Is(err, embed.ErrCrossShard) {
+		return err
+	}
+	q.look.whole.Store(!queue.Unanswered(err) && ctx.Err() == nil && q.session.Err() == nil)
+	return nil
+}
+
 // Put puts a task into the queue and returns its name. Missing znodes are created, in commits of
 // their own.
 //
@@ -217,7 +242,7 @@ func (q *Queue) take(ctx context.Context, name string) ([]byte, bool, error) {
 		err = q.takeAtQuota(ctx, name, ops[2:4], triesStat)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, ofTask(err, embed.ErrNotEmpty)
 	}
 	return items[0], true, nil
 }
@@ -291,10 +316,11 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 // its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
-// embed.ErrCrossShard if the parts of the queue are on several shards; embed.ErrQuotaExceeded if a
+// embed.ErrCrossShard if the parts of the queue are on several shards, before anything is made; embed.ErrQuotaExceeded if a
 // hard quota has no room for a znode more, although some tasks are claimed or were; those of
-// embed.Session.Create. What concerns one task alone is no error: a task that the session may not
-// read, or that has to go to the dead ones and cannot, is logged and passed over.
+// embed.Session.Create; embed.ErrNoAuth if the session may remove no task of the queue. What concerns
+// one task alone is no error: a task that the session may not read, whose znode has children, or that
+// has to go to the dead ones and cannot, is logged and passed over.
 func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 	var t *Task
 	err := q.wait(ctx, func(name string) (_ bool, err error) {

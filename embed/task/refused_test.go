@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +52,41 @@ func worked(t *testing.T, from embed.Opener, o task.Options, d time.Duration,
 	return int(runs.Load())
 }
 
+// A task that cannot be removed is not worked on, since that would never end: one whose znode has
+// children is passed over, and keeps nobody from the others. If the session may remove no task at
+// all, Work says so.
+func TestWork_WhatCannotBeRemoved(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		q := task.New(s, path, task.Options{})
+		first := put(t, q, "x", task.PutOptions{})
+		put(t, q, "y", task.PutOptions{})
+		put(t, q, "z", task.PutOptions{})
+		below := path + "/entries/" + first + "/theirs"
+		_, err := s.Put(t.Context(), below, nil)
+		must(t, err)
+		var done []string
+		fn := func(_ context.Context, c *task.Task) error { done = append(done, string(c.Data())); return nil }
+		worked(t, ens.Node(1), task.Options{}, time.Hour, fn)
+		put(t, q, "w", task.PutOptions{})
+		if data, err := q.Take(bounded(t)); string(data) != "w" {
+			t.Errorf("Take: %q, %v", data, err)
+		}
+		must(t, s.Delete(t.Context(), below, embed.AnyVersion))
+		worked(t, ens.Node(1), task.Options{Attempts: 1}, time.Hour, fn)
+		if got := strings.Join(done, ""); got != "yzx" {
+			t.Errorf("worked on %s", got)
+		}
+		put(t, q, "x", task.PutOptions{})
+		_, err = s.SetACL(t.Context(), path+"/entries", []embed.ACL{{Perms: embed.PermRead, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
+		must(t, err)
+		wantErr(t, task.Work(bounded(t), ens.Node(1), path, task.Options{}, fn), embed.ErrNoAuth)
+		if len(done) != 3 {
+			t.Errorf("worked on %v", done)
+		}
+	})
+}
+
 // fn finishes its task together with a write that is refused. The task is claimed again after a
 // second, then two, and so on: it is not dead after a moment.
 func TestFinish_Refused(t *testing.T) {
@@ -89,8 +125,9 @@ func TestWork_ARefusedFinish(t *testing.T) {
 			put(t, q, "y", task.PutOptions{})
 			until := time.Now().Add(10 * time.Minute)
 			refused := 0
+			var begun atomic.Bool
 			from := &refusals.Opener{From: ens.Opener(1), Judge: func(_ int, ops []refusals.Write) error {
-				if deletes(ops) && time.Now().Before(until) {
+				if begun.Load() && deletes(ops) && time.Now().Before(until) {
 					refused++
 					return refusal
 				}
@@ -98,6 +135,7 @@ func TestWork_ARefusedFinish(t *testing.T) {
 			}}
 			ran := make(map[string]int)
 			worked(t, from, task.Options{}, time.Hour, func(_ context.Context, c *task.Task) error {
+				begun.Store(true)
 				ran[string(c.Data())]++
 				return nil
 			})

@@ -92,6 +92,9 @@ func (q *Queue) asRead(name string, tries *embed.Stat) embed.Op {
 // claim claims a task. It returns nil if somebody else was faster, with an error or without.
 func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	t := &Task{queue: q, name: name, values: ctx}
+	if item, _, err := q.session.Exists(ctx, t.item()); err == nil && item.NumChildren > 0 {
+		return nil, trouble{embed.ErrNotEmpty} // nobody could remove it when it is done
+	}
 	had, stat, err := q.readTries(ctx, name)
 	if err != nil || time.Now().Before(had.Next) { // it was retried since it was seen
 		return nil, ofTask(err, embed.ErrNoAuth)
@@ -115,6 +118,10 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	if err != nil {
 		_ = t.claim.Release() // the node deletes what was created once it knows the outcome
 		return nil, unless(hidden(err, stat != nil), embed.ErrUnknownOutcome)
+	}
+	if err := t.mayEnd(ctx); err != nil {
+		_ = t.giveUp()
+		return nil, unless(err, embed.ErrUnknownOutcome)
 	}
 	t.items, err = q.layout.decode(slices.Clone(t.raw)) // they belong to the caller
 	if err != nil || q.isSpent(t.attempt-1) {
@@ -163,6 +170,18 @@ func (t *Task) begin(ctx context.Context) (err error) {
 	if t.raw, _, err = t.queue.session.Get(ctx, t.item()); errors.Is(err, embed.ErrNoNode) {
 		_, _ = t.queue.forget(ctx, t.name)
 	}
+	return err
+}
+
+// mayEnd returns why the session may remove no task of the queue, before one is worked on for
+// nothing. It asks once.
+func (t *Task) mayEnd(ctx context.Context) error {
+	q := t.queue
+	if q.look.ends.Load() {
+		return nil
+	}
+	err := queue.Rehearse(ctx, q.session, t.item(), embed.OpDelete(t.item(), embed.AnyVersion))
+	q.look.ends.Store(err == nil)
 	return err
 }
 

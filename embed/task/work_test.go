@@ -210,6 +210,50 @@ func TestWork_Retries(t *testing.T) {
 	})
 }
 
+// M123: the parts of a queue are on several shards. It is refused before anything is made and before
+// a task is worked on, also if only the dead ones are elsewhere.
+func TestWork_WhereDeadTasksAreOnAnotherShard(t *testing.T) {
+	synctestShards(t, func(t *testing.T, ens *embedtest.Ensemble) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := ens.Session(1, embed.SessionOptions{})
+		refused, buried := 0, 0
+		for i := range 60 {
+			path := fmt.Sprint("/queue", i)
+			o := task.Options{Layout: task.Plain, LockPath: path + "/locks", Attempts: 1}
+			soon, end := context.WithTimeout(ctx, time.Second)
+			_, err := task.New(s, path, o).Claim(soon)
+			end()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				wantErr(t, err, embed.ErrCrossShard)
+			}
+			if _, made, _ := s.Exists(ctx, path); made == errors.Is(err, embed.ErrCrossShard) {
+				t.Errorf("%s: %v, and it is there: %v", path, err, made)
+			}
+			put(t, task.New(s, path, o), "x", task.PutOptions{})
+			soon, end = context.WithTimeout(ctx, time.Second)
+			ran := 0
+			err = task.Work(soon, ens.Opener(1), path, o, func(context.Context, *task.Task) error {
+				ran++
+				return errors.New("failed")
+			})
+			end()
+			dead := len(children(t, s, path+"-dead"))
+			switch {
+			case ran == 0 && errors.Is(err, embed.ErrCrossShard):
+				refused++
+			case ran == 1 && dead == 1:
+				buried++
+			default:
+				t.Errorf("%s: fn ran %d times, %d are dead: %v", path, ran, dead, err)
+			}
+		}
+		if refused == 0 || buried == 0 {
+			t.Errorf("%d were refused, %d buried", refused, buried)
+		}
+	})
+}
+
 // What is on another shard is refused, and nothing waits for ever.
 func TestWork_OnSeveralShards(t *testing.T) {
 	synctestShards(t, func(t *testing.T, ens *embedtest.Ensemble) {

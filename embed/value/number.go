@@ -97,14 +97,15 @@ type Number struct {
 
 // TakeNumber takes the least number from 0 to n-1 that is free and whose time the clock has passed,
 // up to which a former owner may have used it. It holds the number as a lock is held. While there is
-// none, it waits, as long as ctx allows. It also outlasts the lack of a quorum. After an error
-// nothing is taken.
+// none, it waits, as long as ctx allows. It passes over a number whose time cannot be read, until
+// somebody deletes or corrects that. It also outlasts the lack of a quorum. After an error nothing is
+// taken.
 //
 // What it keeps are an ephemeral, <dir>/held/<number>, and a persistent znode with that time,
 // <dir>/used/<number>. Do not delete the second: it is what the next owner waits for.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrDeleted if somebody deleted the
-// ephemeral meanwhile; embed.ErrNotNumber if no number is left whose time can be read;
+// ephemeral meanwhile; embed.ErrNotNumber if no number is held, and no time can be read;
 // embed.ErrInvalidArgument for n and wrong options; those of embed.Session.Create.
 func TakeNumber(ctx context.Context, s *embed.Session, dir string, n int, o NumberOptions) (*Number, error) {
 	if err := o.check(n); err != nil {
@@ -163,6 +164,9 @@ func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Du
 				return nil
 			}
 			_ = n.claim.Release() // if it cannot be sent, the node keeps trying
+			if isUnreadable(err) {
+				err = nil // look passes over it
+			}
 		}
 	}
 	return err
@@ -172,15 +176,15 @@ func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Du
 const clockPause = time.Second
 
 // look sets n.n to the least number that may be taken, or waits until there may be one. It passes
-// over a number whose time cannot be read, unless it finds no other that is free.
+// over a number whose time cannot be read, and fails if that is true of all.
 func (n *Number) look(ctx context.Context, dir string, numbers int) (found bool, err error) {
-	held := child(dir, "held")
-	w, err := n.session.Watch(ctx, held, embed.WatchOnce)
+	parent := child(dir, "held")
+	w, err := n.session.Watch(ctx, parent, embed.WatchOnce)
 	if err != nil {
 		return false, err
 	}
 	defer w.Close()
-	names, _, err := n.session.Children(ctx, held)
+	names, _, err := n.session.Children(ctx, parent)
 	if err != nil && !errors.Is(err, embed.ErrNoNode) {
 		return false, err
 	}
@@ -191,13 +195,15 @@ func (n *Number) look(ctx context.Context, dir string, numbers int) (found bool,
 	why := fmt.Sprintf("all %d are held", numbers)
 	var pause time.Duration
 	var unreadable error
+	held := 0
 	for n.n = range numbers {
 		if taken[strconv.Itoa(n.n)] {
+			held++
 			continue
 		}
 		left, err := n.left(ctx, dir)
 		switch {
-		case errors.Is(err, embed.ErrNotNumber), errors.Is(err, embed.ErrNoAuth):
+		case isUnreadable(err):
 			unreadable = cmp.Or(unreadable, err)
 		case err != nil:
 			return false, err
@@ -209,7 +215,11 @@ func (n *Number) look(ctx context.Context, dir string, numbers int) (found bool,
 		}
 	}
 	if pause == 0 && unreadable != nil {
-		return false, unreadable
+		if held == 0 {
+			return false, unreadable
+		}
+		pause = clockPause // nobody tells when it can be read
+		why = fmt.Sprintf("%d of %d are held, and %v", held, numbers, unreadable)
 	}
 	var later <-chan time.Time
 	if pause > 0 {
@@ -223,6 +233,11 @@ func (n *Number) look(ctx context.Context, dir string, numbers int) (found bool,
 	case <-ctx.Done():
 		return false, fmt.Errorf("%s: %w", why, ctx.Err())
 	}
+}
+
+// isUnreadable reports whether what a number's time is cannot be told, which concerns it alone.
+func isUnreadable(err error) bool {
+	return errors.Is(err, embed.ErrNotNumber) || errors.Is(err, embed.ErrNoAuth)
 }
 
 // left sets n.after to the time up to which n.n may have been used, and returns how long it takes the

@@ -460,3 +460,31 @@ func TestTakeNumber_PassesOverOneThatIsAheadForLong(t *testing.T) {
 		}
 	})
 }
+
+// One number is held, and the other's time cannot be read. TakeNumber waits for the first that can be
+// had: the one that is released, or the one that is corrected. It says meanwhile what is wrong.
+func TestTakeNumber_WaitsBesideOneThatCannotBeRead(t *testing.T) {
+	for _, corrected := range []bool{false, true} {
+		bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+			s := ens.Session(1, embed.SessionOptions{})
+			_, err := s.Put(t.Context(), dir+"/used/1", []byte("soon"))
+			must(t, err)
+			first := take(t, s, 2, value.NumberOptions{})
+			short, cancel := context.WithTimeout(t.Context(), time.Minute+time.Second/2)
+			defer cancel()
+			_, err = value.TakeNumber(short, s, dir, 2, value.NumberOptions{})
+			wantErr(t, err, context.DeadlineExceeded)
+			if text := err.Error(); !strings.Contains(text, "1 of 2 are held") || !strings.Contains(text, dir+"/used/1") {
+				t.Error(text)
+			}
+			want, free := 0, first.Release
+			if corrected {
+				want, free = 1, func() error { return s.Delete(t.Context(), dir+"/used/1", embed.AnyVersion) }
+			}
+			time.AfterFunc(time.Minute, func() { must(t, free()) })
+			if next := take(t, s, 2, value.NumberOptions{}); next.N() != want {
+				t.Errorf("the number is %d, not %d", next.N(), want)
+			}
+		})
+	}
+}

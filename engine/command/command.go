@@ -256,7 +256,7 @@ func EncodeRequest(r *Request) []byte {
 
 func (e *encoder) op(o *tree.Op) {
 	switch o.Kind {
-	case tree.KindCheckMzxid:
+	case tree.KindCheckMzxid, tree.KindCheckLost:
 		e.array(opLen(o.Kind))
 		e.uint(uint64(o.Kind))
 		e.string(o.Path)
@@ -815,7 +815,7 @@ func (d *decoder) op(o *tree.Op) {
 	}
 	o.Path = d.word()
 	switch o.Kind {
-	case tree.KindCheckMzxid:
+	case tree.KindCheckMzxid, tree.KindCheckLost:
 		o.Mzxid = tree.Zxid(d.uint())
 		return
 	case tree.KindAdd:
@@ -835,7 +835,7 @@ func (d *decoder) op(o *tree.Op) {
 // opLen returns the length of an operation's array.
 func opLen(k tree.OpKind) int {
 	switch k {
-	case tree.KindCheckMzxid:
+	case tree.KindCheckMzxid, tree.KindCheckLost:
 		return 3
 	case tree.KindAdd:
 		return 4

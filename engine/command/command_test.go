@@ -119,6 +119,7 @@ func goldenCommands() []golden {
 		{"steps", batch(1, txn(tree.Op{Kind: tree.KindCheckMzxid, Path: "/a", Mzxid: 1 << 40},
 			tree.Op{Kind: tree.KindAdd, Path: "/n", Width: tree.Int32, Delta: -7},
 			tree.Op{Kind: tree.KindEnsure, Path: "/a/b"}))},
+		{"check-of-a-loss", batch(1, txn(tree.Op{Kind: tree.KindCheckLost, Path: "/a", Mzxid: 1 << 40}))},
 		{"empty-multi", batch(1, Request{Kind: RequestTxn, Session: -1, Ops: []tree.Op{}})},
 		{"open", batch(1, Request{Kind: RequestOpen, Timeout: 10 * time.Second, Password: filled[[16]byte](0x80)})},
 		{"open-with-identities", batch(1, Request{Kind: RequestOpen, Timeout: time.Second,

@@ -172,7 +172,7 @@ func (r *Replica) auditRefused(a Audited, ops []tree.Op, err error) {
 // writes reports whether an operation can change a znode.
 func writes(op *tree.Op) bool {
 	switch op.Kind {
-	case tree.KindCheck, tree.KindGuard, tree.KindCheckChildren, tree.KindCheckMzxid:
+	case tree.KindCheck, tree.KindGuard, tree.KindCheckChildren, tree.KindCheckMzxid, tree.KindCheckLost:
 		return false
 	}
 	return true

@@ -74,7 +74,7 @@ func (o *Op) Validate(maxData int) error {
 		if err = op.Mode.Validate(); err == nil {
 			err = tree.ValidateCreatePath(op.Path, op.Mode)
 		}
-	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL, tree.KindGuard, tree.KindCheckMzxid, tree.KindEnsure:
+	case tree.KindSet, tree.KindDelete, tree.KindCheck, tree.KindSetACL, tree.KindGuard, tree.KindCheckMzxid, tree.KindEnsure, tree.KindCheckLost:
 		err = tree.ValidatePath(op.Path)
 	case tree.KindAdd:
 		if err = tree.ValidatePath(op.Path); err == nil {

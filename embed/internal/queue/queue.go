@@ -164,6 +164,17 @@ func Retry(ctx context.Context, s *embed.Session, fn func() error) error {
 	}
 }
 
+// Rehearse returns why the ensemble would refuse operations now, or nil. Nothing is applied: after
+// them comes one that always fails. path is on their shard. It is for what runs before its last step,
+// which could turn out to be impossible.
+func Rehearse(ctx context.Context, s *embed.Session, path string, ops ...embed.Op) error {
+	_, err := s.Multi(ctx, append(slices.Clone(ops), claim.OpCheckCzxid(path, 0))...)
+	if refused, ok := errors.AsType[*embed.MultiError](err); ok && refused.Index == len(ops) {
+		return nil
+	}
+	return err
+}
+
 // Sync waits until this node shows all that was acknowledged before the call, anywhere. Unlike
 // embed.Session.Sync, it outlasts the lack of a quorum.
 func Sync(ctx context.Context, s *embed.Session, path string) error {
@@ -371,7 +382,7 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 	}
 	delay := lookAgain
 	if stat.EphemeralOwner == 0 {
-		lingers, err := c.outwait(ctx, ahead)
+		lingers, err := c.outwait(ctx, ahead, stat.Mzxid)
 		if err != nil || lingers < 0 {
 			return err
 		}
@@ -399,8 +410,9 @@ func (c *Contender) waitHidden(ctx context.Context, ahead string, other <-chan e
 	return c.sleep(ctx, nil, watch.Events(), other, 0)
 }
 
-// outwait returns how long a lost contender at ahead still keeps c waiting; see Outwait.
-func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, error) {
+// outwait returns how long a contender at ahead, which was lost in transaction lost, still keeps c
+// waiting; see Outwait.
+func (c *Contender) outwait(ctx context.Context, ahead string, lost embed.Zxid) (time.Duration, error) {
 	_, name := Split(ahead)
 	if delayOf(name) == 0 {
 		return 0, nil // not a contender with a delay
@@ -413,7 +425,7 @@ func (c *Contender) outwait(ctx context.Context, ahead string) (time.Duration, e
 	// An upgrading contender before it may be its own, which came in front of it while it held the
 	// lock.
 	if err == nil && waited && !IsUpgrading(before) {
-		return remove(ctx, c.Session, ahead) // it cannot have held anything
+		return remove(ctx, c.Session, ahead, lost) // it cannot have held anything
 	}
 	if c.seen == nil {
 		c.seen = make(map[string]time.Time)
@@ -456,14 +468,15 @@ func Outwait(ctx context.Context, s *embed.Session, path string, seen map[string
 	if left := delay - time.Since(first); left > 0 {
 		return left, nil
 	}
-	return remove(ctx, s, path)
+	return remove(ctx, s, path, stat.Mzxid)
 }
 
-// remove deletes a contender that nobody owns any more.
-func remove(ctx context.Context, s *embed.Session, path string) (time.Duration, error) {
-	err := s.Delete(ctx, path, embed.AnyVersion)
+// remove deletes a contender that was lost in transaction lost. What has the name of one, and is
+// there to stay, keeps others waiting.
+func remove(ctx context.Context, s *embed.Session, path string, lost embed.Zxid) (time.Duration, error) {
+	_, err := s.Multi(ctx, claim.OpCheckLost(path, lost), embed.OpDelete(path, embed.AnyVersion))
 	switch {
-	case errors.Is(err, embed.ErrNoAuth), errors.Is(err, embed.ErrNotEmpty):
+	case errors.Is(err, embed.ErrNoAuth), errors.Is(err, embed.ErrNotEmpty), errors.Is(err, embed.ErrBadVersion):
 		return 0, nil // the ensemble deletes it once it can
 	case errors.Is(err, embed.ErrNoNode), Unanswered(err):
 		err = nil
