@@ -38,9 +38,9 @@ func (r reader) exists(shard *replica.Replica, path string) (tree.Stat, bool) {
 
 func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }
 
-// whole adds to the Stat of a znode what its other shards have, if it is on all.
-func (r reader) whole(path string, stat tree.Stat) tree.Stat {
-	if !r.engine.spans(path) {
+// whole adds to the Stat that a read has shown what the znode's other shards have, if it is on all.
+func (r reader) whole(path string, stat tree.Stat, err error) tree.Stat {
+	if err != nil || !r.engine.spans(path) {
 		return stat
 	}
 	for _, shard := range r.engine.shards[1:] {
@@ -68,17 +68,17 @@ func (r reader) find(path string) (f finding, err error) {
 
 func (r reader) Get(path string) ([]byte, tree.Stat, error) {
 	data, stat, err := r.view(path).Get(path)
-	return data, r.whole(path, stat), err
+	return data, r.whole(path, stat, err), err
 }
 
 func (r reader) Exists(path string) (tree.Stat, bool, error) {
 	stat, ok, err := r.view(path).Exists(path)
-	return r.whole(path, stat), ok, err
+	return r.whole(path, stat, err), ok, err
 }
 
 func (r reader) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	acl, stat, err := r.view(path).ACL(path)
-	return acl, r.whole(path, stat), err
+	return acl, r.whole(path, stat, err), err
 }
 
 func (r reader) Children(path string) (names []string, stat tree.Stat, err error) {
