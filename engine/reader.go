@@ -38,9 +38,9 @@ func (r reader) exists(shard *replica.Replica, path string) (tree.Stat, bool) {
 
 func (r reader) view(path string) tree.View { return r.on(r.engine.at(path)) }
 
-// whole adds to the Stat of a znode what its other shards have, if it is on all.
-func (r reader) whole(path string, stat tree.Stat) tree.Stat {
-	if !r.engine.spans(path) {
+// whole adds to the Stat that a read has shown what the znode's other shards have, if it is on all.
+func (r reader) whole(path string, stat tree.Stat, err error) tree.Stat {
+	if err != nil || !r.engine.spans(path) {
 		return stat
 	}
 	for _, shard := range r.engine.shards[1:] {
@@ -68,17 +68,17 @@ func (r reader) find(path string) (f finding, err error) {
 
 func (r reader) Get(path string) ([]byte, tree.Stat, error) {
 	data, stat, err := r.view(path).Get(path)
-	return data, r.whole(path, stat), err
+	return data, r.whole(path, stat, err), err
 }
 
 func (r reader) Exists(path string) (tree.Stat, bool, error) {
 	stat, ok, err := r.view(path).Exists(path)
-	return r.whole(path, stat), ok, err
+	return r.whole(path, stat, err), ok, err
 }
 
 func (r reader) ACL(path string) ([]tree.ACL, tree.Stat, error) {
 	acl, stat, err := r.view(path).ACL(path)
-	return acl, r.whole(path, stat), err
+	return acl, r.whole(path, stat, err), err
 }
 
 func (r reader) Children(path string) (names []string, stat tree.Stat, err error) {
@@ -126,16 +126,23 @@ func (r reader) Descendants(path string) (int, error) {
 	return n, nil
 }
 
+// walkKeeps is what each shard may keep for a walk of what is replaced meanwhile, beside as much as it
+// has. Clients walk too, and may leave the next portion for a minute.
+const walkKeeps = 64 << 20
+
 // walk calls fn with a znode and what is below it and may be read, depth levels or all with zero, as
 // they were at one zxid. It ends when fn returns false or ctx ends, and returns the zxid.
 func (r reader) walk(ctx context.Context, path string, depth int, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
 	if r.engine.reaches(path) {
 		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
 	}
-	pin := r.engine.at(path).Tree().Pin()
+	pin := r.engine.at(path).Tree().PinWithin(walkKeeps)
 	defer pin.Release()
 	err := pin.As(r.who).Walk(path, depth, func(path string, f tree.Found) bool {
 		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
 	})
+	if err == tree.ErrPinLost {
+		err = fmt.Errorf("%w: this walk is over, begin it again: %w", ErrUnavailable, err)
+	}
 	return pin.Zxid(), cmp.Or(ctx.Err(), err)
 }

@@ -132,6 +132,26 @@ func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, erro
 	return m, err
 }
 
+// Meets reports whether the session may know of a session: its own, or one with an ephemeral that it
+// may read. It waits while a replica applies an entry.
+func (s *Session) Meets(ctx context.Context, id tree.SessionID) (bool, error) {
+	if id == s.ID() {
+		return true, nil
+	}
+	for _, r := range s.engine.shards {
+		var owned []string
+		if err := s.engine.inspect(ctx, r, func(table *session.Table) { owned = table.Owned(id) }); err != nil {
+			return false, err
+		}
+		for _, path := range owned {
+			if stat, ok, _ := s.view(path).Exists(path); ok && stat.EphemeralOwner == id {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // Before returns the sibling with the next lower sequence number; see tree.Tree.Before. Before
 // refuses children of a znode that is on several shards. Each shard numbers its own, so a contender
 // there would be first on every shard.

@@ -100,7 +100,7 @@ func (m *model) applyOp(h Header, op Op) (Result, error) {
 	case KindSetACL:
 		return m.setACL(h, op)
 	case KindGuard:
-		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid || z.Owner == 0 {
+		if z, ok := m.znodes[op.Path]; !ok || z.Czxid != op.Czxid || z.Owner == 0 || !m.mayKnow(h, op.Path) {
 			return Result{}, ErrNotHeld
 		}
 		return Result{}, nil
@@ -311,6 +311,12 @@ func (m *model) setACL(h Header, op Op) (Result, error) {
 	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
 }
 
+// mayKnow reports whether the requester may know which transaction created a znode.
+func (m *model) mayKnow(h Header, path string) bool {
+	z := m.znodes[path]
+	return h.System || z.Owner != 0 && z.Owner == h.Session || modelMay(z.ACL, h.Identities, 1)
+}
+
 func (m *model) delete(h Header, op Op) error {
 	if !strings.Contains(op.Path, "/") || strings.Contains(op.Path, "\x00") {
 		return ErrInvalidPath
@@ -319,7 +325,7 @@ func (m *model) delete(h Header, op Op) error {
 		return ErrInvalidPath
 	}
 	z, ok := m.znodes[op.Path]
-	if op.Czxid != 0 && (!ok || z.Czxid != op.Czxid) {
+	if op.Czxid != 0 && (!ok || z.Czxid != op.Czxid || !m.mayKnow(h, op.Path)) {
 		return ErrNotHeld
 	}
 	parent, parentOK := m.znodes[modelParent(op.Path)]

@@ -180,8 +180,9 @@ func (t *Tree) ensure(op *Op, r *Result) error {
 // whether the znode exists.
 //
 // A delete that names the creation gives up a claim. Like a guard, it returns the same error
-// whether the znode is gone or another creation has its path. The owner of an ephemeral needs no
-// permission for it: ending the session would have the same effect.
+// whether the znode is gone, another creation has its path, or the requester may not know which:
+// see isCreation. The owner of an ephemeral needs no permission for it: ending the session would
+// have the same effect.
 func (t *Tree) delete(op *Op) error {
 	slash, err := lastSlash(op.Path)
 	if err != nil {
@@ -195,7 +196,7 @@ func (t *Tree) delete(op *Op) error {
 		old = e.current()
 	}
 	switch {
-	case op.Czxid != 0 && (old == nil || old.czxid != op.Czxid):
+	case op.Czxid != 0 && !t.isCreation(old, op.Czxid):
 		return ErrNotHeld
 	case old == nil:
 		parent := t.index.get(parentOf(op.Path, slash))
@@ -204,11 +205,8 @@ func (t *Tree) delete(op *Op) error {
 		}
 		return ErrNoAuth
 	}
-	if own := old.rest().owner; op.Czxid == 0 || own == 0 || own != t.header.Session {
-		switch err := t.permitWrite(op.Path, e.parent.current().acl(), Delete); {
-		case err != nil && op.Czxid != 0:
-			return ErrNotHeld // else who tries one creation after the other would find the right one
-		case err != nil:
+	if op.Czxid == 0 || !t.isOwn(old) {
+		if err := t.permitWrite(op.Path, e.parent.current().acl(), Delete); err != nil {
 			return err
 		}
 	}
@@ -220,6 +218,19 @@ func (t *Tree) delete(op *Op) error {
 	}
 	t.removeZnode(e)
 	return nil
+}
+
+// isOwn reports whether a znode is an ephemeral of the transaction's session.
+func (t *Tree) isOwn(v *version) bool {
+	owner := v.rest().owner
+	return owner != 0 && owner == t.header.Session
+}
+
+// isCreation reports whether a znode was created by a transaction, as far as the requester may know
+// that: who may not read the znode, and does not own it, would otherwise find its creation by asking
+// for one after the other.
+func (t *Tree) isCreation(v *version, by Zxid) bool {
+	return v != nil && v.czxid == by && (t.isOwn(v) || t.permit(v.acl(), Read) == nil)
 }
 
 func (t *Tree) checkVersion(op *Op) error {
@@ -278,11 +289,10 @@ func (t *Tree) checkChildren(op *Op) error {
 	return nil
 }
 
-// guard checks no permission: anyone who knows which transaction created a znode was told by its
-// creator. A lingering znode keeps its creation but is held by nobody. So a guard accepts only
-// ephemerals.
+// guard needs Read, except on the session's own: see isCreation. A lingering znode keeps its creation
+// but is held by nobody. So a guard accepts only ephemerals.
 func (t *Tree) guard(op *Op) error {
-	if e, err := t.existing(op.Path); err != nil || e.current().czxid != op.Czxid || e.current().rest().owner == 0 {
+	if e, err := t.existing(op.Path); err != nil || !t.isCreation(e.current(), op.Czxid) || e.current().rest().owner == 0 {
 		return ErrNotHeld
 	}
 	return nil

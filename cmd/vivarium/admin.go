@@ -72,7 +72,8 @@ const (
 	adminIdle        = 2 * time.Minute
 	adminHeaderBytes = 256 << 10 // a path of 64 KiB in percent encoding
 
-	// Connections in total and from one address. An idle one makes room for a newcomer.
+	// Connections in total and from one address. One that nobody with a token asks on makes room for a
+	// newcomer.
 	adminConnections           = 128
 	adminConnectionsPerAddress = 64
 )
@@ -99,9 +100,17 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 	if c == nil {
 		return &adminServer{stop: func() {}}, nil
 	}
-	authorize, err := admin.Tokens(c.TokensFile)
+	tokens, err := admin.Tokens(c.TokensFile)
 	if err != nil {
 		return nil, err
+	}
+	var bounded *crowd.Listener
+	authorize := func(r *http.Request) (admin.Grant, error) {
+		grant, err := tokens(r)
+		if err == nil {
+			bounded.Keep(r.Context())
+		}
+		return grant, err
 	}
 	handler, err := admin.New(node, admin.Options{Authorize: authorize, Hosts: c.Hosts, Gateways: []*gateway.Gateway{door},
 		Audit: auditDir, Page: c.Page, OpenProbes: c.OpenProbes, ZooKeeper: c.ZooKeeper})
@@ -113,10 +122,10 @@ func serveAdmin(node *embed.Node, door *gateway.Gateway, c *adminConfig, auditDi
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	bounded := crowd.Listen(listener, adminConnections, adminConnectionsPerAddress, func(from net.Addr) {
+	bounded = crowd.Listen(listener, adminConnections, adminConnectionsPerAddress, func(from net.Addr) {
 		log.Debug("admin connection closed: too many connections", "client", from.String())
 	})
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes, ConnState: bounded.State,
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: adminHeader, IdleTimeout: adminIdle, MaxHeaderBytes: adminHeaderBytes, ConnState: bounded.State, ConnContext: bounded.Context,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	var store *certs.Store
 	if c.TLS != nil {

@@ -80,16 +80,21 @@ func TestServe_Admin(t *testing.T) {
 	}
 }
 
-// Idle connections take only so many descriptors, and keep nobody from asking.
-func TestServe_AdminIsBounded(t *testing.T) {
-	t.Parallel()
+// startAdmin runs a member with the admin handler, whose token is "secret", and returns its address.
+func startAdmin(t *testing.T) (address string) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "tokens"), fmt.Appendf(nil, "ops viewer %x\n", sha256.Sum256([]byte("secret"))), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "node.yaml"),
 		[]byte("dir: data\ngateway: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0, tokensFile: tokens, openProbes: true}\n"), 0o644))
 	p := spawn(t, dir, "serve", "-config", "node.yaml")
 	p.Says("msg=serving")
-	address := regexp.MustCompile(`address=(\S+)$`).FindStringSubmatch(p.Line("msg=\"admin serves\""))[1]
+	return regexp.MustCompile(`address=(\S+)$`).FindStringSubmatch(p.Line("msg=\"admin serves\""))[1]
+}
+
+// Idle connections take only so many descriptors, and keep nobody from asking.
+func TestServe_AdminIsBounded(t *testing.T) {
+	t.Parallel()
+	address := startAdmin(t)
 	const many = 2*adminConnectionsPerAddress + 1
 	ended := make(chan struct{}, many)
 	for i := range many {
@@ -110,6 +115,41 @@ func TestServe_AdminIsBounded(t *testing.T) {
 	}
 	for range many - adminConnectionsPerAddress {
 		<-ended
+	}
+}
+
+// M126: parts of requests keep nobody from asking, and end nothing that somebody with a token asks for.
+func TestServe_AdminServesBesideParts(t *testing.T) {
+	t.Parallel()
+	address := startAdmin(t)
+	ask := func(path string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer secret")
+		r.Close = true
+		a, err := http.DefaultClient.Do(r)
+		must(t, err)
+		if a.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, a.Status)
+		}
+		return a
+	}
+	follow := ask("/v1/follow?path=/")
+	defer follow.Body.Close()
+	for range adminConnectionsPerAddress {
+		for _, part := range []string{"GET /livez HTTP/1.1\r\nHost:", "PUT /v1/znode?path=/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1"} {
+			conn, err := net.Dial("tcp", address)
+			must(t, err)
+			defer conn.Close()
+			_, _ = io.WriteString(conn, part)
+		}
+	}
+	must(t, ask("/v1/status").Body.Close())
+	for lines, line := bufio.NewReader(follow.Body), "not empty"; line != "\n"; { // an empty one comes every 15 seconds
+		var err error
+		line, err = lines.ReadString('\n')
+		must(t, err)
 	}
 }
 

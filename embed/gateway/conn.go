@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
@@ -33,6 +34,7 @@ type conn struct {
 	gate    *Gateway
 	sock    net.Conn
 	raw     net.Conn // the connection below TLS; without TLS the same as sock
+	host    string   // who counts as one behind its address
 	arrived time.Time
 	session session
 	writes  *engine.Session // the session; nil if it may only read
@@ -131,7 +133,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	if g.tls != nil {
 		sock = tls.Server(raw, g.tls.Config())
 	}
-	c := &conn{gate: g, sock: sock, raw: raw, arrived: time.Now()}
+	c := &conn{gate: g, sock: sock, raw: raw, host: crowd.Of(raw.RemoteAddr()), arrived: time.Now()}
 	c.progress.L, c.nudgeFunc = &c.mu, c.nudge
 	c.in.sock, c.in.hold, c.in.bytes = sock, c.hold, &g.meters.received
 	return c
@@ -272,6 +274,11 @@ func (c *conn) converse() error {
 	frame, err := c.in.readFrame(c.gate.cfg.FrameSize)
 	if err != nil {
 		return err
+	}
+	if !c.gate.cfg.RequireSASL {
+		if err := c.gate.known(c); err != nil {
+			return err
+		}
 	}
 	result, err := c.handshake(frame)
 	c.gate.meters.handshakes[result].Inc()

@@ -54,8 +54,10 @@ type Config struct {
 	TLS *TLS `yaml:"tls"`
 
 	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of
-	// them. Of IPv6, a network of 64 bits counts as one address. A connection beyond a bound is
-	// closed at once. Zero means DefaultConnectionsPerAddress and DefaultConnections. A negative
+	// them. Of IPv6, a network of 64 bits counts as one address. At a bound, a newcomer takes the
+	// place of a connection that has not asked for a session, or with RequireSASL has not proved
+	// who it is: the oldest of the address that has most of them. If there is none, the newcomer is
+	// closed. Zero means DefaultConnectionsPerAddress and DefaultConnections. A negative
 	// number means no bound of its own. The process may not be able to open so many files beside
 	// those that the node needs. Then the bound is what it can, and Start logs a warning.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
@@ -310,6 +312,7 @@ type Gateway struct {
 	conns     map[*conn]uint64 // to their numbers, in the order in which they came
 	arrivals  uint64
 	addresses map[string]int // number of connections by address
+	strangers []*conn        // those that have not asked for a session yet, the oldest first
 	closed    bool
 }
 
@@ -439,39 +442,91 @@ func (g *Gateway) acceptLoop() {
 	}
 }
 
-// accept serves a connection, or closes it if there are too many.
+// accept serves a connection, or closes one if there are too many.
 func (g *Gateway) accept(sock net.Conn) {
-	host := crowd.Of(sock.RemoteAddr())
-	g.mu.Lock()
-	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
-	if g.closed || beyond(len(g.conns), g.cfg.Connections) || beyond(g.addresses[host], g.cfg.ConnectionsPerAddress) {
-		g.mu.Unlock()
-		g.refused.Add(1)
-		if held, ok := g.refusals.due(errCrowded, time.Now()); ok {
-			g.log.Debug("connection refused: too many connections",
-				"client", sock.RemoteAddr().String(), "repeated", held)
-		}
-		_ = sock.Close()
+	out := g.admit(newConn(g, sock))
+	if out == nil {
 		return
 	}
-	c := newConn(g, sock)
+	out.drop()
+	g.refused.Add(1)
+	if held, ok := g.refusals.due(errCrowded, time.Now()); ok {
+		g.log.Debug("connection refused: too many connections",
+			"client", out.raw.RemoteAddr().String(), "repeated", held)
+	}
+}
+
+// admit begins to serve a connection, and returns the one to be closed for it: perhaps itself.
+func (g *Gateway) admit(c *conn) (out *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	beyond := func(n, limit int) bool { return limit >= 0 && n >= limit }
+	crowded := beyond(g.addresses[c.host], g.cfg.ConnectionsPerAddress)
+	switch {
+	case g.closed:
+		return c
+	case crowded || beyond(len(g.conns), g.cfg.Connections):
+		if out = g.strangerLocked(func(o *conn) bool { return !crowded || o.host == c.host }); out == nil {
+			return c
+		}
+		g.removeLocked(out)
+	}
 	g.arrivals++
 	g.conns[c] = g.arrivals
-	g.addresses[host]++
+	g.addresses[c.host]++
+	g.strangers = append(g.strangers, c)
 	g.goroutines.Go(func() {
 		c.serve()
-		g.forget(c, host)
+		g.forget(c)
 	})
-	g.mu.Unlock()
+	return out
+}
+
+// strangerLocked returns the stranger that makes room for a newcomer, of those that may: the oldest of
+// the address that has most of them. A client needs milliseconds until it is none. It returns nil if
+// there is none.
+func (g *Gateway) strangerLocked(may func(*conn) bool) *conn {
+	var who []string
+	var list []*conn
+	for _, c := range g.strangers {
+		if may(c) {
+			who, list = append(who, c.host), append(list, c)
+		}
+	}
+	first, _ := crowd.Greediest(who)
+	if first < 0 {
+		return nil
+	}
+	return list[first]
+}
+
+// known says that a connection is no stranger any more. It returns errEnded if it was one for too long.
+func (g *Gateway) known(c *conn) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.conns[c]; !ok {
+		return errEnded
+	}
+	g.strangers = slices.DeleteFunc(g.strangers, func(o *conn) bool { return o == c })
+	return nil
+}
+
+// removeLocked removes a connection that holds no place any more.
+func (g *Gateway) removeLocked(c *conn) {
+	if _, ok := g.conns[c]; !ok {
+		return
+	}
+	delete(g.conns, c)
+	g.strangers = slices.DeleteFunc(g.strangers, func(o *conn) bool { return o == c })
+	if g.addresses[c.host]--; g.addresses[c.host] == 0 {
+		delete(g.addresses, c.host)
+	}
 }
 
 // forget removes a connection that is not served any more.
-func (g *Gateway) forget(c *conn, host string) {
+func (g *Gateway) forget(c *conn) {
 	g.mu.Lock()
-	delete(g.conns, c)
-	if g.addresses[host]--; g.addresses[host] == 0 {
-		delete(g.addresses, host)
-	}
+	g.removeLocked(c)
 	g.held.Add(-c.held.Load())
 	g.mu.Unlock()
 }

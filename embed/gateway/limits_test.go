@@ -53,6 +53,44 @@ func TestConnectionLimits(t *testing.T) {
 	})
 }
 
+// M125: at a bound, who has asked for nothing yet makes room for who comes, the oldest first. So a
+// stranger with many addresses keeps nobody out, whatever part of a request it has sent. Sessions stay.
+func TestConnectionLimits_StrangersMakeRoom(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		for _, cfg := range []Config{{ConnectionsPerAddress: 4}, {Connections: 4, ConnectionsPerAddress: -1}} {
+			g := start(t, cfg)
+			first := connect(t, g)
+			silent, half := dial(t, g), dial(t, g)
+			half.write([]byte{0, 0, 0, 45, 1})
+			last := dial(t, g)
+			for _, stranger := range []*client{silent, half} {
+				connect(t, g)
+				stranger.endsSilently()
+			}
+			last.open(hello())
+			dial(t, g).endsSilently()
+			for _, c := range []*client{first, last} {
+				c.must(op(wire.OpPing, ""))
+			}
+			if n := len(g.connections()); n != 4 || g.refused.Load() != 3 {
+				t.Errorf("%d connections, %d refused", n, g.refused.Load())
+			}
+		}
+	})
+}
+
+// M125: with RequireSASL, a stranger is who has not proved a name.
+func TestConnectionLimits_StrangersWithoutAName(t *testing.T) {
+	g := startOn(t, startSASL(t, nil), Config{SASL: DigestMD5(peoplesHA1), RequireSASL: true, ConnectionsPerAddress: 2})
+	alice, stranger := connect(t, g), connect(t, g)
+	alice.logIn("alice")
+	other := connect(t, g)
+	stranger.endsSilently()
+	other.logIn("alice")
+	dial(t, g).endsSilently()
+	alice.must(op(wire.OpPing, ""))
+}
+
 // G1: a frame may be as long as the limit.
 func TestFrameSize(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -180,13 +180,21 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 		z, err = s.Sync(c.gate.ctx, n.Path)
 		r.Zxid = int64(z)
 	case wire.NativeMember:
-		var m engine.MemberID
-		m, err = s.Member(c.gate.ctx, tree.SessionID(n.Zxid))
-		r.Zxid = int64(m)
+		r.Zxid, err = c.nativeMember(tree.SessionID(n.Zxid))
 	default:
 		return fmt.Errorf("%w: this member knows no native request of kind %d", embed.ErrInvalidArgument, n.Kind)
 	}
 	return err
+}
+
+// nativeMember tells where a session is of which the client may know. The ids of sessions are zxids, so
+// it would otherwise find all that there are.
+func (c *conn) nativeMember(id tree.SessionID) (int64, error) {
+	if ok, err := c.writes.Meets(c.gate.ctx, id); err != nil || !ok {
+		return 0, cmp.Or(err, engine.ErrNoSession)
+	}
+	m, err := c.writes.Member(c.gate.ctx, id)
+	return int64(m), err
 }
 
 // answerNative queues an answer with its error. It returns an error that ends the connection.

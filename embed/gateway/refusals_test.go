@@ -62,7 +62,7 @@ func TestRefusals_Storm(t *testing.T) {
 		refusals("ahead", `cause="the client comes from a member that is ahead`, func() { e.refused(1, ahead) })
 		refusals("too many", `msg="connection refused: too many connections"`, func() {
 			for range cfg.Connections {
-				defer e.dial(1).Close()
+				defer e.open(1, asks(false)).Close()
 			}
 			e.dial(1).endsSilently()
 		})

@@ -141,7 +141,7 @@ func (g *Gateway) Samples() iter.Seq[metrics.Sample] {
 		to.Counter("gateway_bytes_total", bytes, m.received.Read(), "direction", "received")
 		to.Counter("gateway_bytes_total", bytes, m.sent.Read(), "direction", "sent")
 		to.Counter("gateway_refused_total",
-			"Connections that were closed at once, because there were too many.",
+			"Connections that were closed because there were too many.",
 			uint64(g.refused.Load()))
 		to.Counter("gateway_auth_failures_total",
 			"Credentials of clients that were refused.", uint64(g.authFailed.Load()))

@@ -69,6 +69,11 @@ func (c *conn) sasl(q *wire.Request, a *answer) error {
 			return err
 		}
 		c.proved = true
+		if c.gate.cfg.RequireSASL {
+			if err := c.gate.known(c); err != nil {
+				return err
+			}
+		}
 	}
 	a.reply.Data = reply
 	a.bytes = sizeOf(&a.reply.Result)

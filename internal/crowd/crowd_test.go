@@ -62,8 +62,8 @@ func (l *visitors) Accept() (net.Conn, error) {
 	return v, nil
 }
 
-// Idle connections make room for newcomers, the longest idle one of the greediest first. Busy ones
-// stay, and then the newcomer is closed.
+// M126: connections make room for newcomers, the longest idle one of the greediest first. A part of a
+// request changes nothing; those of somebody who may ask stay, and then the newcomer is closed.
 func TestListener(t *testing.T) {
 	in, told := &visitors{}, 0
 	l := Listen(in, 4, 3, func(net.Addr) { told++ })
@@ -81,14 +81,19 @@ func TestListener(t *testing.T) {
 			t.Errorf("%s: closed is %v", what, v.closed)
 		}
 	}
+	keep := func(v *visitor) {
+		l.State(v, http.StateActive)
+		l.Keep(l.Context(t.Context(), v))
+	}
 	a1, a2, a3 := from("192.0.2.1"), from("192.0.2.1"), from("192.0.2.1")
-	l.State(a1, http.StateActive)
+	keep(a1)
+	l.State(a2, http.StateActive) // a stranger
 	a4 := from("192.0.2.1")
 	want("busy", a1, false)
 	want("the longest idle one of an address with too many", a2, true)
 	b1 := from("192.0.2.2")
 	want("the fourth", b1, false)
-	l.State(b1, http.StateActive)
+	keep(b1)
 	l.State(b1, http.StateIdle)
 	c1 := from("192.0.2.3")
 	want("the longest idle one of the address that has most", a3, true)
@@ -96,7 +101,7 @@ func TestListener(t *testing.T) {
 	d1 := from("192.0.2.4")
 	want("the one that was idle before", a4, true)
 	for _, v := range []*visitor{a1, b1, c1, d1} {
-		l.State(v, http.StateActive)
+		keep(v)
 	}
 	want("who comes while all are busy", from("192.0.2.5"), true)
 	l.State(b1, http.StateClosed)

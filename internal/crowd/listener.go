@@ -1,18 +1,22 @@
 package crowd
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
 // A Listener accepts connections for a [net/http.Server] and closes those that are too many. Beyond a
-// bound, a connection that waits for a request gives its place up: the longest idle one of the address
-// that has most of them. If none waits, the newcomer is closed. So idle connections keep nobody out.
+// bound, a connection on which nobody who may ask is being answered gives its place up: of those of the
+// address that has most, the one that has waited longest. If there is none, the newcomer is closed. So
+// idle connections keep nobody out, and neither do requests of strangers, however slowly they come.
 //
-// State must be the server's ConnState. Any number of goroutines may use a Listener.
+// State must be the server's ConnState, and Context its ConnContext. Any number of goroutines may use a
+// Listener.
 type Listener struct {
 	net.Listener
 
@@ -21,14 +25,14 @@ type Listener struct {
 	closed            func(net.Addr) // told of each connection that is closed; it must not block
 
 	mu     rank.Mutex[rank.Guests]
-	guests []*guest // in the order in which they became idle; guarded by mu
+	guests []*guest // in the order in which they came or became idle; guarded by mu
 }
 
 // A guest is a connection. Guarded by the Listener's mu.
 type guest struct {
 	conn net.Conn
 	who  string
-	busy bool // it has sent a part of a request, or waits for the answer
+	busy bool // it has a request of somebody who may ask
 }
 
 // Listen returns a Listener upon another one, with bounds in total and by address.
@@ -95,27 +99,47 @@ func (l *Listener) idleLocked(may func(*guest) bool) int {
 
 func (l *Listener) removeLocked(i int) { l.guests = append(l.guests[:i], l.guests[i+1:]...) }
 
+type guestKey struct{}
+
+// Context is the server's ConnContext.
+func (l *Listener) Context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, guestKey{}, conn)
+}
+
+// Keep says that somebody who may ask has sent the request of a context. Its connection keeps its place
+// until it is idle again.
+func (l *Listener) Keep(ctx context.Context) {
+	conn, _ := ctx.Value(guestKey{}).(net.Conn)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.findLocked(conn); i >= 0 {
+		l.guests[i].busy = true
+	}
+}
+
 // State is the server's ConnState.
 func (l *Listener) State(conn net.Conn, s http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := l.findLocked(conn)
+	if i < 0 {
+		return
+	}
+	g := l.guests[i]
+	switch s {
+	case http.StateIdle:
+		l.removeLocked(i)
+		g.busy = false
+		l.guests = append(l.guests, g)
+	case http.StateClosed, http.StateHijacked:
+		l.removeLocked(i)
+	}
+}
+
+// findLocked returns the index of a connection, or -1.
+func (l *Listener) findLocked(conn net.Conn) int {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, g := range l.guests {
-		if g.conn != conn {
-			continue
-		}
-		switch s {
-		case http.StateActive:
-			g.busy = true
-		case http.StateIdle:
-			l.removeLocked(i)
-			g.busy = false
-			l.guests = append(l.guests, g)
-		case http.StateClosed, http.StateHijacked:
-			l.removeLocked(i)
-		}
-		return
-	}
+	return slices.IndexFunc(l.guests, func(g *guest) bool { return g.conn == conn })
 }
