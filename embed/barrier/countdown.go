@@ -118,7 +118,8 @@ func (c Countdown) Left(ctx context.Context) (int, error) {
 
 // Wait waits until all names are done. It returns nil if they were at any moment since the call,
 // even if the znodes are deleted by now. It begins with an embed.Session.Sync, for this node may still
-// show a former countdown on the path. It is bounded by ctx alone. Errors are those of Done.
+// show a former countdown on the path. It is bounded by ctx alone. Errors are those of Done, and
+// embed.ErrNoAuth once the session may no longer read the znode. A name that it may not read counts.
 func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
 
 func (c Countdown) wait(ctx context.Context) error {
@@ -137,8 +138,15 @@ func (c Countdown) wait(ctx context.Context) error {
 		if err := names.arm(ctx); err != nil {
 			return err
 		}
-		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here) >= c.total, nil })
+		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return len(names.here)+names.hidden >= c.total, nil })
 		names.close()
+		if done && names.hidden > 0 { // nobody has told of those that were deleted since
+			left, err := c.Left(ctx)
+			if err == nil && left > 0 {
+				continue
+			}
+			return err
+		}
 		if done { // of a total that somebody may have written since
 			_, err = c.look(ctx)
 		}

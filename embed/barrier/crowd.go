@@ -21,21 +21,28 @@ type crowd struct {
 	watch   *embed.Watch
 	at      embed.Zxid
 	here    map[string]embed.Zxid // the children, with their czxid
+	hidden  int                   // how many more there were when it was armed, unreadable
 }
 
-// arm begins to follow the changes after a state that it reads. close ends it.
+// arm begins to follow the changes after a state that it reads. close ends it. Nobody tells it of a
+// child that it may not read, but hidden has how many there are.
 func (c *crowd) arm(ctx context.Context) (err error) {
 	o := embed.WatchOptions{Buffer: waitingMax, Values: c.counts != nil}
 	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err
 	}
-	c.here = make(map[string]embed.Zxid)
+	c.here, c.hidden = make(map[string]embed.Zxid), 0
 	for z, err := range c.session.WalkWith(ctx, c.path, embed.WalkOptions{Depth: 1}) {
 		if err != nil && !errors.Is(err, embed.ErrNoNode) {
 			return errors.Join(err, c.watch.Close())
 		}
 		c.at = z.Zxid
-		if err == nil {
+		switch {
+		case err != nil:
+		case z.Path == c.path:
+			c.hidden += int(z.Stat.NumChildren)
+		default:
+			c.hidden--
 			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat)
 		}
 	}
