@@ -381,6 +381,54 @@ func TestHidden_TheZnodeOfAView(t *testing.T) {
 	})
 }
 
+// M118: a leader is hidden, proclaims another value, and is shown again. Whoever observes learns that.
+func TestHidden_TheLeader(t *testing.T) {
+	besideAHider(t, func(h *hider) {
+		l, err := election.New(h.bob, "/lead").Campaign(h.ctx, []byte("1"))
+		must(h.t, err)
+		ctx, cancel := context.WithCancel(h.ctx)
+		seen := make(chan election.Leader, 10)
+		observed := begin(func() error {
+			for l, err := range election.New(h.s, "/lead").Observe(ctx) {
+				if err != nil {
+					return err
+				}
+				seen <- l
+			}
+			return nil
+		})
+		want := func(value string) {
+			h.t.Helper()
+			select {
+			case now := <-seen:
+				if now.Path != l.Path() || string(now.Value) != value {
+					h.t.Errorf("observed %+v, want the value %q", now, value)
+				}
+			default:
+				h.t.Errorf("the value %q is not observed", value)
+			}
+		}
+		h.hide(l.Path())
+		want("1")
+		want("")
+		must(h.t, l.Proclaim(h.ctx, []byte("2")))
+		h.show(l.Path())
+		want("2")
+		h.hide(l.Path())
+		want("")
+		must(h.t, l.Resign())
+		next, err := election.New(h.bob, "/lead").Campaign(h.ctx, []byte("3"))
+		must(h.t, err)
+		l = next
+		<-time.After(time.Second)
+		want("3")
+		cancel()
+		if err := h.soon("Observe", observed); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("Observe: %v", err)
+		}
+	})
+}
+
 // M119: who holds a lock, or leads, hides its znode and gives it up. Who waits behind it is told at
 // once, without looking from time to time.
 func TestHidden_WhoIsAhead(t *testing.T) {
