@@ -64,6 +64,7 @@
 //   - Memory: 225 bytes for each entry with its path, besides what Decode makes.
 //   - A transaction gives one event for each of its writes. Taking it in copies at most 3 KiB,
 //     once for all changes of a block that come together, and 8 bytes for each block.
+//   - A gap, and so a SetACL that hides or shows a znode: as much as Open, besides Decode.
 //
 // A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Keep leaves
 // out when it opens, and past the events of all that Keep and Depth leave out. So a narrow view of
