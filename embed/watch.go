@@ -30,8 +30,13 @@ type Watch struct{ w inside.Watch }
 // ExampleSession_Watch_follow keeps up with a znode across gaps.
 //
 // Watch needs no permission. But a watch is told only of znodes that its session may read at that
-// time. If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth.
-// A client's session is not told when that is: see package embed/client.
+// time. It does not fall silent: when a SetACL takes from the session the permission to read a znode
+// that the watch sees, a WatchOnce ends with ErrNoAuth and every other watch with ErrWatchGap. The
+// latter also ends when a SetACL gives the permission. Read again: what may be read now is what the
+// next watch goes on from. A znode that is created hidden ends no watch.
+//
+// If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth. A client's
+// session is not told when that is: see package embed/client.
 // Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	return s.WatchWith(ctx, path, mode, WatchOptions{})

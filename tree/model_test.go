@@ -208,7 +208,7 @@ func (m *model) create(h Header, op Op) (Result, error) {
 	}
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
-	m.change(Change{Created, false, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Created, false, path, z.Owner, z.ACL, parent.ACL, nil}, parentPath)
 	if subtree, ok := modelQuota(path, "/zookeeper_stats"); ok {
 		z.Data = m.recounted(subtree)
 		m.znodes[path] = z
@@ -305,9 +305,10 @@ func (m *model) setACL(h Header, op Op) (Result, error) {
 	if z.Aversion == -1 {
 		z.Aversion = 0
 	}
+	former := z.ACL
 	z.ACL = modelStored(acl)
 	m.znodes[op.Path] = z
-	m.touched[op.Path] = true
+	m.change(Change{Type: ACLChanged, Path: op.Path, Owner: z.Owner, ACL: z.ACL, FormerACL: former})
 	return Result{Stat: m.stat(op.Path, m.children(op.Path))}, nil
 }
 
@@ -360,7 +361,7 @@ func (m *model) remove(h Header, path string) {
 	parent.cversion++
 	parent.Pzxid = h.Zxid
 	m.znodes[parentPath] = parent
-	m.change(Change{Deleted, false, path, z.Owner, z.ACL, parent.ACL}, parentPath)
+	m.change(Change{Deleted, false, path, z.Owner, z.ACL, parent.ACL, nil}, parentPath)
 	m.charge(path, -1, -len(z.Data))
 }
 

@@ -188,13 +188,15 @@ type Result struct {
 	Value int64 // of an add: the number right after it
 }
 
-// ChangeType is what happened to a znode. The numbers are those of ZooKeeper's events.
+// ChangeType is what happened to a znode. The numbers are those of ZooKeeper's events, which has
+// none for an ACLChanged.
 type ChangeType uint8
 
 const (
 	Created     ChangeType = 1 // the znode was created
 	Deleted     ChangeType = 2 // the znode was deleted
 	DataChanged ChangeType = 3 // the data was set, maybe to the same bytes; or the znode now lingers
+	ACLChanged  ChangeType = 5 // the ACL was set, maybe to the same list
 )
 
 // String returns the type as a word.
@@ -206,13 +208,14 @@ func (c ChangeType) String() string {
 		return "deleted"
 	case DataChanged:
 		return "changed"
+	case ACLChanged:
+		return "ACL changed"
 	}
 	return "ChangeType(" + strconv.Itoa(int(c)) + ")"
 }
 
 // A Change is one thing that a transaction did to one znode. There is no separate Change for a
-// parent's list of children: it follows from Created and Deleted of the child. A SetACL makes no
-// Change.
+// parent's list of children: it follows from Created and Deleted of the child.
 //
 // The lists belong to the tree: they may be kept but must not be changed. See View.MayRead.
 type Change struct {
@@ -223,4 +226,5 @@ type Change struct {
 
 	ACL       []ACL // of the znode; if it was deleted, its last one
 	ParentACL []ACL // of the parent if the znode was created or deleted
+	FormerACL []ACL // of the znode before an ACLChanged
 }

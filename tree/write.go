@@ -378,9 +378,11 @@ func (t *Tree) setACL(op *Op, r *Result) error {
 	if !op.expects(old.rest().aversion) {
 		return ErrBadVersion
 	}
+	former := old.acl() // a version that is staged may be old itself
 	v := t.stage(e)
 	v.own().aversion = nextVersion(v.own().aversion)
 	v.setACL(acl, e.parent)
+	t.changes = append(t.changes, Change{Type: ACLChanged, Path: e.path, Owner: v.rest().owner, ACL: v.acl(), FormerACL: former})
 	r.Stat = v.stat()
 	return nil
 }

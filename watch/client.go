@@ -37,7 +37,7 @@ type Shards struct {
 //   - Watching a path twice in the same mode is the same as watching it once. One event is queued
 //     once, however many watches it matches.
 //   - A client that may not read a znode gets no event about it, and its Data and Children watches
-//     are used up in silence. But see KeepValues.
+//     are used up in silence. No SetACL ends a watch. But see KeepValues.
 //   - It ends as a whole: when its queue overflows, and when a snapshot may hide changes that its
 //     Persistent and Recursive watches should have seen. Its connection must then be dropped. The
 //     client reads again when it comes back; see Reset.
@@ -342,7 +342,8 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
 // KeepValues says that events from now on have Data and Stat, and that the client is told of the
-// session's ephemerals even if it may not read them. Their values are not among that.
+// session's ephemerals even if it may not read them. Their values are not among that. It gets
+// ReadLost and ReadGained for its Persistent and Recursive watches.
 func (c *Client) KeepValues(session tree.SessionID) {
 	lock(c.parts)
 	defer unlock(c.parts)

@@ -150,6 +150,7 @@ func TestClient_RootIsTheParent(t *testing.T) {
 	w := newClient(r)
 	arm(t, w, "/", modes...)
 	deliver(r)
+	deliver(r, turn("/", nil, nil))
 	deliver(r, change(tree.DataChanged, "/"))
 	wantTold(t, w, "NodeDataChanged /")
 	deliver(r, change(tree.Created, "/a"))
@@ -688,6 +689,34 @@ func TestClient_ACLOfTheMoment(t *testing.T) {
 	may = false
 	deliver(r, set("/a")...)
 	wantTold(t, w)
+}
+
+// M115: a client of ZooKeeper's protocol is told of no SetACL. One with KeepValues is told whether it
+// may still read a znode that it watches for good.
+func TestClient_WhoMayReadChanges(t *testing.T) {
+	r := NewRegistry()
+	mayRead := func(acl []tree.ACL) bool { return acl == nil }
+	plain, native := newClientOf(r, 0, mayRead), newClientOf(r, 0, mayRead)
+	native.KeepValues(7)
+	for _, w := range []*Client{plain, native} {
+		arm(t, w, "/a", modes...)
+		arm(t, w, "/", Persistent, Recursive)
+		arm(t, w, "/b", modes...)
+	}
+	deliver(r, turn("/a", nil, secretACL))
+	wantTold(t, native, "ReadLost /a")
+	deliver(r, turn("/a", secretACL, slices.Clone(secretACL)))
+	wantTold(t, native)
+	deliver(r, turn("/a", secretACL, nil))
+	wantTold(t, native, "ReadGained /a")
+	deliver(r, turn("/a", nil, nil))
+	wantTold(t, native)
+	wantTold(t, plain)
+	for _, mode := range modes {
+		if !plain.Has("/a", mode) || !native.Has("/a", mode) {
+			t.Errorf("mode %d is used up", mode)
+		}
+	}
 }
 
 // D2: a snapshot replaces the tree. A one-time watch fires with the event that its watcher would

@@ -29,6 +29,10 @@
 //     a bound in events and one in bytes. After any end, the events in the buffer stay readable,
 //     and the error is set before the channel is closed.
 //
+// A watcher is told of no znode that it may not read. So that it does not wait for what nobody will
+// tell, a SetACL that changes whether it may read a znode ends its watches of that znode; see
+// Registry.Deliver.
+//
 // The events are ZooKeeper's, with two differences. Every stream stands alone, so two watches of
 // one path both get the event. One watch of a znode covers both its data and its children. The
 // engine decides what the end of a session does to its watches.

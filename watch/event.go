@@ -42,6 +42,13 @@ const (
 	NodeChildrenChanged EventType = 4
 )
 
+// What only a Client with KeepValues is told: a SetACL changed whether it may read the znode at the
+// event's path. Streams end instead, see Registry.Deliver.
+const (
+	ReadLost   EventType = 128
+	ReadGained EventType = 129
+)
+
 // String returns ZooKeeper's name of the type.
 func (t EventType) String() string {
 	switch t {
@@ -53,6 +60,10 @@ func (t EventType) String() string {
 		return "NodeDataChanged"
 	case NodeChildrenChanged:
 		return "NodeChildrenChanged"
+	case ReadLost:
+		return "ReadLost"
+	case ReadGained:
+		return "ReadGained"
 	}
 	return fmt.Sprintf("event type %d", uint8(t))
 }
@@ -116,8 +127,8 @@ var (
 	ErrOverflow = errors.New("watch overflowed")
 	// ErrTooHeavy ends a Client whose watches exceed their memory limit.
 	ErrTooHeavy = errors.New("watches take too much memory")
-	// ErrGap ends a watch that may have missed changes because the whole tree was replaced. The
-	// error is then a *GapError.
+	// ErrGap ends a watch that may have missed changes: the whole tree was replaced, or a SetACL
+	// took from its owner the permission to read a znode, or gave it. The error is then a *GapError.
 	ErrGap = errors.New("watch has a gap")
 	// ErrEnded is the error of a Client that was ended without one.
 	ErrEnded = errors.New("watches have ended")
@@ -125,7 +136,8 @@ var (
 
 // A GapError is an ErrGap with the zxid from which to read again.
 type GapError struct {
-	// Zxid is the newest transaction of the tree that replaced the watched one.
+	// Zxid is the newest transaction that the watch may have missed: of the tree that replaced the
+	// watched one, or the SetACL.
 	Zxid tree.Zxid
 }
 

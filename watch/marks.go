@@ -67,8 +67,12 @@ type tables struct {
 // event in both of ZooKeeper's tables: a client that watches data and children gets one event, and
 // both watches are used up. The change of the parent's list of children is another event.
 func (t *tables) match(z tree.Zxid, c tree.Change) {
-	e := eventOf(z, c)
 	t.pass++
+	if c.Type == tree.ACLChanged {
+		t.turn(z, c)
+		return
+	}
+	e := eventOf(z, c)
 	t.tell(dataTable, c.Path, e, c.Owner, c.ACL)
 	for path := range t.depths.upTo(c.Path) {
 		t.tell(belowTable, path, e, c.Owner, c.ACL)
@@ -82,6 +86,33 @@ func (t *tables) match(z tree.Zxid, c tree.Change) {
 	t.pass++
 	parent := tree.Parent(c.Path)
 	t.tell(childTable, parent, Event{Type: NodeChildrenChanged, Path: parent, Zxid: z}, 0, c.ParentACL)
+}
+
+// turn tells those clients of a SetACL that have asked for more than ZooKeeper tells.
+func (t *tables) turn(z tree.Zxid, c tree.Change) {
+	t.turnList(z, c, t.marks[dataTable][c.Path])
+	for path := range t.depths.upTo(c.Path) {
+		t.turnList(z, c, t.marks[belowTable][path])
+	}
+}
+
+func (t *tables) turnList(z tree.Zxid, c tree.Change, m *mark) {
+	for ; m != nil; m = m.next {
+		p := m.part
+		if p.client.owner == 0 || m.terms&lasting == 0 || p.told == t.pass {
+			continue
+		}
+		p.told = t.pass
+		e := Event{Type: ReadGained, Path: c.Path, Zxid: z}
+		lost, gained := turns(c, p.client.mayRead)
+		if lost {
+			e.Type = ReadLost
+		}
+		if lost || gained {
+			t.events++
+			p.client.tell(e)
+		}
+	}
 }
 
 // tell queues an event about a znode with an owner and an ACL for the clients that have a mark on a

@@ -98,6 +98,12 @@ type Publisher interface {
 // transaction (unless p is nil). So its events are there before a read shows the change, and
 // whoever has received one of them reads the change. Transactions come in order. After a load, a
 // Deliver without changes tells the registry which transaction the tree shows.
+//
+// A SetACL has no event. But a watcher that may not read a znode is not told of its changes. So a
+// SetACL that takes from a watcher the permission to read a znode that its watch sees ends the watch:
+// a Once watch with tree.ErrNoAuth, any other with a *GapError. One that gives the permission ends
+// the latter too, since the watcher has not seen what the znode became meanwhile. The watcher looks
+// again, and reads what it may read now. That tells it nothing that reads would not.
 func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,10 +130,11 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 
 // Install carries the watches over when the whole tree is replaced by one as of transaction z.
 // touched reports whether anything that a watch sees may have changed in between. If so, it names
-// the event that the watcher would notice first, and the ACL of the event's znode.
+// the event that the watcher would notice first, and the ACL of the event's znode. The event is zero
+// if only who may read the znode may have changed.
 //
-// An untouched watch goes on. A touched Once watch gets that event, if the watcher may read the
-// znode, and ends. Any other touched watch ends with a *GapError. A Client ends likewise when one
+// An untouched watch goes on. A touched Once watch gets that event, if there is one and the watcher
+// may read the znode, and ends. Without an event it ends only if the watcher may not. Any other touched watch ends with a *GapError. A Client ends likewise when one
 // of its Persistent or Recursive watches is touched; its Data and Children watches are treated as
 // Once watches. p (unless nil) publishes the new tree, as in Deliver.
 //
@@ -148,6 +155,7 @@ func (r *Registry) Install(z tree.Zxid, touched func(path string, mode Mode) (Ev
 		case !yes:
 		case s.mode != Once:
 			r.endLocked(s, gap)
+		case t == 0 && s.who.mayRead(acl):
 		default:
 			r.tellLocked(s, Event{Type: t, Path: s.path, Zxid: z}, s.who.mayRead(acl))
 		}
@@ -198,6 +206,10 @@ func (r *Registry) Len() int {
 }
 
 func (r *Registry) matchLocked(z tree.Zxid, c tree.Change) {
+	if c.Type == tree.ACLChanged {
+		r.turnLocked(z, c)
+		return
+	}
 	e := eventOf(z, c)
 	r.tellListLocked(r.exact[c.Path], e, c.ACL)
 	if c.Type != tree.DataChanged && c.Path != "/" {
@@ -225,6 +237,40 @@ func (r *Registry) tellListLocked(s *Stream, e Event, acl []tree.ACL) {
 		r.tellLocked(s, e, may)
 		s = next
 	}
+}
+
+// turnLocked ends the watches whose watchers a SetACL gives or takes the permission to read the
+// znode.
+func (r *Registry) turnLocked(z tree.Zxid, c tree.Change) {
+	r.turnListLocked(z, c, r.exact[c.Path])
+	for path := range r.depths.upTo(c.Path) {
+		r.turnListLocked(z, c, r.recursive[path])
+	}
+}
+
+func (r *Registry) turnListLocked(z tree.Zxid, c tree.Change, s *Stream) {
+	var who *Watcher
+	var lost, gained bool
+	for first := true; s != nil; first = false {
+		next := s.next             // ending s unlinks it
+		if first || s.who != who { // ask once for a row of watches that share a watcher
+			who = s.who
+			lost, gained = turns(c, who.mayRead)
+		}
+		switch {
+		case lost && s.mode == Once:
+			r.endLocked(s, tree.ErrNoAuth)
+		case (lost || gained) && s.mode != Once:
+			r.endLocked(s, &GapError{Zxid: z})
+		}
+		s = next
+	}
+}
+
+// turns reports whether a SetACL takes or gives the permission to read.
+func turns(c tree.Change, mayRead func([]tree.ACL) bool) (lost, gained bool) {
+	was, may := mayRead(c.FormerACL), mayRead(c.ACL)
+	return was && !may, may && !was
 }
 
 // valuedLocked returns the event with the znode as the transaction leaves it, if the watcher may

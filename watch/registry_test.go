@@ -274,15 +274,75 @@ func TestNames(t *testing.T) {
 // An event of an Install, like any other, goes only to watchers that may read its znode.
 func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	r := NewRegistry()
-	secret := []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}
-	stranger := &Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }}
-	once, all := r.Add("/a", Once, Options{}, stranger), r.Add("/a", Once, Options{}, nil)
-	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, secret, true }, nil)
+	once, all := r.Add("/a", Once, Options{}, stranger()), r.Add("/a", Once, Options{}, nil)
+	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return NodeDataChanged, secretACL, true }, nil)
 	if e, ok := <-once.Events(); ok || once.Err() != tree.ErrNoAuth {
 		t.Errorf("told of %v, %v", e, once.Err())
 	}
 	if e, ok := <-all.Events(); !ok || e.Type != NodeDataChanged {
 		t.Errorf("not told: %v", all.Err())
+	}
+}
+
+// secretACL is one that a stranger may not read.
+var secretACL = []tree.ACL{{Perms: tree.Read, Scheme: "digest", ID: "bob:x"}}
+
+func stranger() *Watcher { return &Watcher{MayRead: func(acl []tree.ACL) bool { return acl == nil }} }
+
+func turn(path string, from, to []tree.ACL) tree.Change {
+	return tree.Change{Type: tree.ACLChanged, Path: path, FormerACL: from, ACL: to}
+}
+
+// M115: a SetACL that takes the permission to read from a watcher ends the watches that see the
+// znode. One that gives it ends those that may have missed something. No other SetACL ends a watch.
+func TestDeliver_WhoMayReadChanges(t *testing.T) {
+	for _, c := range []struct {
+		from, to            []tree.ACL
+		once, other, unlike error // of a watch of a stranger, and of one of somebody who may read
+	}{
+		{nil, secretACL, tree.ErrNoAuth, ErrGap, nil},
+		{secretACL, nil, nil, ErrGap, nil},
+		{secretACL, slices.Clone(secretACL), nil, nil, nil},
+		{nil, nil, nil, nil, nil},
+	} {
+		r := NewRegistry()
+		add := func(path string, mode Mode, who *Watcher) *Stream { return r.Add(path, mode, Options{}, who) }
+		who := stranger()
+		deliver(r, turn("/a/b", c.from, c.to))
+		want := map[*Stream]error{
+			add("/a/b", Once, who): c.once, add("/a/b", Once, nil): nil, add("/a/b", Once, who): c.once,
+			add("/a/b", Persistent, who): c.other, add("/a/b", Persistent, nil): nil,
+			add("/a/b", Recursive, who): c.other, add("/a", Recursive, who): c.other, add("/", Recursive, who): c.other,
+			add("/", Recursive, nil): nil, add("/a", Once, who): nil, add("/a", Persistent, who): nil,
+			add("/a/b/c", Once, who): nil, add("/a/b/c", Recursive, who): nil, add("/b", Persistent, who): nil,
+		}
+		deliver(r, turn("/a/b", c.from, c.to))
+		live := 0
+		for s, err := range want {
+			if !errors.Is(s.Err(), err) || s.Ended() != (err != nil) {
+				t.Errorf("from %v to %v: mode %d of %s ended: %v, %v, want %v", c.from, c.to, s.mode, s.path, s.Ended(), s.Err(), err)
+			}
+			if gap, ok := errors.AsType[*GapError](s.Err()); ok && gap.Zxid != 2 {
+				t.Errorf("the gap is before %d", gap.Zxid)
+			}
+			if err == nil {
+				live++
+			}
+		}
+		if err := r.check(); err != nil || r.Len() != live {
+			t.Errorf("%d watches are left, want %d: %v", r.Len(), live, err)
+		}
+	}
+}
+
+// In an Install, an event of zero says that only the ACL may have changed.
+func TestInstall_WhoMayReadMayHaveChanged(t *testing.T) {
+	r := NewRegistry()
+	all := r.Add("/a", Once, Options{}, nil)
+	once, lasting := r.Add("/a", Once, Options{}, stranger()), r.Add("/a", Persistent, Options{}, nil)
+	r.Install(20, func(string, Mode) (EventType, []tree.ACL, bool) { return 0, secretACL, true }, nil)
+	if all.Ended() || once.Err() != tree.ErrNoAuth || !errors.Is(lasting.Err(), ErrGap) {
+		t.Errorf("who may read: %v, who may not: %v, a lasting watch: %v", all.Err(), once.Err(), lasting.Err())
 	}
 }
 

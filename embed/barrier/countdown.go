@@ -130,8 +130,9 @@ func (c Countdown) Left(ctx context.Context) (int, error) {
 // Wait waits until all names are done. It returns nil if they were at any moment since the call,
 // even if the znodes are deleted by now, or are those of a countdown with another total. It begins
 // with an embed.Session.Sync, for this node may still show a former countdown on the path. It is
-// bounded by ctx alone. Errors are those of Done, as soon as the countdown on the path has another
-// total.
+// bounded by ctx alone. A name that the session may not read counts. Errors are those of Done, as soon
+// as the countdown on the path has another total, and embed.ErrNoAuth once the session may no longer
+// read the znode.
 func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
 
 func (c Countdown) wait(ctx context.Context) error {
@@ -149,6 +150,13 @@ func (c Countdown) wait(ctx context.Context) error {
 		}
 		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return c.isDone(&names) })
 		names.close()
+		if done && names.hidden > 0 { // nobody has told of those that were deleted since
+			left, err := c.Left(ctx)
+			if err == nil && left > 0 {
+				continue
+			}
+			return err
+		}
 		if done || err != nil {
 			return err
 		}
@@ -163,5 +171,5 @@ func (c Countdown) isDone(names *crowd) (bool, error) {
 			return false, err
 		}
 	}
-	return len(names.here) >= c.total, nil
+	return len(names.here)+names.hidden >= c.total, nil
 }

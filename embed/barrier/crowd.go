@@ -23,23 +23,29 @@ type crowd struct {
 	there   bool                  // the znode of the path is
 	data    []byte                // its data; nil if the session may not read it
 	here    map[string]embed.Zxid // the children, with their czxid
+	hidden  int                   // how many more there were when it was armed, unreadable
 }
 
-// arm begins to follow the changes after a state that it reads. close ends it.
+// arm begins to follow the changes after a state that it reads. close ends it. Nobody tells it of a
+// child that it may not read, but hidden has how many there are.
 func (c *crowd) arm(ctx context.Context) (err error) {
 	o := embed.WatchOptions{Buffer: waitingMax, Values: true}
 	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err
 	}
-	c.here, c.there, c.data = make(map[string]embed.Zxid), false, nil
+	c.here, c.hidden, c.there, c.data = make(map[string]embed.Zxid), 0, false, nil
 	for z, err := range c.session.WalkWith(ctx, c.path, embed.WalkOptions{Depth: 1}) {
 		if err != nil && !errors.Is(err, embed.ErrNoNode) {
 			return errors.Join(err, c.watch.Close())
 		}
 		c.at = z.Zxid
-		if err == nil {
-			c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat, z.Data)
+		if err != nil {
+			continue
 		}
+		if c.hidden--; z.Path == c.path {
+			c.hidden = int(z.Stat.NumChildren)
+		}
+		c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat, z.Data)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type Pass struct {
 // Enter waits until n members are in the barrier on a path, and is one of them meanwhile. It passes
 // if n were there at any one zxid since it came, even if some have left or are lost by now.
 // A member that is lost before that counts no longer. More than n may pass: n is a threshold.
-// Every ephemeral below the path is a member, and nothing else is.
+// Every ephemeral below the path that the session may read is a member, and nothing else is.
 //
 // Use a path for each round. If rounds share one, a member that comes while those of the last round
 // still leave passes with them, as in Curator. A member whose process is lost in the barrier counts
@@ -216,22 +216,18 @@ func removeReady(path string, czxid embed.Zxid) []embed.Op {
 }
 
 // Leave leaves the barrier. Then it waits for those who were there when it opened for this member,
-// until all of them have left or are lost. It does not wait for those who came later. If ctx ends
-// first, the member has left all the same. The error then names who is still there, at most 20, and
-// Leave may be called again. Other errors: those of an ended session.
+// until all of them have left or are lost, even if it may not read their znodes any more. It does
+// not wait for those who came later. If ctx ends first, the member has left all the same. The error
+// then names who is still there, at most 20, and Leave may be called again. Other errors:
+// embed.ErrNoAuth if the session may not read the barrier's znode, and those of an ended session.
 func (p *Pass) Leave(ctx context.Context) error { return wrap("leave", p.path, p.leave(ctx)) }
 
 func (p *Pass) leave(ctx context.Context) error {
 	if err := p.claim.Release(); err != nil && p.session.Err() != nil {
 		return err
 	}
-	c := crowd{session: p.session, path: p.path}
 	for {
-		alone, err := false, c.arm(ctx)
-		if err == nil {
-			alone, err = c.until(ctx, p.session.Done(), p.session.Err, func() (bool, error) { return p.look(&c), nil })
-			c.close()
-		}
+		alone, err := p.await(ctx)
 		switch {
 		case alone:
 			p.tidy(ctx)
@@ -241,6 +237,48 @@ func (p *Pass) leave(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
+	}
+}
+
+// await waits until the others have gone. It returns false if it must look again.
+func (p *Pass) await(ctx context.Context) (alone bool, err error) {
+	c := crowd{session: p.session, path: p.path}
+	if err := c.arm(ctx); err != nil {
+		return false, err
+	}
+	defer c.close()
+	if c.hidden > 0 {
+		return p.awaitHidden(ctx, &c)
+	}
+	return c.until(ctx, p.session.Done(), p.session.Err, func() (bool, error) { return p.look(&c), nil })
+}
+
+// awaitHidden is await for a crowd that has members that it may not read. Their names tell whether
+// they are there.
+func (p *Pass) awaitHidden(ctx context.Context, c *crowd) (alone bool, err error) {
+	w, err := p.session.Watch(ctx, p.path, embed.WatchOnce)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	names, _, err := p.session.Children(ctx, p.path)
+	if err != nil && !errors.Is(err, embed.ErrNoNode) {
+		return false, err
+	}
+	here := make(map[string]embed.Zxid)
+	for _, name := range names {
+		here[name] = cmp.Or(c.here[name], p.others[name])
+	}
+	if c.here = here; p.look(c) {
+		return true, nil
+	}
+	select {
+	case <-w.Events():
+		return false, p.session.Err()
+	case <-p.session.Done():
+		return false, p.session.Err()
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 

@@ -65,7 +65,8 @@ func (g Gate) Open(ctx context.Context) error {
 // show yet that another one has shut the gate. Wait is bounded by ctx alone, and outlasts the lack
 // of a quorum.
 //
-// Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth, and those of an ended session.
+// Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth as soon as the session may not read
+// the znode, and those of an ended session.
 func (g Gate) Wait(ctx context.Context) error { return g.wrap("wait", g.wait(ctx)) }
 
 func (g Gate) wait(ctx context.Context) error {

@@ -21,8 +21,7 @@
 //     WatchOnce goes on, or tells what has changed; one on a missing znode always tells
 //     NodeCreated.
 //   - A WatchOnce of a znode that the session may not read ends at once with embed.ErrNoAuth. A
-//     member's does so when the znode changes. If the session may not read the znode any more, the
-//     watch stays silent. Of the session's own ephemerals all watches are told.
+//     member's does so when the znode changes. Of the session's own ephemerals all watches are told.
 //   - A tenure guards transactions of its own session only.
 //   - Children, Page and Ephemerals show at most 16 MiB, and a Walk 1 GiB, which it gathers before
 //     it shows the first znode. More is embed.ErrTooLarge.

@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -269,8 +270,6 @@ func TestViews_ThatHaveMissedNothing(t *testing.T) {
 		must(t, err)
 		v, err := view.Open(ctx, s, path, view.Options[string]{})
 		must(t, err)
-		_, err = writer.SetACL(ctx, path, []embed.ACL{{Perms: embed.PermAll &^ embed.PermRead, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
-		must(t, err)
 		newest, err := s.Sync(ctx, path)
 		must(t, err)
 		must(t, v.Await(ctx, newest))
@@ -282,6 +281,13 @@ func TestViews_ThatHaveMissedNothing(t *testing.T) {
 		<-time.After(time.Second)
 		if e, ok := v.Get(path); !ok || e.Value != "1" || v.Zxid() != newest {
 			t.Errorf("it shows %q %v at %d, before at %d", e.Value, ok, v.Zxid(), newest)
+		}
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		for c, err := range v.Changes(soon, newest) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("told of %+v: %v", c, err)
+			}
 		}
 		must(t, v.Close())
 	})

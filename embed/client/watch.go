@@ -256,6 +256,17 @@ func (w *stream) tellLocked(e watch.Event) {
 	}
 }
 
+// turnLocked ends the watch as one in a member's process ends, when its session may not read a znode
+// any more, or may read it again.
+func (w *stream) turnLocked(e watch.Event) {
+	switch {
+	case !w.once:
+		w.endLocked(&watch.GapError{Zxid: e.Zxid})
+	case e.Type == watch.ReadLost:
+		w.endLocked(tree.ErrNoAuth)
+	}
+}
+
 // eventLocked takes in an event of the server.
 func (s *session) eventLocked(r *wire.Reply) {
 	e := watch.Event{Type: watch.EventType(r.Event.Type), Path: r.Event.Path, Zxid: tree.Zxid(r.Zxid)}
@@ -272,6 +283,10 @@ func (s *session) eventLocked(r *wire.Reply) {
 	}
 	tell := func(at place) {
 		for _, w := range slices.Clone(s.mu.watches.streams[at]) {
+			if e.Type == watch.ReadLost || e.Type == watch.ReadGained {
+				w.turnLocked(e)
+				continue
+			}
 			w.tellLocked(e)
 		}
 	}

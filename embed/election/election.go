@@ -115,37 +115,54 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 // next waits until the leader or its value differs from seen.
 func (e *Election) next(ctx context.Context, seen sight) (sight, error) {
 	for {
-		watched := e.path
-		if seen.mzxid != 0 { // else there is none, or it may not be read: then its watch would tell nothing
-			watched = seen.Path
-		}
-		watch, err := e.session.Watch(ctx, watched, embed.WatchOnce)
-		if err != nil {
-			return sight{}, err
-		}
-		// Look after the watch is armed: a change that this look misses fires the watch.
-		now, err := e.look(ctx)
+		now, err := e.step(ctx, seen)
 		switch {
-		case err == nil && (now.Path != seen.Path || now.mzxid != seen.mzxid):
-			_ = watch.Close()
-			return now, nil
-		case errors.Is(err, ErrNoLeader) && seen.Path != "":
+		case errors.Is(err, ErrNoLeader):
 			seen = sight{} // the next leader appears below the election's path
-			_ = watch.Close()
-			continue
-		case err == nil, errors.Is(err, ErrNoLeader):
-			err = wait(ctx, e.session, watch)
-		}
-		_ = watch.Close()
-		if err != nil {
-			return sight{}, err
+		case err != nil || !now.same(seen):
+			return now, err
 		}
 	}
 }
 
-func wait(ctx context.Context, s *embed.Session, w *embed.Watch) error {
+func (s sight) same(other sight) bool { return s.Path == other.Path && s.mzxid == other.mzxid }
+
+// step returns what next waits for if it is there. Otherwise it waits until it may be, and returns
+// seen. If the leader of seen has gone and there is no other, it returns ErrNoLeader.
+func (e *Election) step(ctx context.Context, seen sight) (sight, error) {
+	watched := e.path
+	if seen.mzxid != 0 {
+		watched = seen.Path
+	}
+	watch, err := e.session.Watch(ctx, watched, embed.WatchOnce)
+	if err != nil {
+		return sight{}, err
+	}
+	defer watch.Close()
+	var shown <-chan embed.Event
+	if seen.Path != "" && seen.mzxid == 0 { // it may not be read: this watch ends when it may
+		w, err := e.session.Watch(ctx, seen.Path, embed.WatchPersistent)
+		if err != nil {
+			return sight{}, err
+		}
+		defer w.Close()
+		shown = w.Events()
+	}
+	// Look after the watch is armed: a change that this look misses fires the watch.
+	now, err := e.look(ctx)
+	none := errors.Is(err, ErrNoLeader)
+	if err != nil && !none || none && seen.Path != "" || !none && !now.same(seen) {
+		return now, err
+	}
+	return seen, wait(ctx, e.session, watch, shown)
+}
+
+// wait waits for an event of a watch or of other, or for the end of either.
+func wait(ctx context.Context, s *embed.Session, w *embed.Watch, other <-chan embed.Event) error {
 	select {
 	case <-w.Events():
+		return s.Err()
+	case <-other:
 		return s.Err()
 	case <-s.Done():
 		return s.Err()

@@ -154,7 +154,7 @@ func (l *Leadership) waitVisible(ctx context.Context, to string) {
 		}
 		_, there, err := s.Exists(ctx, e.offer(to))
 		if there && err == nil {
-			err = wait(ctx, s, gone)
+			err = wait(ctx, s, gone, nil)
 		}
 		_ = gone.Close()
 		if !there || err != nil {

@@ -49,12 +49,42 @@ func TestNative_TellsNothingHidden(t *testing.T) {
 		hidden := create("/secret/none", nil, 0)
 		hidden.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}}
 		owner.must(hidden)
+		owner.must(with(op(wire.OpSetACL, "/secret"), acls(wire.ACL{Perms: wire.PermAll &^ wire.PermDelete, Scheme: "auth"})))
 		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/secret"})
 		c.wantTold("who may not read")
 		want := []string{"3 /secret", "3 /secret/e", "2 /secret/e", "4 /secret", "1 /secret/none", "4 /secret"}
 		if got := owner.told(); len(got) != len(want) {
 			t.Errorf("the owner is told %q, want %q", got, want)
 		}
+	})
+}
+
+// M115: a native client is told when it may no longer read what it watches, and when it may again, and
+// nothing in between. It would learn both by reading. Other clients are told nothing.
+func TestNative_TellsWhoMayRead(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		owner, c, other := ownerOf(t, g), connectNative(t, g), connect(t, g)
+		for _, path := range []string{"/open", "/open/below"} {
+			owner.must(create(path, nil, 0))
+		}
+		for mode, path := range map[watch.Mode]string{watch.Persistent: "/open/below", watch.Recursive: "/open"} {
+			c.mustNative(wire.Native{Kind: wire.NativeArm, Path: path, Mode: int32(mode)})
+			other.must(with(op(wire.OpAddWatch, path), func(o *wire.Operation) {
+				o.Mode = map[watch.Mode]wire.WatchMode{watch.Persistent: wire.WatchPersistent, watch.Recursive: wire.WatchRecursive}[mode]
+			}))
+		}
+		setACL := func(list ...wire.ACL) { owner.must(with(op(wire.OpSetACL, "/open/below"), acls(list...))) }
+		setACL(wire.ACL{Perms: wire.PermAll, Scheme: "auth"})
+		owner.must(op(wire.OpSetData, "/open/below"))
+		setACL(wire.ACL{Perms: wire.PermRead | wire.PermAdmin, Scheme: "auth"})
+		setACL(openACL()...)
+		setACL(wire.ACL{Perms: wire.PermRead | wire.PermAdmin, Scheme: "world", ID: "anyone"})
+		for _, who := range []*client{c, other} {
+			who.must(op(wire.OpSync, "/open"))
+		}
+		c.wantTold("who is native", "128 /open/below", "129 /open/below")
+		other.wantTold("who is not")
 	})
 }
 

@@ -33,7 +33,8 @@
 // Members are those of one zxid, and never go back. They are local reads: they lag behind other
 // members by replication, and by the whole cut while this node is cut off. Changes yields the
 // present state first and never misses the newest one. It goes on across a gap in what this node
-// knows.
+// knows. A member whose znode the session may not read is not shown; if a SetACL hides it, it has
+// left.
 //
 // # Rollouts
 //

@@ -210,7 +210,8 @@ func applied(data []byte) embed.Zxid {
 // apply has ended before.
 //
 // AwaitApplied is bounded by ctx alone. After an error it returns the sorted ids of the members
-// that had not applied z. Errors: the ctx's, those of view.Open, and those of an ended session.
+// that had not applied z. Errors: the ctx's, those of view.Open, embed.ErrNoAuth if the session may
+// not read what a member has applied, and those of an ended session.
 func AwaitApplied(
 	ctx context.Context, s *embed.Session, path string, z embed.Zxid,
 ) (missing []string, err error) {
@@ -236,12 +237,13 @@ func awaitApplied(
 			return nil, err
 		}
 	}
-	g, err := Watch(ctx, s, queue.Child(path, membersName), Options{})
+	dir := queue.Child(path, membersName)
+	g, err := Watch(ctx, s, dir, Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer g.Close()
-	_, err = g.Await(ctx, func(all []Member) bool {
+	shown, err := g.Await(ctx, func(all []Member) bool {
 		missing = nil
 		for _, m := range all {
 			if applied(m.Data) < z {
@@ -250,5 +252,41 @@ func awaitApplied(
 		}
 		return len(missing) == 0
 	})
+	if err == nil {
+		missing, err = hidden(ctx, s, dir, shown)
+	}
 	return missing, err
+}
+
+// hidden returns the ids of the members that are there and that the session may not read. A group
+// does not show those.
+func hidden(
+	ctx context.Context, s *embed.Session, dir string, shown []Member,
+) (ids []string, err error) {
+	may := make(map[string]bool, len(shown))
+	for _, m := range shown {
+		may[m.Path] = true
+	}
+	names, _, err := s.Children(ctx, dir)
+	if err != nil {
+		if errors.Is(err, embed.ErrNoNode) {
+			err = nil // so there are no members
+		}
+		return nil, err
+	}
+	var why error
+	for _, name := range names {
+		path := queue.Child(dir, name)
+		if may[path] {
+			continue
+		}
+		_, _, err := s.Exists(ctx, path)
+		switch {
+		case errors.Is(err, embed.ErrNoAuth):
+			ids, why = append(ids, name), err
+		case err != nil:
+			return nil, err
+		}
+	}
+	return ids, why
 }

@@ -24,9 +24,9 @@
 //     one. Nothing is left out, and the next write may mend it.
 //   - It ends only by Close, or with its session.
 //
-// It shows only what the session may read. If an ACL takes the permission to read a znode away, the
-// view shows the znode as it was before: a watch sees no change of an ACL. After a gap, see below,
-// it shows the znode as deleted. If that is the view's own znode, everything below it goes with it.
+// It shows only what the session may read. If a SetACL takes the permission to read a znode away,
+// that is a gap, see below, and the view shows the znode as deleted. If that is the view's own znode,
+// everything below it goes with it. If a SetACL gives the permission, the znode is there again.
 //
 // For a fresh read, call embed.Session.Sync and pass its zxid to View.Await. A zxid that another
 // process tells needs no Sync: Await alone makes the view as new as that.
@@ -34,11 +34,12 @@
 // # Gaps
 //
 // This node does not know all changes if it was away for so long that it got the state of another
-// member. A client does not know those during a break of its connection. And a watch has a bound: a
-// view takes in some 32,000 changes, or 32 MiB of data, that come faster than it decodes. After any
-// of these it reads everything again and compares. It tries that as long as the session lasts. What
-// differs are changes with Change.Repaired, in which values in between are missing. The view itself
-// goes on.
+// member. A client does not know those during a break of its connection. Nobody is told of what it
+// may not read, so each SetACL that changes what the session may read in the subtree is a gap. And a
+// watch has a bound: a view takes in some 32,000 changes, or 32 MiB of data, that come faster than it
+// decodes. After any of these it reads everything again and compares. It tries that as long as the
+// session lasts. What differs are changes with Change.Repaired, in which values in between are
+// missing. The view itself goes on.
 //
 // A slow loop over Changes has bounds too: Options.History, and 32 MiB. Beyond them, the loop gets
 // a *embed.GapError and reads All again. ExampleView_Changes is the whole loop.
@@ -63,6 +64,7 @@
 //   - Memory: 225 bytes for each entry with its path, besides what Decode makes.
 //   - A transaction gives one event for each of its writes. Taking it in copies at most 3 KiB,
 //     once for all changes of a block that come together, and 8 bytes for each block.
+//   - A gap, and so a SetACL that hides or shows a znode: as much as Open, besides Decode.
 //
 // A view at rest has a goroutine and 1.5 MiB of room for events. It reads past what Keep leaves
 // out when it opens, and past the events of all that Keep and Depth leave out. So a narrow view of

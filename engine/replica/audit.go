@@ -106,22 +106,21 @@ func (a *Audited) of(c *tree.Change) {
 		a.Op = AuditDelete
 	case c.Lost:
 		a.Op = AuditLinger
+	case c.Type == tree.ACLChanged:
+		a.Op, a.ACL = tree.KindSetACL.String(), c.ACL
 	default:
 		a.Op = AuditSet
 	}
 }
 
 // auditChanges tells of the newest transaction, which had these results. Every operation that
-// writes has made one change, except a setacl. mu is held.
+// writes has made one change. mu is held.
 func (r *Replica) auditChanges(a Audited, ops []tree.Op, results []tree.Result) {
 	a.Shard = r.Shard
 	changes := r.tree.Load().Changes()
 	for i := range ops {
 		op, each := &ops[i], a
 		switch {
-		case op.Kind == tree.KindSetACL:
-			each.Op, each.Path, each.Version = op.Kind.String(), strings.Clone(op.Path), results[i].Stat.Aversion
-			each.ACL, _, _ = r.tree.Load().As(superuser).ACL(op.Path)
 		case !writes(op) || op.Kind == tree.KindEnsure && results[i].Path == "" || len(changes) == 0:
 			continue
 		default:
@@ -134,14 +133,13 @@ func (r *Replica) auditChanges(a Audited, ops []tree.Op, results []tree.Result) 
 				each.Mode = tree.Container
 			case tree.KindSet, tree.KindAdd:
 				each.Op, each.Version = op.Kind.String(), results[i].Stat.Version
+			case tree.KindSetACL:
+				each.Version = results[i].Stat.Aversion
 			}
 		}
 		r.audit(each)
 	}
 }
-
-// superuser may read every ACL.
-var superuser = []tree.Identity{{Scheme: "super"}}
 
 // auditRefused tells of a transaction that was refused: of each operation that would have written.
 // mu is held.

@@ -19,6 +19,9 @@ type comparison struct {
 	touched bool
 }
 
+// superuser may read every ACL.
+var superuser = []tree.Identity{{Scheme: "super"}}
+
 // touched answers watch.Registry.Install. The ACL is the znode's in the new state, or in the old
 // state if the znode is gone. A znode that came and went in the gap has none.
 func (g gap) touched(path string, mode watch.Mode) (watch.EventType, []tree.ACL, bool) {
@@ -48,7 +51,7 @@ func (g gap) compareOnce(path string, mode watch.Mode) (watch.EventType, bool) {
 }
 
 // compare reports whether anything that a watch on a path sees may have changed, and which event
-// its watcher would notice first.
+// its watcher would notice first. It is none, zero, if only the ACL may have changed.
 func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 	before, was := g.old.Exists(path)
 	after, is := g.next.Exists(path)
@@ -63,6 +66,8 @@ func (g gap) compare(path string, mode watch.Mode) (watch.EventType, bool) {
 		return watch.NodeDataChanged, true
 	case mode != watch.Data && (before.Pzxid != after.Pzxid || before.NumChildren != after.NumChildren): // below command.LevelPzxid it may stand still
 		return watch.NodeChildrenChanged, true
+	case mode != watch.Children && mode != watch.Data && before.Aversion != after.Aversion:
+		return 0, true
 	}
 	return watch.NodeDataChanged, mode == watch.Recursive && g.belowTouched(path)
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -380,20 +379,15 @@ func (c *Contender) WaitChange(ctx context.Context, other <-chan embed.Event) er
 	if err != nil || !ok {
 		return err // nil if it is gone
 	}
-	delay := lookAgain
+	var delay time.Duration
 	if stat.EphemeralOwner == 0 {
-		lingers, err := c.outwait(ctx, ahead, stat.Mzxid)
-		if err != nil || lingers < 0 {
+		delay, err = c.outwait(ctx, ahead, stat.Mzxid)
+		if err != nil || delay < 0 {
 			return err
 		}
-		delay = min(delay, cmp.Or(lingers, delay))
 	}
 	return c.sleep(ctx, nil, watch.Events(), other, delay)
 }
-
-// lookAgain is how long a contender trusts the watch of the one ahead. That one may become unreadable
-// meanwhile, and then a client is not told of its end.
-const lookAgain = time.Minute
 
 // waitHidden is WaitChange for a contender ahead that the session may not read. So it need not be told
 // of that contender's end. It looks whenever a contender comes or goes.
