@@ -334,7 +334,9 @@ type WalkOptions struct {
 
 // Walk yields a znode and all below it, each before its children, in byte order, and all as they
 // were at one zxid. Writes go on meanwhile, and this node keeps in memory what they replace until
-// the loop ends. Walk passes over what the session may not read.
+// the loop ends: on each shard as much again as the shard has, and 64 MiB. If they replace more, the
+// oldest Walk ends with ErrUnavailable, and may begin again. Walk passes over what the session may not
+// read.
 //
 // After an error the sequence ends. Errors are those of Get, ErrNoAuth for the first znode, and
 // ErrCrossShard for a znode whose descendants are on several shards: the root, and

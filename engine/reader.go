@@ -126,16 +126,23 @@ func (r reader) Descendants(path string) (int, error) {
 	return n, nil
 }
 
+// walkKeeps is what each shard may keep for a walk of what is replaced meanwhile, beside as much as it
+// has. Clients walk too, and may leave the next portion for a minute.
+const walkKeeps = 64 << 20
+
 // walk calls fn with a znode and what is below it and may be read, depth levels or all with zero, as
 // they were at one zxid. It ends when fn returns false or ctx ends, and returns the zxid.
 func (r reader) walk(ctx context.Context, path string, depth int, fn func(z tree.Zxid, path string, f tree.Found) bool) (tree.Zxid, error) {
 	if r.engine.reaches(path) {
 		return 0, fmt.Errorf("%w: what is below %s is on several, each with zxids of its own", ErrCrossShard, path)
 	}
-	pin := r.engine.at(path).Tree().Pin()
+	pin := r.engine.at(path).Tree().PinWithin(walkKeeps)
 	defer pin.Release()
 	err := pin.As(r.who).Walk(path, depth, func(path string, f tree.Found) bool {
 		return ctx.Err() == nil && fn(pin.Zxid(), path, f)
 	})
+	if err == tree.ErrPinLost {
+		err = fmt.Errorf("%w: this walk is over, begin it again: %w", ErrUnavailable, err)
+	}
 	return pin.Zxid(), cmp.Or(ctx.Err(), err)
 }

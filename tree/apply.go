@@ -143,20 +143,39 @@ type made struct {
 // versions, and the index entries of deleted znodes. A reader that still looks for a dropped
 // version finds the chain trimmed, and loads the visible zxid again. A reader that looks for a
 // dropped entry finds none. Either result was true at some moment during the read. If there is a
-// pin, tidy keeps what is needed at its zxid and after it.
+// pin, tidy keeps what is needed at its zxid and after it, unless that is too much.
 func (t *Tree) tidy() {
-	upTo := t.pins.limit()
+	for t.dropUpTo(t.pins.limit()); len(t.recent) > 0 && t.pins.lose(t.kept, t.weight); {
+		t.dropUpTo(t.pins.limit())
+	}
+}
+
+func (t *Tree) dropUpTo(z Zxid) {
 	for i, m := range t.recent {
-		if m.v.zxid > upTo {
+		if m.v.zxid > z {
 			t.recent = slices.Delete(t.recent, 0, i)
 			return
 		}
+		t.kept -= m.replaced()
 		m.v.prev.Store(trimmed)
 		if !m.v.exists() && m.e.newest.Load() == m.v {
 			t.removeEntry(m.e)
 		}
 	}
 	t.recent = reuse(t.recent)
+}
+
+// listBytes is about what a version's list of children takes that differs from the next one's.
+const listBytes = 2 << 10
+
+// replaced estimates the memory of what the version has replaced.
+func (m made) replaced() int64 {
+	prev := m.v.prev.Load().orNil()
+	n := m.e.weight(prev)
+	if prev != nil && m.v.exists() && prev.numChildren() != m.v.numChildren() {
+		n += listBytes
+	}
+	return n
 }
 
 // install makes the staged versions the newest ones. They are later than visible, so readers skip
@@ -169,6 +188,7 @@ func (t *Tree) install() {
 		m.v.staged = false
 		t.bytes += m.e.size(m.v) - m.e.size(m.v.prev.Load())
 		t.weight += m.e.weight(m.v) - m.e.weight(m.v.prev.Load())
+		t.kept += m.replaced()
 		if !m.v.isCount() {
 			t.markDirty(m.e)
 		}

@@ -46,6 +46,8 @@ var (
 	// ErrInvalidKind says that an Op's kind is unknown, as in the zero Op, or is not allowed here.
 	// Some kinds must be alone in their transaction, and some are only for the ensemble.
 	ErrInvalidKind = errors.New("invalid kind of operation")
+	// ErrPinLost says that more was written than may be kept for the reader of a pin.
+	ErrPinLost = errors.New("too much was written meanwhile")
 	// ErrCorrupt says that a Loader received a tree that no Drain or Walk can have produced.
 	ErrCorrupt = errors.New("corrupt tree")
 )

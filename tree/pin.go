@@ -14,17 +14,26 @@ import (
 type Pin struct {
 	tree *Tree
 	zxid Zxid
+	most int64 // see PinWithin; 0: no bound
+	lost atomic.Bool
 }
 
 // Pin pins the newest visible zxid. If a transaction has been announced, Pin waits until it is
-// visible. The caller must call Release.
-func (t *Tree) Pin() *Pin {
+// visible. The caller must call Release, soon.
+func (t *Tree) Pin() *Pin { return t.PinWithin(0) }
+
+// PinWithin is Pin for a reader that may take its time. What the tree keeps for the pin is bounded by
+// what the tree itself takes, as Weight counts, and most more. When more is written, the oldest pins are
+// lost, and a Walk fails with ErrPinLost. Only Walk looks for that.
+func (t *Tree) PinWithin(most int64) *Pin {
 	t.settled()
-	return &Pin{t, t.pins.acquire(t)}
+	p := &Pin{tree: t, most: most}
+	t.pins.acquire(p)
+	return p
 }
 
 // Release ends the pin. Afterwards it must not be used for reading.
-func (p *Pin) Release() { p.tree.pins.release(p.zxid) }
+func (p *Pin) Release() { p.tree.pins.release(p) }
 
 // Zxid returns the pinned zxid.
 func (p *Pin) Zxid() Zxid { return p.zxid }
@@ -51,40 +60,54 @@ func (p *Pin) find(path string) *version {
 	return v
 }
 
-// pins is the set of pinned zxids. The zero value is empty.
+// pins is the set of pins. The zero value is empty.
 type pins struct {
 	mu    rank.Mutex[rank.Pin]
-	held  []Zxid        // sorted
+	held  []*Pin        // sorted by zxid
 	after atomic.Uint64 // the least pinned zxid plus one, or less; zero if there is none
 }
 
-func (p *pins) acquire(t *Tree) Zxid {
+func (p *pins) acquire(pin *Pin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.held) == 0 {
-		p.after.Store(uint64(t.Visible()) + 1)
+		p.after.Store(uint64(pin.tree.Visible()) + 1)
 	}
 	// Read the visible zxid again. If the writer has not seen the pin, it drops only versions that
 	// a reader at this zxid or later does not need.
-	z := t.Visible()
-	p.held = append(p.held, z)
-	return z
+	pin.zxid = pin.tree.Visible()
+	p.held = append(p.held, pin)
 }
 
-func (p *pins) release(z Zxid) {
+func (p *pins) release(pin *Pin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.Index(p.held, z)
-	p.held = slices.Delete(p.held, i, i+1)
-	if i > 0 {
-		return
+	if i := slices.Index(p.held, pin); i >= 0 {
+		p.removeLocked(i)
 	}
-	if len(p.held) == 0 {
+}
+
+// lose loses the oldest pin if it may keep less. It returns false if it does not.
+func (p *pins) lose(kept, weight int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.held) == 0 || p.held[0].most == 0 || kept <= p.held[0].most+weight {
+		return false
+	}
+	p.held[0].lost.Store(true) // before the writer drops what it needs
+	p.removeLocked(0)
+	return true
+}
+
+func (p *pins) removeLocked(i int) {
+	p.held = slices.Delete(p.held, i, i+1)
+	switch {
+	case len(p.held) == 0:
 		p.held = nil
 		p.after.Store(0)
-		return
+	case i == 0:
+		p.after.Store(uint64(p.held[0].zxid) + 1)
 	}
-	p.after.Store(uint64(p.held[0]) + 1)
 }
 
 // limit returns the newest zxid whose versions' predecessors may be dropped.

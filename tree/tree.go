@@ -47,6 +47,7 @@ type Tree struct {
 	touched     []made                   // staged versions, in the order of the first change
 	changes     []Change                 // of the newest transaction
 	recent      []made                   // made by the newest successful transaction, and older ones that a pin keeps
+	kept        int64                    // bytes of what recent has replaced
 	dirty       []*entry                 // changed since the last Drain
 	count       int64                    // znodes that exist at applied
 	bytes       int64                    // bytes of their paths and data

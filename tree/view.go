@@ -123,14 +123,16 @@ func (v View) Page(path, after string, n int) ([]string, error) {
 
 // Walk calls fn with a znode and all below it that the View may read, each before its children, in
 // byte order, until fn returns false. It goes depth levels down, or all with zero. Only a View of a
-// Pin shows all at one zxid. The errors are ErrNoNode, and ErrNoAuth without Read on the first.
+// Pin shows all at one zxid. The errors are ErrNoNode, ErrNoAuth without Read on the first, and
+// ErrPinLost.
 func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) error {
-	if _, err := v.read(path); err != nil {
-		return err
-	}
+	_, err := v.read(path)
 	w := tour{view: v, at: path}
-	for ok := true; ok; ok = w.next() {
+	for ok := err == nil; ok; ok = w.next() {
 		z := v.find(w.at)
+		if v.isLost() {
+			break
+		}
 		if z == nil {
 			continue // gone; not with a Pin
 		}
@@ -141,8 +143,14 @@ func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) e
 			w.levels = append(w.levels, level{length: len(strings.TrimSuffix(w.at, "/"))})
 		}
 	}
-	return nil
+	if v.isLost() {
+		return ErrPinLost
+	}
+	return err
 }
+
+// isLost reports whether what was found before may be wrong, because the pin was lost.
+func (v View) isLost() bool { return v.pin != nil && v.pin.lost.Load() }
 
 // A tour knows what a walk visits next. It takes little memory between two znodes, however many there are:
 // a remote client may let it wait.

@@ -114,7 +114,7 @@ func submits(o wire.NativeOp) []wire.Request {
 	}
 }
 
-// M128: who may delete a znode, or guard a transaction by it, and not read it, does not find its creation
+// M129: who may delete a znode, or guard a transaction by it, and not read it, does not find its creation
 // by asking for one after the other. Nor does a client find the sessions of others.
 func TestHidden_NoCreationIsFound(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 )
@@ -133,5 +134,29 @@ func TestMemory_CountsBeforeItReads(t *testing.T) {
 		other.send(many) // 20 MB, of which it may read one
 		other.endsSilently()
 		c.must(op(wire.OpGetData, "/a"))
+	})
+}
+
+// M128: a client that begins a walk and asks for no more of it keeps what is replaced only up to a bound.
+func TestMemory_OfAWalkThatWaits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c, other := connectNative(t, g), connect(t, g)
+		for _, path := range []string{"/w", "/w/a", "/w/b", "/w/c"} {
+			other.must(create(path, make([]byte, 1<<20-1), 0))
+		}
+		walk := wire.Native{Kind: wire.NativeWalk, Path: "/w"}
+		r := c.mustNative(walk)
+		if !r.Flag {
+			t.Fatal("all is shown at once")
+		}
+		set := op(wire.OpSetData, "/w/c")
+		set.Data = make([]byte, 1<<20-1)
+		for range 80 {
+			other.must(set)
+		}
+		walk.Zxid, walk.After = r.Zxid, r.Znodes[len(r.Znodes)-1].Path
+		c.refusedNative("the next portion", walk, engine.ErrUnavailable, -1)
+		c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/w"})
 	})
 }

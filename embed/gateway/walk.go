@@ -17,8 +17,8 @@ const (
 	// walkBytes is where a portion of a walk ends. It is small enough for a slow network to carry it
 	// between two pings.
 	walkBytes = 1 << 20
-	// walkTimeMax bounds how long a walk keeps in memory what is replaced meanwhile. Then it is over
-	// once the client asks for something, which its pings do.
+	// walkTimeMax bounds how long a walk keeps in memory what is replaced meanwhile; the engine bounds
+	// how much. Then it is over once the client asks for something, which its pings do.
 	walkTimeMax = time.Minute
 )
 
