@@ -49,7 +49,13 @@ func run(length time.Duration, only string, out io.Writer) (well bool, err error
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w: the logs are in %s", err, dir)
+		}
+	}()
 	all, err := found(dir)
 	defer func() {
 		for _, m := range all {
@@ -87,6 +93,7 @@ func run(length time.Duration, only string, out io.Writer) (well bool, err error
 	}
 	var looked error
 	wg.Go(func() {
+		defer cancel()
 		for ; ctx.Err() == nil && looked == nil; sleep(ctx, beat) {
 			for _, m := range all {
 				looked = errors.Join(looked, m.look())

@@ -89,8 +89,8 @@ type Config struct {
 	// Memory bounds what all connections hold: frames that are being read, requests with all that is
 	// made of them, answers and events that are not sent yet, and watches. Beyond the bound, the
 	// gateway ends the connections that hold most, and logs it; meanwhile requests wait, for up to a
-	// second. Zero means DefaultMemory. Memory covers what clients
-	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
+	// second. Zero means DefaultMemory. Memory covers what clients ask for. It does not cover the
+	// 12 KiB or so that every idle connection takes, and as much again in the middle of a request.
 	Memory int `yaml:"memory"`
 	// WriteTimeout is how long a client may take to read what is sent to it. After that its
 	// connection is closed. Zero means DefaultWriteTimeout.
