@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/vivarium-go/vivarium/bench/internal/measure"
@@ -96,18 +95,17 @@ func (m *member) start(program, dir string, id int, all []*member) error {
 	defer log.Close()
 	m.cmd = exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s serve -config node.yaml", files, program))
 	m.cmd.Dir, m.cmd.Stdout, m.cmd.Stderr = dir, log, log
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return m.cmd.Start()
+	return child.Start(m.cmd)
 }
 
 // look notes what the member takes. It returns an error if the member is gone.
 func (m *member) look() error {
 	proc := fmt.Sprintf("/proc/%d", m.cmd.Process.Pid)
 	fds, err := os.ReadDir(proc + "/fd")
-	if err != nil {
-		return fmt.Errorf("a member has ended: %w", err)
-	}
 	m.stayed = int(measure.Resident(m.cmd.Process.Pid))
+	if err != nil || m.stayed == 0 {
+		return fmt.Errorf("the member at %s has ended", m.gateway)
+	}
 	m.resident, m.open = max(m.resident, m.stayed), max(m.open, len(fds))
 	return nil
 }
