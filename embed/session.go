@@ -424,7 +424,8 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 
 // Member returns the member whose node speaks for a session. That is the member on which the
 // session was opened or, for a remote session, the member that its client attached to last. With a
-// Stat's EphemeralOwner, Member tells where the holder of a znode runs.
+// Stat's EphemeralOwner, Member tells where the holder of a znode runs. Over a gateway it tells that of
+// the session itself and of owners of ephemerals that the session may read, and of no others.
 //
 // Member answers from what this node knows. After a Sync of "/" the answer is as new as that Sync,
 // or newer. Member waits for the first shard if that shard is slow, and may fail with

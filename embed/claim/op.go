@@ -11,7 +11,7 @@ import (
 // that the claim's znodes are still the ephemerals that its session created: one that lingers
 // fails. So nothing is written under a lock or a leadership that someone else may have by now.
 //
-// The Multi may be of any session of the ensemble, except for a claim that is held again: see
+// The Multi may be of any session of the ensemble that may read those znodes, except for a claim that is held again: see
 // Claim.Hold. A nil Tenure has ended.
 func OpGuard(t *Tenure) embed.Op {
 	if t == nil {
@@ -39,7 +39,8 @@ func OpRelease(c *Claim) embed.Op {
 func OpInherit(path string) embed.Op { return embed.Op(inside.Inherit(path)) }
 
 // OpCheckCzxid makes the Multi fail with embed.ErrNotHeld unless the znode is the ephemeral that
-// the transaction czxid created. Another znode of the same path does not pass.
+// the transaction czxid created, and the session may read it or owns it. Another znode of the same path
+// does not pass.
 func OpCheckCzxid(path string, czxid embed.Zxid) embed.Op {
 	return embed.Op(inside.Plain(tree.Op{Kind: tree.KindGuard, Path: path, Czxid: czxid}))
 }

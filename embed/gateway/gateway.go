@@ -56,10 +56,10 @@ type Config struct {
 	// ConnectionsPerAddress bounds the connections from one address, Connections bounds all of
 	// them. Of IPv6, a network of 64 bits counts as one address. At a bound, a newcomer takes the
 	// place of a connection that has not asked for a session, or with RequireSASL has not proved
-	// who it is: the oldest of the address that has most of them. If there is none, the newcomer is
-	// closed. Zero means DefaultConnectionsPerAddress and DefaultConnections. A negative
-	// number means no bound of its own. The process may not be able to open so many files beside
-	// those that the node needs. Then the bound is what it can, and Start logs a warning.
+	// who it is: the oldest of them. If there is none, the newcomer is closed. Zero means
+	// DefaultConnectionsPerAddress and DefaultConnections. A negative number means no bound of its
+	// own. The process may not be able to open so many files beside those that the node needs. Then
+	// the bound is what it can, and Start logs a warning.
 	ConnectionsPerAddress int `yaml:"connectionsPerAddress"`
 	Connections           int `yaml:"connections"`
 	// Handshakes bounds the new sessions of the ensemble that clients may open, per second. As many
@@ -89,8 +89,8 @@ type Config struct {
 	// Memory bounds what all connections hold: frames that are being read, requests with all that is
 	// made of them, answers and events that are not sent yet, and watches. Beyond the bound, the
 	// gateway ends the connections that hold most, and logs it; meanwhile requests wait, for up to a
-	// second. Zero means DefaultMemory. Memory covers what clients
-	// ask for. It does not cover the 12 KiB or so that every idle connection takes.
+	// second. Zero means DefaultMemory. Memory covers what clients ask for. It does not cover the
+	// 12 KiB or so that every idle connection takes, and as much again in the middle of a request.
 	Memory int `yaml:"memory"`
 	// WriteTimeout is how long a client may take to read what is sent to it. After that its
 	// connection is closed. Zero means DefaultWriteTimeout.
@@ -466,9 +466,12 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 	case g.closed:
 		return c
 	case crowded || beyond(len(g.conns), g.cfg.Connections):
-		if out = g.strangerLocked(func(o *conn) bool { return !crowded || o.host == c.host }); out == nil {
+		// A client needs milliseconds until it is no stranger, so the oldest one is none.
+		i := slices.IndexFunc(g.strangers, func(o *conn) bool { return !crowded || o.host == c.host })
+		if i < 0 {
 			return c
 		}
+		out = g.strangers[i]
 		g.removeLocked(out)
 	}
 	g.arrivals++
@@ -480,24 +483,6 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 		g.forget(c)
 	})
 	return out
-}
-
-// strangerLocked returns the stranger that makes room for a newcomer, of those that may: the oldest of
-// the address that has most of them. A client needs milliseconds until it is none. It returns nil if
-// there is none.
-func (g *Gateway) strangerLocked(may func(*conn) bool) *conn {
-	var who []string
-	var list []*conn
-	for _, c := range g.strangers {
-		if may(c) {
-			who, list = append(who, c.host), append(list, c)
-		}
-	}
-	first, _ := crowd.Greediest(who)
-	if first < 0 {
-		return nil
-	}
-	return list[first]
 }
 
 // known says that a connection is no stranger any more. It returns errEnded if it was one for too long.

@@ -79,6 +79,31 @@ func TestMemory_OfAPartOfAFrame(t *testing.T) {
 	heldCounts(t, g, before)
 }
 
+// M128: a walk that waits keeps nothing of the znodes that it has shown. It once kept the last one.
+func TestMemory_BetweenPortionsOfAWalk(t *testing.T) {
+	g := start(t, Config{})
+	owner := connect(t, g)
+	for _, path := range []string{"/w", "/w/a", "/w/b"} {
+		owner.must(create(path, make([]byte, 1<<20-1), 0))
+	}
+	clients := make([]*client, 40)
+	for i := range clients {
+		clients[i] = connectNative(t, g)
+	}
+	before := heap()
+	for _, c := range clients {
+		if r := c.mustNative(wire.Native{Kind: wire.NativeWalk, Path: "/w"}); !r.Flag {
+			t.Fatal("all is shown at once")
+		}
+	}
+	for _, c := range clients {
+		c.must(op(wire.OpPing, "")) // which ends a walk that is a minute old, and a connection never
+	}
+	if more, counts := heap()-before, g.held.Load(); more > counts+20<<20 {
+		t.Errorf("%d walks take %d KiB, of which %d count", len(clients), more>>10, counts>>10)
+	}
+}
+
 // While all connections hold too much, none begins a request.
 func TestMemory_NoRequestBeginsBeyondTheBound(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -61,10 +61,11 @@ func TestRefusals_Storm(t *testing.T) {
 		})
 		refusals("ahead", `cause="the client comes from a member that is ahead`, func() { e.refused(1, ahead) })
 		refusals("too many", `msg="connection refused: too many connections"`, func() {
+			first := e.dial(1)
 			for range cfg.Connections {
 				defer e.open(1, asks(false)).Close()
 			}
-			e.dial(1).endsSilently()
+			first.endsSilently()
 		})
 		e.Isolate(1)
 		e.readOnlyBegins(1)

@@ -31,9 +31,10 @@ type walk struct {
 	path  string
 	depth int32
 	began time.Time
-	next  func() (wire.NativeZnode, bool)
+	next  func() (struct{}, bool) // goes on to the next znode
 	stop  func()
 
+	znode wire.NativeZnode // that next has come to. It is taken at once: next would keep it otherwise
 	zxid  tree.Zxid
 	after string // the last path that was shown
 	err   error  // why the walk has ended, if next returns false
@@ -77,11 +78,12 @@ func (c *conn) endOldWalk() {
 
 func newWalk(c *conn, n *wire.Native) *walk {
 	w := &walk{path: n.Path, depth: n.Count, began: time.Now()}
-	w.next, w.stop = iter.Pull(func(yield func(wire.NativeZnode) bool) {
+	w.next, w.stop = iter.Pull(func(yield func(struct{}) bool) {
 		w.zxid, w.err = c.writes.Walk(c.gate.ctx, w.path, int(w.depth), func(at tree.Zxid, path string, f tree.Found) bool {
 			w.zxid = at
 			stat := f.Stat()
-			return yield(wire.NativeZnode{Path: path, Data: f.Data(), Stat: native.ToStat(&stat)})
+			w.znode = wire.NativeZnode{Path: path, Data: f.Data(), Stat: native.ToStat(&stat)}
+			return yield(struct{}{})
 		})
 	})
 	return w
@@ -90,7 +92,9 @@ func newWalk(c *conn, n *wire.Native) *walk {
 // portion fills in an answer. Flag says that the walk may show more.
 func (w *walk) portion(r *wire.NativeReply) error {
 	for size := 0; size < walkBytes; {
-		z, ok := w.next()
+		_, ok := w.next()
+		z := w.znode
+		w.znode = wire.NativeZnode{}
 		if r.Zxid = int64(w.zxid); !ok {
 			return w.err
 		}

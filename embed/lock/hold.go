@@ -43,7 +43,7 @@ func (h *Hold) Token() Token { return h.token }
 // applied, the ensemble checks that the Hold's znode is still the ephemeral that its session
 // created. One that lingers because of Options.Delay fails. A Multi that is in flight when the Hold
 // ends may still be applied, while that znode is there. The Multi may belong to any session of the
-// ensemble. With Options.Keep it must belong to the Mutex's session.
+// ensemble that may read that znode. With Options.Keep it must belong to the Mutex's session.
 //
 //	_, err := session.Multi(ctx, lock.Guard(hold), embed.OpSet("/report", data, embed.AnyVersion))
 func Guard(h *Hold) embed.Op {
