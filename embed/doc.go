@@ -64,8 +64,8 @@
 // ACL. Members trust one another: ACLs separate sessions, but do not protect against a process that
 // can speak as a member.
 //
-// As in ZooKeeper, a watch is not told of a znode that its session may not read. If this uses up a
-// WatchOnce, the watch ends with ErrNoAuth.
+// As in ZooKeeper, a watch is not told of a znode that its session may not read. Other than there it
+// ends when that begins: see Session.Watch.
 //
 // # Quotas
 //

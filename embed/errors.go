@@ -91,8 +91,9 @@ var (
 	ErrNotHeld       = tree.ErrNotHeld
 	ErrReleased      = engine.ErrReleased // the owner released the claim
 	ErrWatchOverflow = watch.ErrOverflow  // the watch's consumer let its buffer fill up
-	// ErrWatchGap says that a snapshot replaced changes that the watch may have missed, or that a
-	// SetACL took or gave the permission to read a znode that the watch sees.
+	// ErrWatchGap says that a snapshot replaced changes that the watch may have missed, that a SetACL
+	// took or gave the permission to read a znode that the watch sees, or that the znode that it
+	// watches was created without that permission.
 	ErrWatchGap = watch.ErrGap
 	ErrClosed   = engine.ErrClosed // the node is closed; the request was not applied
 	ErrFailed   = engine.ErrFailed // the node has failed, see Node.Err; the request was not applied

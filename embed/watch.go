@@ -33,10 +33,11 @@ type Watch struct{ w inside.Watch }
 // time. It does not fall silent: when a SetACL takes from the session the permission to read a znode
 // that the watch sees, a WatchOnce ends with ErrNoAuth and every other watch with ErrWatchGap. The
 // latter also ends when a SetACL gives the permission. Read again: what may be read now is what the
-// next watch goes on from. A znode that is created hidden ends no watch.
+// next watch goes on from. A znode that is created where the session may not read it ends the watches
+// of its own path alike; a WatchRecursive from above goes on.
 //
-// If a change that it may not be told uses a WatchOnce up, the watch ends with ErrNoAuth. A client's
-// session is not told when that is: see package embed/client.
+// A watch of a znode that the session may not read is told nothing, until a SetACL gives the
+// permission. A WatchOnce ends with ErrNoAuth when the znode changes, and a client's ends at once.
 // Errors: ErrInvalidPath, ErrInvalidMode and those of an ended session.
 func (s *Session) Watch(ctx context.Context, path string, mode WatchMode) (*Watch, error) {
 	return s.WatchWith(ctx, path, mode, WatchOptions{})

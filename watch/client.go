@@ -343,7 +343,7 @@ func (c *Client) OnWake(wake func()) { c.wake = wake }
 
 // KeepValues says that events from now on have Data and Stat, and that the client is told of the
 // session's ephemerals even if it may not read them. Their values are not among that. It gets
-// ReadLost and ReadGained for its Persistent and Recursive watches.
+// ReadLost, ReadGained and CreatedHidden for its Persistent and Recursive watches.
 func (c *Client) KeepValues(session tree.SessionID) {
 	lock(c.parts)
 	defer unlock(c.parts)

@@ -717,6 +717,11 @@ func TestClient_WhoMayReadChanges(t *testing.T) {
 			t.Errorf("mode %d is used up", mode)
 		}
 	}
+	hidden := change(tree.Created, "/b")
+	hidden.ACL = secretACL
+	deliver(r, hidden)
+	wantTold(t, native, "CreatedHidden /b", "NodeChildrenChanged /")
+	wantTold(t, plain, "NodeChildrenChanged /")
 }
 
 // D2: a snapshot replaces the tree. A one-time watch fires with the event that its watcher would

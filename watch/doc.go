@@ -30,8 +30,8 @@
 //     and the error is set before the channel is closed.
 //
 // A watcher is told of no znode that it may not read. So that it does not wait for what nobody will
-// tell, a SetACL that changes whether it may read a znode ends its watches of that znode; see
-// Registry.Deliver.
+// tell, a SetACL that changes whether it may read a znode ends its watches of that znode, and so does
+// the creation of a znode that it may not read; see Registry.Deliver.
 //
 // The events are ZooKeeper's, with two differences. Every stream stands alone, so two watches of
 // one path both get the event. One watch of a znode covers both its data and its children. The

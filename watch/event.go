@@ -43,10 +43,12 @@ const (
 )
 
 // What only a Client with KeepValues is told: a SetACL changed whether it may read the znode at the
-// event's path. Streams end instead, see Registry.Deliver.
+// event's path, or the znode at the path that it watches was created where it may not read it. Streams
+// end instead, see Registry.Deliver.
 const (
-	ReadLost   EventType = 128
-	ReadGained EventType = 129
+	ReadLost      EventType = 128
+	ReadGained    EventType = 129
+	CreatedHidden EventType = 130
 )
 
 // String returns ZooKeeper's name of the type.
@@ -64,6 +66,8 @@ func (t EventType) String() string {
 		return "ReadLost"
 	case ReadGained:
 		return "ReadGained"
+	case CreatedHidden:
+		return "CreatedHidden"
 	}
 	return fmt.Sprintf("event type %d", uint8(t))
 }
@@ -121,14 +125,19 @@ func eventOf(z tree.Zxid, c tree.Change) Event {
 	return e
 }
 
+// hides reports whether the event, of which a watcher of that path may not be told, must end the watch:
+// the znode that it watches was created hidden. Whoever looks at the path learns that it is there.
+func (e Event) hides(path string) bool { return e.Type == NodeCreated && e.Path == path }
+
 // Why a watch ended without being closed. Test them with errors.Is.
 var (
 	// ErrOverflow ends a watch whose buffer had no room when an event came.
 	ErrOverflow = errors.New("watch overflowed")
 	// ErrTooHeavy ends a Client whose watches exceed their memory limit.
 	ErrTooHeavy = errors.New("watches take too much memory")
-	// ErrGap ends a watch that may have missed changes: the whole tree was replaced, or a SetACL
-	// took from its owner the permission to read a znode, or gave it. The error is then a *GapError.
+	// ErrGap ends a watch that may have missed changes: the whole tree was replaced, a SetACL took
+	// from its owner the permission to read a znode, or gave it, or the znode that it watches was
+	// created without that permission. The error is then a *GapError.
 	ErrGap = errors.New("watch has a gap")
 	// ErrEnded is the error of a Client that was ended without one.
 	ErrEnded = errors.New("watches have ended")
@@ -137,7 +146,7 @@ var (
 // A GapError is an ErrGap with the zxid from which to read again.
 type GapError struct {
 	// Zxid is the newest transaction that the watch may have missed: of the tree that replaced the
-	// watched one, or the SetACL.
+	// watched one, the SetACL, or the creation.
 	Zxid tree.Zxid
 }
 

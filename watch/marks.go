@@ -137,13 +137,16 @@ func (t *tables) fire(in table, m *mark, e Event, owner tree.SessionID, acl []tr
 	if !due || p.told == t.pass {
 		return
 	}
-	p.told = t.pass
-	if !p.client.Owns(owner) && !p.client.mayRead(acl) {
+	native := p.client.owner != 0
+	switch hidden := !p.client.Owns(owner) && !p.client.mayRead(acl); {
+	case hidden && native && m.terms&lasting != 0 && e.hides(m.path):
+		e.Type = CreatedHidden
+	case hidden:
 		return
-	}
-	if p.client.owner != 0 {
+	case native:
 		e = p.registry.valuedLocked(e, p.client.mayRead)
 	}
+	p.told = t.pass
 	t.events++
 	p.client.tell(e)
 }

@@ -102,8 +102,9 @@ type Publisher interface {
 // A SetACL has no event. But a watcher that may not read a znode is not told of its changes. So a
 // SetACL that takes from a watcher the permission to read a znode that its watch sees ends the watch:
 // a Once watch with tree.ErrNoAuth, any other with a *GapError. One that gives the permission ends
-// the latter too, since the watcher has not seen what the znode became meanwhile. The watcher looks
-// again, and reads what it may read now. That tells it nothing that reads would not.
+// the latter too, since the watcher has not seen what the znode became meanwhile. A znode that is
+// created where its watcher may not read it ends the watches of that path alike, and none from above.
+// The watcher looks again, and reads what it may read now. That tells it nothing that reads would not.
 func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,9 +135,10 @@ func (r *Registry) Deliver(z tree.Zxid, changes []tree.Change, p Publisher) {
 // if only who may read the znode may have changed.
 //
 // An untouched watch goes on. A touched Once watch gets that event, if there is one and the watcher
-// may read the znode, and ends. Without an event it ends only if the watcher may not. Any other touched watch ends with a *GapError. A Client ends likewise when one
-// of its Persistent or Recursive watches is touched; its Data and Children watches are treated as
-// Once watches. p (unless nil) publishes the new tree, as in Deliver.
+// may read the znode, and ends. Without an event it ends only if the watcher may not. Any other
+// touched watch ends with a *GapError. A Client ends likewise when one of its Persistent or Recursive
+// watches is touched; its Data and Children watches are treated as Once watches. p (unless nil)
+// publishes the new tree, as in Deliver.
 //
 // touched runs under the registry's lock and must not call the registry. Install calls it in no
 // particular order.
@@ -293,6 +295,8 @@ func (r *Registry) tellLocked(s *Stream, e Event, may bool) {
 	switch {
 	case !may && s.mode == Once:
 		r.endLocked(s, tree.ErrNoAuth)
+	case !may && e.hides(s.path):
+		r.endLocked(s, &GapError{Zxid: e.Zxid})
 	case !may:
 	case !s.tellLocked(e):
 		r.endLocked(s, ErrOverflow)

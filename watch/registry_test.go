@@ -335,6 +335,25 @@ func TestDeliver_WhoMayReadChanges(t *testing.T) {
 	}
 }
 
+// M115: a znode is created hidden. That ends the watches of its path, and none from above.
+func TestDeliver_CreatedHidden(t *testing.T) {
+	r := NewRegistry()
+	who := stranger()
+	want := map[*Stream]error{
+		r.Add("/a/b", Once, Options{}, who): tree.ErrNoAuth, r.Add("/a/b", Persistent, Options{}, who): ErrGap,
+		r.Add("/a/b", Recursive, Options{}, who): ErrGap, r.Add("/a", Recursive, Options{}, who): nil, r.Add("/a/b", Persistent, Options{}, nil): nil,
+	}
+	deliver(r, tree.Change{Type: tree.Created, Path: "/a/b", ACL: secretACL})
+	for s, err := range want {
+		if !errors.Is(s.Err(), err) || s.Ended() != (err != nil) {
+			t.Errorf("mode %d of %s ended: %v, %v, want %v", s.mode, s.path, s.Ended(), s.Err(), err)
+		}
+	}
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // In an Install, an event of zero says that only the ACL may have changed.
 func TestInstall_WhoMayReadMayHaveChanged(t *testing.T) {
 	r := NewRegistry()

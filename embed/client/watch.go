@@ -257,12 +257,12 @@ func (w *stream) tellLocked(e watch.Event) {
 }
 
 // turnLocked ends the watch as one in a member's process ends, when its session may not read a znode
-// any more, or may read it again.
+// any more, or may read it again, or when one that it may not read was created.
 func (w *stream) turnLocked(e watch.Event) {
 	switch {
 	case !w.once:
 		w.endLocked(&watch.GapError{Zxid: e.Zxid})
-	case e.Type == watch.ReadLost:
+	case e.Type != watch.ReadGained:
 		w.endLocked(tree.ErrNoAuth)
 	}
 }
@@ -281,11 +281,12 @@ func (s *session) eventLocked(r *wire.Reply) {
 	}
 	tell := func(at place) {
 		for _, w := range slices.Clone(s.mu.watches.streams[at]) {
-			if e.Type == watch.ReadLost || e.Type == watch.ReadGained {
+			switch e.Type {
+			case watch.ReadLost, watch.ReadGained, watch.CreatedHidden:
 				w.turnLocked(e)
-				continue
+			default:
+				w.tellLocked(e)
 			}
-			w.tellLocked(e)
 		}
 	}
 	tell(place{e.Path, watch.Persistent})
@@ -294,7 +295,7 @@ func (s *session) eventLocked(r *wire.Reply) {
 	}
 	for path := e.Path; ; path = tree.Parent(path) {
 		tell(place{path, watch.Recursive})
-		if path == "/" {
+		if path == "/" || e.Type == watch.CreatedHidden {
 			return
 		}
 	}

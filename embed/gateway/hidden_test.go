@@ -25,7 +25,8 @@ func ownerOf(t *testing.T, g *Gateway) *client {
 }
 
 // A native arm tells no Stat of a znode that may not be read, and its watch no event of it, not even
-// that there was one.
+// that there was one. That such a znode is created at its path, it tells: that it exists, everybody may
+// know.
 func TestNative_TellsNothingHidden(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		g := start(t, Config{})
@@ -49,7 +50,7 @@ func TestNative_TellsNothingHidden(t *testing.T) {
 		owner.must(hidden)
 		owner.must(with(op(wire.OpSetACL, "/secret"), acls(wire.ACL{Perms: wire.PermAll &^ wire.PermDelete, Scheme: "auth"})))
 		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/secret"})
-		c.wantTold("who may not read")
+		c.wantTold("who may not read", "130 /secret/none")
 		want := []string{"3 /secret", "3 /secret/e", "2 /secret/e", "4 /secret", "1 /secret/none", "4 /secret"}
 		if got := owner.told(); len(got) != len(want) {
 			t.Errorf("the owner is told %q, want %q", got, want)

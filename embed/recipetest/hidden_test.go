@@ -37,6 +37,14 @@ func (h *hider) show(path string) {
 	h.setACL(path, embed.ACL{Perms: embed.PermAll, Scheme: "world", ID: "anyone"})
 }
 
+// createHidden creates a znode that the others may not read.
+func (h *hider) createHidden(path string) {
+	h.t.Helper()
+	acl := []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}
+	_, _, err := h.bob.CreateWith(h.ctx, path, []byte("2"), embed.CreateOptions{ACL: acl})
+	must(h.t, err)
+}
+
 // setACL sets an ACL, and then gives all who wait the time to learn of it.
 func (h *hider) setACL(path string, acl embed.ACL) {
 	h.t.Helper()
@@ -166,6 +174,51 @@ func TestHidden_Watches(t *testing.T) {
 	})
 }
 
+// M115: a znode is created where the session may not read it. The watches of its path say so, and those
+// from above go on.
+func TestHidden_WatchesOfAMissingZnode(t *testing.T) {
+	besideAHider(t, func(h *hider) {
+		_, err := h.bob.Put(h.ctx, "/w", nil)
+		must(h.t, err)
+		for mode, want := range map[embed.WatchMode]error{
+			embed.WatchOnce: embed.ErrNoAuth, embed.WatchPersistent: embed.ErrWatchGap, embed.WatchRecursive: embed.ErrWatchGap,
+		} {
+			above, err := h.s.Watch(h.ctx, "/w", embed.WatchRecursive)
+			must(h.t, err)
+			w, err := h.s.Watch(h.ctx, "/w/a", mode)
+			must(h.t, err)
+			h.createHidden("/w/a")
+			<-time.After(time.Second)
+			select {
+			case e, open := <-w.Events():
+				if open || !errors.Is(w.Err(), want) {
+					h.t.Errorf("mode %v: told of %v, ended with %v, want %v", mode, e, w.Err(), want)
+				}
+			default:
+				h.t.Errorf("mode %v: the watch is silent", mode)
+			}
+			if len(above.Events()) > 0 || above.Err() != nil {
+				h.t.Errorf("the watch from above: %v", above.Err())
+			}
+			must(h.t, above.Close())
+			must(h.t, w.Close())
+			must(h.t, h.bob.Delete(h.ctx, "/w/a", embed.AnyVersion))
+		}
+	})
+}
+
+// M115: a countdown is created where the session may not read it. Nobody waits for what it is not told.
+func TestHidden_ANewCountdown(t *testing.T) {
+	besideAHider(t, func(h *hider) {
+		waited := begin(func() error { return barrier.NewCountdown(h.s, "/work", 1).Wait(h.ctx) })
+		<-time.After(time.Second)
+		h.createHidden("/work")
+		if err := h.soon("Wait", waited); !errors.Is(err, embed.ErrNoAuth) {
+			h.t.Errorf("Wait: %v", err)
+		}
+	})
+}
+
 // M115: a gate is hidden from those who wait, and opened.
 func TestHidden_AGate(t *testing.T) {
 	besideAHider(t, func(h *hider) {
@@ -261,19 +314,21 @@ func TestHidden_AValue(t *testing.T) {
 	})
 }
 
-// M116: a value is created where the session may not read it, and shown later.
+// M116: a value is created where the session may not read it, in the place of one that it could read.
+// A binding ends as if the value had been hidden.
 func TestHidden_ANewValue(t *testing.T) {
 	besideAHider(t, func(h *hider) {
+		_, err := value.New(h.bob, "/v", value.JSON[int]()).Set(h.ctx, 1)
+		must(h.t, err)
 		var p atomic.Pointer[int]
 		stop, err := value.Bind(h.ctx, h.s, "/v", value.JSON[int](), &p, value.BindOptions[int]{})
 		must(h.t, err)
-		_, _, err = h.bob.CreateWith(h.ctx, "/v", []byte("2"), embed.CreateOptions{ACL: []embed.ACL{{Perms: embed.PermAll, Scheme: "auth"}}})
-		must(h.t, err)
-		h.show("/v")
-		if p.Load() == nil || *p.Load() != 2 {
-			h.t.Errorf("the value is %v", p.Load())
+		must(h.t, h.bob.Delete(h.ctx, "/v", embed.AnyVersion))
+		h.createHidden("/v")
+		<-time.After(time.Second)
+		if err := stop(); !errors.Is(err, embed.ErrNoAuth) {
+			h.t.Errorf("a binding of a value that is hidden ended with %v", err)
 		}
-		must(h.t, stop())
 	})
 }
 

@@ -27,11 +27,11 @@ type BindOptions[T any] struct {
 // While the znode does not exist, and after a value that is refused, the pointer keeps what it has:
 // the last good value, or what the caller has put there.
 //
-// Bind ends with ctx, with the session, by stop, or when a SetACL takes the permission to read the
-// znode away. Then the pointer no longer changes: a service that outlives its session binds again
-// with the next one. Once stop has returned, nothing is stored any more. It does not wait for a
-// call of Validate or Refused that is under way. It returns why the binding had ended before, or
-// nil if it had not. It is idempotent, and may be called by any number of goroutines.
+// Bind ends with ctx, with the session, by stop, or as soon as the session may not read the znode.
+// Then the pointer no longer changes: a service that outlives its session binds again with the next
+// one. Once stop has returned, nothing is stored any more. It does not wait for a call of Validate
+// or Refused that is under way. It returns why the binding had ended before, or nil if it had not.
+// It is idempotent, and may be called by any number of goroutines.
 //
 // Errors: those of Value.Get, except embed.ErrNoNode, and that of Validate. So a service does not
 // start with a value that it cannot use. After an error nothing is bound.

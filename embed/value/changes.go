@@ -23,9 +23,8 @@ const changesBuffer = 256
 //   - embed.ErrNoNode while the znode does not exist. The znodes above it may come and go too.
 //   - What the Codec returns for data that does not decode. The Versioned has all but its Value.
 //
-// When ctx, the session or the node ends, or if the session may not read the znode or a SetACL
-// takes that permission away, Changes yields that error and stops. A znode that is created hidden
-// counts as missing, until a SetACL shows it. Another range over the result begins anew.
+// When ctx, the session or the node ends, or as soon as the session may not read the znode, Changes
+// yields that error and stops. Another range over the result begins anew.
 //
 // The loop may miss values, but never the newest, if it lags by more than 256 changes or 32 MiB,
 // when the node was away for so long that it gets the state of another member, and when a client's

@@ -4,8 +4,8 @@ const (
 	// OpNative is a request of Vivarium's own client, package embed/client. It has what ZooKeeper's
 	// protocol lacks. A ZooKeeper server answers it with Unimplemented.
 	OpNative Op = 1000
-	// OpNativeEvent is an event with the data and Stat of its znode. Two types of event are not
-	// ZooKeeper's: watch.ReadLost and watch.ReadGained.
+	// OpNativeEvent is an event with the data and Stat of its znode. Three types of event are not
+	// ZooKeeper's: watch.ReadLost, watch.ReadGained and watch.CreatedHidden.
 	OpNativeEvent Op = 1001 // in events only, in no request
 )
 
