@@ -125,13 +125,14 @@ func TestEnsemble_StartOnASlowDisk(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		begun := make(chan struct{})
-		ens := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
-			if c.ID == 3 {
+		again := false
+		ens := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			if c.ID == 3 && again {
 				close(begun)
 			}
 		}})
-		ens.Start(1)
-		ens.Start(2)
+		ens.Stop(3)
+		again = true
 		ens.Faults(3).SetDisk(embedtest.Disk{Delay: time.Hour})
 		started := make(chan error)
 		go func() {

@@ -26,6 +26,7 @@ func TestKeys_VeryManyOverTime(t *testing.T) {
 			must(t, err)
 			return znodes, ens.Node(1).Status().Shards[0].TreeSize
 		}
+		<-time.After(time.Minute) // the member has said where it is
 		atFirst, bytesAtFirst := size()
 		const pause, kept = 3600 * time.Millisecond, 50
 		callers, each := 20, 250
