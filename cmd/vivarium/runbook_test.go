@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vivarium-go/vivarium/cmd/vivarium/internal/client"
 	"github.com/vivarium-go/vivarium/internal/testkit/child"
 )
 
@@ -299,12 +300,11 @@ func TestRunbook_ConnectionsOfOneAddress(t *testing.T) {
 		return p
 	}
 	p := serve(2)
-	var held []net.Conn
+	var held []*client.Client
 	for range 2 {
-		conn, err := net.Dial("tcp", addrs[0])
-		must(t, err)
-		defer conn.Close()
-		held = append(held, conn)
+		c := connected(t, addrs[0])
+		defer c.Close()
+		held = append(held, c)
 	}
 	refused, err := net.Dial("tcp", addrs[0])
 	must(t, err)
