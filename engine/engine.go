@@ -71,6 +71,9 @@ type Engine struct {
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
 	lack     atomic.Pointer[string] // what enterLoop waits for
 	callers  chan [16]byte          // the directories of others that have asked this node
+	// offers says that others may found the ensemble with this node: it has looked, and is in none. A
+	// member that is starting is in one, and so is one whose directory has a former member.
+	offers atomic.Bool
 
 	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
 	// does.

@@ -109,6 +109,7 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 	me := e.identity.now // only this loop changes it meanwhile
 	answers, silent := e.askAll(ctx)
 	found, err := e.mayFound(ctx, answers, silent)
+	e.offers.Store((err != nil || found != nil) && e.cfg.Found == nil)
 	switch {
 	case err != nil:
 		return me, err
@@ -173,24 +174,27 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []st
 
 // foundWithOthers returns the founders in Config.Members if all of them are there, and want the same.
 func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) ([]MemberID, error) {
-	founders, present := e.cfg.memberIDs(), map[MemberID]bool{e.cfg.Member: true}
+	founders, present := e.cfg.memberIDs(), map[MemberID][16]byte{e.cfg.Member: e.Directory()}
 	var others string
 	for _, a := range answers {
+		if who := max(a.Founder, a.Member); present[who] != ([16]byte{}) && slices.Contains(founders, who) {
+			return nil, fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", ErrJoining, who)
+		}
 		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards
 		switch {
 		case a.Founder != 0 && !agrees:
 			others += fmt.Sprintf("; the node at %s has %s", a.Address, settings(a.Ensemble, a.Founders, a.Shards))
 		case a.Founder != 0:
-			present[a.Founder] = true
+			present[a.Founder] = a.Directory
 		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
 		case a.Member != 0:
-			present[a.Member] = true
+			present[a.Member] = a.Directory
 		}
 	}
-	missing := slices.DeleteFunc(slices.Clone(founders), func(m MemberID) bool { return present[m] })
+	missing := slices.DeleteFunc(slices.Clone(founders), func(m MemberID) bool { _, is := present[m]; return is })
 	if len(missing) == 0 {
 		return founders, nil
 	}

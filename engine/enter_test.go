@@ -2,12 +2,14 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"runtime"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -77,5 +79,21 @@ func TestMayFound(t *testing.T) {
 				t.Errorf("founds with %v, %v; want %v, and that it waits: %v", got, err, c.want, c.waits)
 			}
 		})
+	}
+}
+
+// M133: a member that is starting has data, and is no fresh founder for others that ask it. Nor is a
+// node that has not looked yet.
+func TestAnswer_OffersItselfOnlyWhenItHasLooked(t *testing.T) {
+	e := &Engine{cfg: Config{Member: 1, Members: map[MemberID]string{1: "", 2: "", 3: ""}}, callers: make(chan [16]byte, 2)}
+	ask1 := func() (a ask.Answer) {
+		testkit.Must(t, json.Unmarshal(e.answer(t.Context(), []byte("{}")), &a))
+		return a
+	}
+	if a := ask1(); a.Founder != 0 || a.Member != 0 {
+		t.Errorf("it has not looked: %+v", a)
+	}
+	if e.offers.Store(true); ask1().Founder != 1 {
+		t.Error("it does not offer itself")
 	}
 }

@@ -42,7 +42,9 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	if err := json.Unmarshal(asked, &q); err != nil {
 		a.Refused = fmt.Sprintf("the question cannot be read: %v", err)
 	} else if e.host.Load() == nil {
-		a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+		if e.offers.Load() {
+			a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+		}
 		select {
 		case e.callers <- q.Directory:
 		default: // enough others have asked

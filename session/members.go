@@ -388,13 +388,24 @@ func FounderName(id MemberID) string { return fmt.Sprint("founder-", id) }
 // given does not change.
 func (t *Members) Announce(id MemberID, name, address, client, zone string) {
 	m, ok := t.members[id]
-	if m.Name != "" && m.Name != FounderName(id) || name == "" {
+	if m.Name != "" && m.Name != FounderName(id) || name == "" || t.isTaken(name, id) {
 		name = m.Name
 	}
 	if ok && (m.Name != name || m.Address != address || m.Client != client || m.Zone != zone) {
 		m.Name, m.Address, m.Client, m.Zone = name, address, client, zone
 		t.put(m)
 	}
+}
+
+// isTaken reports whether another member has a name. Who was admitted under it may have come after the
+// one that announces it has looked.
+func (t *Members) isTaken(name string, by MemberID) bool {
+	for id, m := range t.members {
+		if id != by && m.Name == name && m.Wish < Out {
+			return true
+		}
+	}
+	return false
 }
 
 // Report enters what a member is on a shard. What an older change made, and what is known, changes

@@ -172,6 +172,9 @@ const listBytes = 2 << 10
 func (m made) replaced() int64 {
 	prev := m.v.prev.Load().orNil()
 	n := m.e.weight(prev)
+	if prev != nil && m.v.exists() && prev.mzxid == m.v.mzxid {
+		n -= int64(len(prev.data)) // which both have
+	}
 	if prev != nil && m.v.exists() && prev.numChildren() != m.v.numChildren() {
 		n += listBytes
 	}

@@ -89,3 +89,17 @@ func TestPin_CountsWhatItKeeps(t *testing.T) {
 		}
 	}
 }
+
+// M134: a create below a znode with much data keeps nothing of that: both versions of the znode have it.
+func TestPin_CountsNoDataThatVersionsShare(t *testing.T) {
+	tree, h := New(nil), &Header{}
+	tree.must(t, h, Op{Kind: KindSet, Path: "/", Version: AnyVersion, Data: make([]byte, 1<<20-1)}, Op{Kind: KindCreate, Path: "/a"})
+	p := tree.PinWithin(64 << 20)
+	defer p.Release()
+	for n := range 1000 {
+		tree.must(t, h, Op{Kind: KindCreate, Path: fmt.Sprintf("/a/%d", n)})
+	}
+	if p.lost.Load() {
+		t.Error("a thousand empty znodes have ended a walk")
+	}
+}

@@ -80,8 +80,12 @@ func (c *crowd) until(ctx context.Context, gone <-chan struct{}, why func() erro
 			if !ok {
 				return false, ended(c.session, c.watch)
 			}
-			if yes, err := c.follow(ctx, e, look); yes || err != nil {
+			yes, over, err := c.follow(ctx, e, look)
+			if yes || err != nil {
 				return yes, err
+			}
+			if over {
+				return false, ended(c.session, c.watch)
 			}
 		case <-gone:
 			return false, why()
@@ -93,11 +97,11 @@ func (c *crowd) until(ctx context.Context, gone <-chan struct{}, why func() erro
 
 // follow makes a change, and those that already wait. All changes of a transaction are queued before
 // a read shows it. So when a read has come between the last change and none, they are complete.
-func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, error)) (bool, error) {
+func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, error)) (yes, over bool, err error) {
 	for read := false; ; {
 		if e.Zxid > c.at {
 			if yes, err := look(); yes || err != nil {
-				return yes, err
+				return yes, false, err
 			}
 			c.at = e.Zxid
 		}
@@ -105,28 +109,29 @@ func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, er
 			stat, _ := e.Stat() // zero if the same transaction has deleted it
 			c.change(e.Type, e.Path, e.Zxid, stat, e.Data())
 		}
-		next, ok := poll(c.watch)
-		for !ok && !read {
+		next, ok, over := poll(c.watch)
+		for !ok && !over && !read {
 			if _, _, err := c.session.Exists(ctx, c.path); err != nil {
-				return false, err
+				return false, false, err
 			}
 			read = true
-			next, ok = poll(c.watch)
+			next, ok, over = poll(c.watch)
 		}
-		if !ok {
-			return false, nil
+		if !ok { // if the watch has ended, it may have taken in a part of its last transaction
+			return false, over, nil
 		}
 		e, read = next, false
 	}
 }
 
 // poll returns an event that waits, if there is one.
-func poll(w *embed.Watch) (e embed.Event, ok bool) {
+func poll(w *embed.Watch) (e embed.Event, ok, over bool) {
 	select {
 	case e, ok = <-w.Events():
+		over = !ok
 	default:
 	}
-	return e, ok
+	return e, ok, over
 }
 
 // ended returns why a wait cannot go on after its watch has ended, or nil if it looks again.

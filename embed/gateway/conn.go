@@ -33,8 +33,9 @@ type conn struct {
 	// Immutable after newConn; session and watches after the handshake.
 	gate    *Gateway
 	sock    net.Conn
-	raw     net.Conn // the connection below TLS; without TLS the same as sock
-	host    string   // who counts as one behind its address
+	raw     net.Conn      // the connection below TLS; without TLS the same as sock
+	host    string        // who counts as one behind its address
+	over    chan struct{} // closed when the stage is stageEnded
 	arrived time.Time
 	session session
 	writes  *engine.Session // the session; nil if it may only read
@@ -133,7 +134,7 @@ func newConn(g *Gateway, raw net.Conn) *conn {
 	if g.tls != nil {
 		sock = tls.Server(raw, g.tls.Config())
 	}
-	c := &conn{gate: g, sock: sock, raw: raw, host: crowd.Of(raw.RemoteAddr()), arrived: time.Now()}
+	c := &conn{gate: g, sock: sock, raw: raw, host: crowd.Of(raw.RemoteAddr()), arrived: time.Now(), over: make(chan struct{})}
 	c.progress.L, c.nudgeFunc = &c.mu, c.nudge
 	c.in.sock, c.in.hold, c.in.bytes = sock, c.hold, &g.meters.received
 	return c
@@ -181,6 +182,7 @@ func (c *conn) drop() {
 		return
 	}
 	c.goToLocked(stageEnded)
+	close(c.over)
 	c.progress.Broadcast()
 	_ = c.raw.Close() // closing sock would send TLS's goodbye, and wait for that
 }
@@ -342,7 +344,7 @@ func (c *conn) handshake(frame []byte) (result, error) {
 	if c.gate.readOnly.look() {
 		return c.handshakeReadOnly(&q, timeout)
 	}
-	ctx, cancel := c.gate.handshakeContext()
+	ctx, cancel := c.gate.handshakeContext(c.over)
 	defer cancel()
 	var s *engine.Session
 	var err error

@@ -466,12 +466,9 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 	case g.closed:
 		return c
 	case crowded || beyond(len(g.conns), g.cfg.Connections):
-		// A client needs milliseconds until it is no stranger, so the oldest one is none.
-		i := slices.IndexFunc(g.strangers, func(o *conn) bool { return !crowded || o.host == c.host })
-		if i < 0 {
+		if out = g.strangerLocked(c, crowded); out == nil {
 			return c
 		}
-		out = g.strangers[i]
 		g.removeLocked(out)
 	}
 	g.arrivals++
@@ -483,6 +480,27 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 		g.forget(c)
 	})
 	return out
+}
+
+// strangersMax bounds the strangers that are compared.
+const strangersMax = 64
+
+// strangerLocked returns who makes room for a newcomer; nil if there are no strangers. A client needs a
+// round trip or more until it is none, so of the oldest ones it is the oldest of the address that has
+// most of them.
+func (g *Gateway) strangerLocked(c *conn, crowded bool) *conn {
+	i := slices.IndexFunc(g.strangers, func(o *conn) bool { return o.host == c.host })
+	if !crowded {
+		var hosts []string
+		for _, o := range g.strangers[:min(len(g.strangers), strangersMax)] {
+			hosts = append(hosts, o.host)
+		}
+		i, _ = crowd.Greediest(hosts)
+	}
+	if i < 0 {
+		return nil
+	}
+	return g.strangers[i]
 }
 
 // known says that a connection is no stranger any more. It returns errEnded if it was one for too long.

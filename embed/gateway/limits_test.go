@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
 	"github.com/vivarium-go/vivarium/embed/internal/native"
 	"github.com/vivarium-go/vivarium/engine"
@@ -452,5 +455,28 @@ func TestConnections_FitTheProcess(t *testing.T) {
 				t.Errorf("a bound of %d: the log warns", c.bound)
 			}
 		}
+	})
+}
+
+// M136: strangers that must prove a name wait for a leader, and others take their places. What they have
+// sent is given back at once.
+func TestConnectionLimits_WhoMadeRoomHoldsNothing(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{Config: func(c *embed.Config) {
+			c.Schemes = map[string]embed.Scheme{"sasl": SASL()}
+		}})
+		g := startAt(t, e, 1, Config{SASL: DigestMD5(peoplesHA1), RequireSASL: true, ConnectionsPerAddress: 4, Memory: 8 << 20})
+		e.Isolate(1)
+		wait(t, "nobody to lead", func() bool { return !g.serving() })
+		q := hello()
+		frame := append(q.AppendFrame(nil), make([]byte, 1<<20)...)
+		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+		for range 50 {
+			s := dial(t, g)
+			go func() { _, _ = s.Write(frame) }()
+			<-time.After(5 * time.Millisecond)
+		}
+		wait(t, "no more to be held than four have sent", func() bool { return g.held.Load() < 6<<20 })
+		e.HealAll()
 	})
 }

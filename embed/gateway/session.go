@@ -26,10 +26,10 @@ type session interface {
 	Err() error
 }
 
-// handshakeContext returns a context for a handshake. The context ends when nobody has led for as
-// long as an election takes, or when the read-only mode begins. Then a client with several servers
+// handshakeContext returns a context for a handshake. The context ends with the connection, when nobody
+// has led for as long as an election takes, or when the read-only mode begins. Then a client with several servers
 // tries the next one. ZooKeeper does not make it wait at all.
-func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
+func (g *Gateway) handshakeContext(over <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	g.goroutines.Go(func() {
 		defer cancel()
@@ -39,6 +39,8 @@ func (g *Gateway) handshakeContext() (context.Context, context.CancelFunc) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
+				return
+			case <-over:
 				return
 			}
 			if g.serving() {
