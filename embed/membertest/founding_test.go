@@ -43,36 +43,6 @@ func TestFounding_NotWithAFormerMember(t *testing.T) {
 	})
 }
 
-// M131: two processes are started as one founder. Each of them could make a quorum with another half
-// of the others, so nobody founds.
-func TestFounding_OneIDTwice(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
-			if c.Advertise == "member-4.test:1" {
-				c.ID, c.Members = 3, map[embed.MemberID]string{1: "member-1.test:1", 2: "member-2.test:1", 3: "member-3.test:1"}
-			}
-		}})
-		four := e.AddPlace()
-		embedkit.Distant(e, 200*time.Millisecond)
-		for _, place := range e.Places() {
-			e.Start(place)
-		}
-		embedkit.Complaint(t, e.Node(1), "two nodes say that they are member 3")
-		<-time.After(time.Minute)
-		for _, place := range e.Places() {
-			if id := e.ID(place); id != 0 {
-				t.Errorf("place %d has founded, as member %d", place, id)
-			}
-		}
-		e.HealAll()
-		e.Stop(four)
-		for _, m := range e.Members()[:3] {
-			e.Ready(m)
-		}
-	})
-}
-
 // M132: a founder is given a Name at the moment in which somebody joins under it. One of them has it.
 func TestNames_TwoTakeOneAtOnce(t *testing.T) {
 	t.Parallel()
