@@ -47,9 +47,9 @@ func (c *cutBefore) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// M135: one transaction puts b in the place of a: there are two names at no zxid. The connection breaks
-// between its two events.
-func TestHalf_ACountdownWaitsForTheWholeTransaction(t *testing.T) {
+// half calls wait with a client's session, and then a transaction of another session that makes a znode
+// and deletes one. The client's connection breaks between the two events, and wait must not return.
+func half(t *testing.T, path string, mode embed.CreateMode, wait func(context.Context, *embed.Session) error) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ens := embedtest.New(t, 1, embedtest.Options{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -68,17 +68,19 @@ func TestHalf_ACountdownWaitsForTheWholeTransaction(t *testing.T) {
 		s, err := k.NewSession(ctx, embed.SessionOptions{})
 		must(t, err)
 		defer s.Close()
-		must(t, barrier.NewCountdown(bob, "/work", 2).Done(ctx, "a"))
-		waited := begin(func() error { return barrier.NewCountdown(s, "/work", 2).Wait(ctx) })
+		must(t, barrier.NewCountdown(bob, "/work", 3).Done(ctx, "first"))
+		gone := path + "/aaa"
+		_, _, err = bob.CreateWith(ctx, gone, nil, embed.CreateOptions{Mode: mode, Parents: true})
+		must(t, err)
+		waited := begin(func() error { return wait(ctx, s) })
 		<-time.After(5 * time.Second)
-		a := "/work/a"
-		text.Store(&a)
-		_, err = bob.Multi(ctx, embed.OpCreate("/work/b", nil, embed.Persistent), embed.OpDelete(a, embed.AnyVersion))
+		text.Store(&gone)
+		_, err = bob.Multi(ctx, embed.OpCreate(path+"/bbb", nil, mode), embed.OpDelete(gone, embed.AnyVersion))
 		must(t, err)
 		select {
 		case err := <-waited:
-			names, _, _ := bob.Children(ctx, "/work")
-			t.Errorf("Wait returned %v; two names are to be done, and there is only %v", err, names)
+			names, _, _ := bob.Children(ctx, path)
+			t.Errorf("it has returned %v; enough were never there: %v", err, names)
 		case <-time.After(time.Minute):
 			if text.Load() != nil {
 				t.Error("nothing was cut")
@@ -87,39 +89,17 @@ func TestHalf_ACountdownWaitsForTheWholeTransaction(t *testing.T) {
 	})
 }
 
+// M135: one transaction puts a name in the place of another. Both are there at no zxid.
+func TestHalf_ACountdownWaitsForTheWholeTransaction(t *testing.T) {
+	half(t, "/work", embed.Persistent, func(ctx context.Context, s *embed.Session) error {
+		return barrier.NewCountdown(s, "/work", 3).Wait(ctx)
+	})
+}
+
 // M135: the same for a barrier: a member that takes another's place counts twice.
 func TestHalf_ABarrierWaitsForTheWholeTransaction(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		ens := embedtest.New(t, 1, embedtest.Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		var text atomic.Pointer[string]
-		k, end, err := clienttest.Over(ens.Node(1), func(ctx context.Context) (net.Conn, error) {
-			c, err := ens.Dial(ctx, 1)
-			if err != nil {
-				return nil, err
-			}
-			return &cutBefore{Conn: c, text: &text}, nil
-		})
-		must(t, err)
-		defer end()
-		bob := ens.Session(1, embed.SessionOptions{})
-		s, err := k.NewSession(ctx, embed.SessionOptions{})
-		must(t, err)
-		defer s.Close()
-		_, _, err = bob.CreateWith(ctx, "/b/aaa", nil, embed.CreateOptions{Mode: embed.Ephemeral, Parents: true})
-		must(t, err)
-		entered := begin(func() error { _, err := barrier.Enter(ctx, s, "/b", 3); return err })
-		<-time.After(5 * time.Second)
-		a := "/b/aaa"
-		text.Store(&a)
-		_, err = bob.Multi(ctx, embed.OpCreate("/b/bbb", nil, embed.Ephemeral), embed.OpDelete(a, embed.AnyVersion))
-		must(t, err)
-		select {
-		case err := <-entered:
-			names, _, _ := bob.Children(ctx, "/b")
-			t.Errorf("Enter returned %v; three members were never there: %v", err, names)
-		case <-time.After(time.Minute):
-		}
+	half(t, "/b", embed.Ephemeral, func(ctx context.Context, s *embed.Session) error {
+		_, err := barrier.Enter(ctx, s, "/b", 3)
+		return err
 	})
 }
