@@ -46,7 +46,8 @@ func TestRunbook_TwoHistories(t *testing.T) {
 			return true
 		}
 		end(t, runs[1])
-		runs[1] = n.start(2, join)
+		end(t, runs[2]) // each election of both has a later term
+		runs[1], runs[2] = n.start(2, join), n.start(3, join)
 		runs[1].Says("msg=serving")
 		return false
 	})

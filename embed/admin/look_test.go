@@ -46,13 +46,13 @@ func TestMembers_WhatAFollowerKnows(t *testing.T) {
 			ens.Until("what it says of a healthy ensemble", func() bool {
 				l := lookAt(t, h)
 				apart := id == 1 || len(l.Connected) == 1 && l.Connected[0] == 1
+				for _, m := range l.Members {
+					if known := m.Answers != nil && *m.Answers && m.Behind != nil; known != (id == 1) {
+						return false
+					}
+				}
 				return apart && len(l.Missing) == 0 && l.Leads == (id == 1) && len(l.Members) == 3
 			})
-			for _, m := range lookAt(t, h).Members {
-				if known := m.Answers != nil && m.Behind != nil; known != (id == 1) || known && !*m.Answers {
-					t.Errorf("member %d says of member %d: answers %v, behind %v", id, m.ID, m.Answers, m.Behind)
-				}
-			}
 		}
 
 		ens.Kill(3)

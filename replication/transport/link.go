@@ -307,6 +307,10 @@ func (l *link) failed(err error) {
 	if closed || l.t.shut.Load() {
 		return
 	}
+	if no != nil {
+		// Two followers may have nothing to send for long, and somebody may mend what is wrong.
+		time.AfterFunc(pause, func() { l.look(time.Now()) })
+	}
 	l.t.recordNotReached(l.member, err)
 	n, level := notice{event: "no connection to member", peer: l.member}, slog.LevelWarn
 	if no != nil {

@@ -153,6 +153,7 @@ func (t *Transport) recordNotReached(peer uint64, err error) {
 	var by *refusedError
 	var no *Refusal
 	switch {
+	case errors.Is(err, ErrNotMember): // no verdict: one of the two is no member yet
 	case errors.As(err, &by):
 		p.RefusedBy = by.reason
 	case errors.As(err, &no):
@@ -194,7 +195,7 @@ func (t *Transport) recordVerdict(peer uint64, err error) {
 	}
 	var by *refusedError
 	var no *Refusal
-	if errors.As(err, &by) || err != nil && !errors.As(err, &no) {
+	if errors.As(err, &by) || errors.Is(err, ErrNotMember) || err != nil && !errors.As(err, &no) {
 		return
 	}
 	t.mu.Lock()

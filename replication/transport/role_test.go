@@ -27,6 +27,7 @@ func TestBecome(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		mesh := transporttest.NewMesh()
 		o := meshOptions(t, mesh, identity(2))
+		o = among(o, 1, 2, 3)
 		o.Self, o.Answer, o.Target, o.Logger = nobody(), echo, targetOf, slog.New(&logbook{})
 		b := New(o)
 		defer b.Close()
@@ -51,6 +52,13 @@ func TestBecome(t *testing.T) {
 				}
 				return strings.Contains(reason.Text, text)
 			})
+			for _, p := range []*Transport{a.Transport, b} {
+				for _, peer := range p.Peers() {
+					if peer.Refused != nil || peer.RefusedBy != nil {
+						t.Errorf("member %d has only to begin, and counts as refused: %+v", peer.Member, peer)
+					}
+				}
+			}
 			if _, err := a.module.GetSnapshotConnection(t.Context(), uuidOf(2)); !errors.Is(err, ErrNotMember) {
 				t.Fatalf("snapshot: %v", err)
 			}
@@ -90,6 +98,7 @@ func TestBecomeMeanwhile(t *testing.T) {
 	mesh := transporttest.NewMesh()
 	for round := range 20 {
 		o := meshOptions(t, mesh, identity(2))
+		o = among(o, 1, 2, 3)
 		o.Self, o.Answer, o.Target, o.Logger = nobody(), echo, targetOf, slog.New(&logbook{})
 		b := New(o)
 		b.Open()
@@ -544,9 +553,9 @@ func TestLearnersDoNotLimit(t *testing.T) {
 
 // Peers that only have to start are tried again soon.
 func TestRetryAfterNotMember(t *testing.T) {
-	a := onMesh(t, transporttest.NewMesh(), identity(1))
-	l := a.link(t, 2).(*link)
 	for kind, want := range map[error]time.Duration{ErrNotMember: redialMax, ErrOtherEnsemble: redialRefused} {
+		a := onMesh(t, transporttest.NewMesh(), identity(1))
+		l := a.link(t, 2).(*link)
 		l.mu.Lock()
 		l.changeLocked(linkDialling, nil)
 		l.mu.Unlock()
