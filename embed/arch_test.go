@@ -41,14 +41,15 @@ var imports = map[string][]string{
 	"engine/backupfile": {"engine/command", "replication", "tree"},
 	"engine/claim":      {"tree"},
 	"engine/clock":      {},
-	"engine/command":    {"tree", "session", "replication", "github.com/vmihailenco/msgpack/v5"},
+	"engine/command":    {"tree", "session", "replication", "github.com/cespare/xxhash/v2", "github.com/vmihailenco/msgpack/v5"},
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
+	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
+	"engine/service":    {},
 	"engine/steer":      {"session"},
-	"engine": {"engine/ask", "engine/backupfile", "engine/datadir", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank",
-		"github.com/cespare/xxhash/v2"},
+	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/seeding", "engine/service", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},

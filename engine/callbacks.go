@@ -9,6 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -24,6 +25,7 @@ var (
 	_ replica.Node = callbacks{}
 	_ replica.Raft = callbacks{}
 	_ keeper.Node  = callbacks{}
+	_ seeding.Node = callbacks{}
 )
 
 // Calls of an outbox to its node, which mostly go to the keeper.
@@ -132,3 +134,8 @@ func (c callbacks) ShardsOf(id tree.SessionID) []uint32 { return c.engine.home()
 func (c callbacks) Tell(level slog.Level, message string, args ...any) {
 	c.engine.log.Log(context.Background(), level, message, args...)
 }
+
+// Calls of the loader of Config.Seed to its node.
+
+func (c callbacks) Self() MemberID      { return c.engine.self() }
+func (c callbacks) Members() []MemberID { return c.engine.memberIDs() }

@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/certs"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
@@ -40,7 +41,7 @@ const (
 	DefaultMaxTimeout             = 60 * time.Second
 	DefaultMaxDataSize            = 1 << 20
 	DefaultContainerCheckInterval = replica.DefaultContainerCheckInterval
-	MaxDataSizeMax                = 8 << 20 // one log entry still fits a transaction with a few of these
+	MaxDataSizeMax                = command.DataMax
 )
 
 // Bounds of what each member says of itself.
@@ -51,9 +52,6 @@ const (
 
 // PathMax bounds the bytes of a path.
 const PathMax = keeper.PathMax
-
-// requestOverhead is how much a transaction may have beside the data of its largest znode.
-const requestOverhead = 3 << 20
 
 // MaxShards bounds the shards of a node.
 const MaxShards = replication.MaxShards
@@ -133,7 +131,7 @@ type Seams struct {
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
 	Behind  int64                                               // instead of backupBehindMax
-	Part    int                                                 // instead of seedPartSize; the same on all members
+	Part    int                                                 // instead of seeding.PartSize; the same on all members
 	Next    bool                                                // a build to come: it reads command.LevelNext and speaks transport.VersionNext
 }
 
@@ -150,7 +148,7 @@ func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestE
 func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backupBehindMax) }
 
 // seedPart returns when a part of a backup is full, in bytes.
-func (c *Config) seedPart() int { return cmp.Or(c.Seams.Part, seedPartSize) }
+func (c *Config) seedPart() int { return cmp.Or(c.Seams.Part, seeding.PartSize) }
 
 // levelRead returns the highest feature level that this build reads.
 func (c *Config) levelRead() uint32 {
@@ -172,7 +170,7 @@ func (c *Config) closeTimeout() time.Duration {
 	return cmp.Or(c.Seams.Close, max(c.RequestTimeout, closeMin))
 }
 
-func (c *Config) requestBytesMax() int { return c.MaxDataSize + requestOverhead }
+func (c *Config) requestBytesMax() int { return c.MaxDataSize + command.Overhead }
 
 // seeds returns where members may be, each address once.
 func (c *Config) seeds() []string {

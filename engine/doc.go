@@ -93,7 +93,7 @@
 //
 // Package ask has the questions and who asks, package datadir what a directory holds, what a former
 // member has left there included, and package offline works on the directory of a member that does not
-// run.
+// run. Package seeding begins a new ensemble with a backup.
 //
 // The leader of the home shard plans wishes. The leader of each shard changes the members of its
 // own Raft group until they follow the wishes.
@@ -203,7 +203,7 @@
 //	for the node     Keeper.Loop, Purger.Loop, failureLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
 //	at the start     whenReady, until this member has registered; enterLoop, until this node is a member
-//	until it is done raiseLoop, lineageLoop
+//	until it is done raiseLoop, lineageLoop, Loader.Run
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's

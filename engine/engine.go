@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -39,6 +40,7 @@ type Engine struct {
 	registries watch.Shards           // of all shards
 	keeper     *keeper.Keeper
 	purger     *replica.Purger
+	seeding    *seeding.Loader
 
 	runID uint64 // a random id of this run
 	book  *book  // where members may be
@@ -78,8 +80,6 @@ type Engine struct {
 	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
 	// does.
 	toGo atomic.Pointer[string]
-
-	seeding *seeding // nil: this node has no Config.Seed; immutable after Start
 
 	serving  atomic.Pointer[serving]
 	diskLack atomic.Pointer[diskLack] // nil: the disk has always had room

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -161,7 +162,7 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []st
 		if len(members) > 0 {
 			return nil, nil
 		}
-		yes, err := consult(ctx, "Config.Found", e.cfg.Found)
+		yes, err := service.Call(ctx, "Config.Found", e.cfg.Found)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)

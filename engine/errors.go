@@ -6,6 +6,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage/disk"
 )
@@ -38,6 +39,7 @@ var (
 	ErrTooLarge       = keeper.ErrTooLarge
 	ErrNotMember      = session.ErrNotMember
 	ErrObserver       = session.ErrObserver
+	ErrNotSeeded      = seeding.ErrNotSeeded
 )
 
 // errEmpty means that the directory is empty, and must be one that a node has used before.

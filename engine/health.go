@@ -60,7 +60,7 @@ type diskLack struct {
 
 // noteServing records whether the node serves. Only reportLoop calls it.
 func (e *Engine) noteServing(q *quorums, now time.Time) {
-	ready := !e.unseeded()
+	ready := !e.seeding.Pending()
 	for i, r := range e.shards {
 		ready = ready && isDone(r.Outbox.Ready) && !q.shards[i].lost
 	}

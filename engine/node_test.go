@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
@@ -99,6 +100,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 	n.shard = e.home()
 	n.outbox = n.shard.Outbox
 	e.purger = replica.NewPurger(e.shards, n.log, e.log)
+	e.seeding = seeding.New(seeding.Options{Shards: e.shards})
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil && !n.fails {

@@ -47,7 +47,7 @@ func (p Peek) over(err error) error {
 	if over := e.over(); over != nil {
 		return over
 	}
-	if e.halfSeeded() || e.seeding != nil && !e.home().Seed().Done {
+	if e.seeding.Pending() {
 		return fmt.Errorf("%w: the backup that the ensemble begins with is not loaded yet", ErrJoining)
 	}
 	return err

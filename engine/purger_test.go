@@ -21,7 +21,7 @@ import (
 func (n *node) on(id ShardID, i int) string {
 	for k := 0; ; k++ {
 		path := fmt.Sprintf("/%d-%d", i, k)
-		if shardOf(path, len(n.shards)) == int(id)-1 {
+		if command.ShardOf(path, len(n.shards)) == id {
 			return path
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -166,7 +167,7 @@ func (e *Engine) mayAdmit(ctx context.Context, q *ask.Question) error {
 	}
 	if e.cfg.Admit != nil {
 		c := Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}
-		_, err := consult(ctx, "Config.Admit", func(ctx context.Context) (any, error) { return nil, e.cfg.Admit(ctx, c) })
+		_, err := service.Call(ctx, "Config.Admit", func(ctx context.Context) (any, error) { return nil, e.cfg.Admit(ctx, c) })
 		if err != nil {
 			return fmt.Errorf("Config.Admit of member %d refuses it: %w", e.self(), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -112,14 +113,14 @@ func (r reader) Descendants(path string) (int, error) {
 	}
 	for _, shard := range r.engine.shards[1:] { // these have some of them too
 		below := path
-		if path != rootPath {
-			below = quotaPath
+		if path != command.RootPath {
+			below = command.QuotaPath
 		}
 		more, err := r.on(shard).Descendants(below)
 		if err != nil {
 			return 0, err
 		}
-		if n += more; path == rootPath {
+		if n += more; path == command.RootPath {
 			n -= fromBirth
 		}
 	}

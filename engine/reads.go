@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -156,7 +157,7 @@ func (s *Session) Meets(ctx context.Context, id tree.SessionID) (bool, error) {
 // refuses children of a znode that is on several shards. Each shard numbers its own, so a contender
 // there would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
-	if path != rootPath && s.engine.spans(tree.Parent(path)) {
+	if path != command.RootPath && s.engine.spans(tree.Parent(path)) {
 		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
 	}
 	name, ok, err := s.view(path).Before(path, match...)
@@ -267,7 +268,7 @@ func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...t
 // openSession opens a session of either kind, unless the ensemble is still to be loaded from a
 // backup.
 func (e *Engine) openSession(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*Session, error) {
-	if e.unseeded() {
+	if e.seeding.Pending() {
 		return nil, e.notReady(ErrUnavailable)
 	}
 	return e.session(e.keeper.Open(ctx, timeout, isRemote, who))

@@ -38,7 +38,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 			return errors.Join(over, e.Err())
 		}
 		if err == nil {
-			return e.missedSeed()
+			return e.seeding.Missed()
 		}
 		if ctx.Err() != nil {
 			return e.notReady(ctx.Err())
@@ -96,4 +96,18 @@ func (e *Engine) noteLog() error {
 	}
 	e.identity.now.Log = replication.LogTan
 	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
+}
+
+// awaitSeed waits until the ensemble is loaded, if it begins with a backup.
+func (e *Engine) awaitSeed(ctx context.Context) error {
+	for e.seeding.Pending() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.done:
+			return e.over()
+		case <-time.After(replica.PollInterval):
+		}
+	}
+	return nil
 }

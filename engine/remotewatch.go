@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -48,7 +49,7 @@ type Still struct{ reader }
 // waits only while the trees are pinned.
 func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	s := Still{w.reader()}
-	place, err := w.Arm(rootPath, watch.Data, func() bool {
+	place, err := w.Arm(command.RootPath, watch.Data, func() bool {
 		for _, r := range w.engine.shards {
 			s.pins = append(s.pins, r.Tree().Pin())
 		}
@@ -118,7 +119,7 @@ func (w *RemoteWatches) Children(path string) ([]string, tree.Stat, watch.Place,
 // second name, which is empty. A watch on that name never gets an event.
 func named(path string) string {
 	if path == "" {
-		return rootPath
+		return command.RootPath
 	}
 	return path
 }

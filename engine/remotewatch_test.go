@@ -101,7 +101,7 @@ func TestRemoteWatches_ReadAsSessionsDo(t *testing.T) {
 		}
 		n.write(s, tree.Op{Kind: tree.KindSet, Path: n.on(2, 0), Data: []byte("x"), Version: tree.AnyVersion})
 		w := n.WatchRemotely(0)
-		for _, path := range []string{"/", quotaPath, "/zookeeper", n.on(2, 0), n.on(1, 0)} {
+		for _, path := range []string{"/", command.QuotaPath, "/zookeeper", n.on(2, 0), n.on(1, 0)} {
 			data, stat, _, err := w.Get(path)
 			wantData, wantStat, _ := s.Get(path)
 			if err != nil || !bytes.Equal(data, wantData) || stat != wantStat {

@@ -4,70 +4,18 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-const (
-	rootPath      = "/"
-	zookeeperName = "zookeeper"
-	quotaPath     = "/zookeeper/quota"
-)
-
 // ShardOf returns the shard of a path in an ensemble of n shards.
-func ShardOf(path string, n int) ShardID { return ShardID(shardOf(path, n) + 1) }
-
-// shardOf returns the shard of a path among n shards, counted from 0. The first component of the
-// path decides, by a hash that can never change: which shard has a znode is not written anywhere. A
-// sequence number does not count, so that the requested name and the created name are on the same
-// shard. ZooKeeper's own znodes are on the first shard, but a quota is on the shard of its subtree.
-// The root is on every shard; shardOf returns the first.
-func shardOf(path string, n int) int {
-	if n == 1 || path == rootPath {
-		return 0
-	}
-	name := firstComponent(path)
-	if name == zookeeperName {
-		if name = firstComponent(strings.TrimPrefix(path, quotaPath)); isRootQuota(path) || !strings.HasPrefix(path, quotaPath+"/") {
-			return 0
-		}
-	}
-	return shardOfName(name, n)
-}
-
-// shardOfName is shardOf for a child of the root. The hash is XXH64. Unlike those of FNV, its low
-// bits depend on the whole name.
-func shardOfName(name string, n int) int {
-	return int(xxhash.Sum64String(withoutNumber(name)) % uint64(n))
-}
-
-// isRootQuota reports whether a path has the limits or the use of the whole tree.
-func isRootQuota(path string) bool {
-	return path == quotaPath+"/zookeeper_limits" || path == quotaPath+"/zookeeper_stats"
-}
-
-// firstComponent returns "a" for "/a/b".
-func firstComponent(path string) string {
-	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return name
-}
-
-// numberLen is the number of digits of a sequence number.
-const numberLen = 10
-
-// withoutNumber removes the number from a name that a sequential create may have made.
-func withoutNumber(name string) string {
-	at := len(name) - numberLen
-	if at < 0 || strings.Trim(name[at:], "0123456789") != "" {
-		return name
-	}
-	return name[:at]
-}
+func ShardOf(path string, n int) ShardID { return command.ShardOf(path, n) }
 
 // at returns the replica of the shard to which a path belongs.
-func (e *Engine) at(path string) *replica.Replica { return e.shards[shardOf(path, len(e.shards))] }
+func (e *Engine) at(path string) *replica.Replica {
+	return e.shards[command.ShardOf(path, len(e.shards))-1]
+}
 
 // route returns the replica of the shard of a transaction. It refuses operations that belong to
 // several shards, because no shard could undo what another has committed. With an error, it returns
@@ -105,12 +53,12 @@ func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 	case e.spans(op.Path) && op.Kind == tree.KindCheckChildren:
 		return nil, fmt.Errorf("%w: the children of %s are on several, which count their own", ErrCrossShard, op.Path)
 	case op.Kind == tree.KindCreate && op.Mode.IsSequential():
-		return e.at(op.Path + strings.Repeat("0", numberLen)), nil // the shard of the name that the create will make
-	case op.Kind == tree.KindCreate && isRootQuota(op.Path):
+		return e.at(op.Path + strings.Repeat("0", command.NumberLen)), nil // the shard of the name that the create will make
+	case op.Kind == tree.KindCreate && command.IsRootQuota(op.Path):
 		return nil, fmt.Errorf("%w: what the root holds is not counted when there are several", ErrCrossShard)
 	case e.spans(op.Path) && op.Kind == tree.KindCheckMzxid:
 		return nil, fmt.Errorf("%w: each has its own zxids of %s", ErrCrossShard, op.Path)
-	case op.Path == rootPath && (op.Kind == tree.KindCheck || op.Kind == tree.KindEnsure):
+	case op.Path == command.RootPath && (op.Kind == tree.KindCheck || op.Kind == tree.KindEnsure):
 		return nil, nil // it is the same on every shard
 	}
 	return e.at(op.Path), nil
@@ -118,10 +66,10 @@ func (e *Engine) routeOne(op *tree.Op) (*replica.Replica, error) {
 
 // spans reports whether a znode is on every shard.
 func (e *Engine) spans(path string) bool {
-	return len(e.shards) > 1 && (path == rootPath || path == quotaPath)
+	return len(e.shards) > 1 && (path == command.RootPath || path == command.QuotaPath)
 }
 
 // reaches reports whether a znode below path may be on another shard than path.
 func (e *Engine) reaches(path string) bool {
-	return e.spans(path) || len(e.shards) > 1 && path == rootPath+zookeeperName
+	return e.spans(path) || len(e.shards) > 1 && path == command.RootPath+command.ZooKeeperName
 }

@@ -26,7 +26,7 @@ func TestShardOf_IsForEver(t *testing.T) {
 		"/":                                                {},
 	} { // with 2, 3, 4 and 64 shards
 		for i, n := range []int{2, 3, 4, 64} {
-			if got := shardOf(path, n); got != want[i] {
+			if got := int(ShardOf(path, n)) - 1; got != want[i] {
 				t.Errorf("%s is on shard %d of %d, counted from 0, and belongs on %d", path, got, n, want[i])
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -22,7 +23,7 @@ func sum(path string, a, b tree.Stat) tree.Stat {
 	a.Czxid, a.Mzxid, a.Pzxid = max(a.Czxid, b.Czxid), max(a.Mzxid, b.Mzxid), max(a.Pzxid, b.Pzxid)
 	a.Cversion += b.Cversion
 	a.NumChildren += b.NumChildren
-	if path == rootPath {
+	if path == command.RootPath {
 		a.NumChildren-- // both have /zookeeper
 		a.Cversion++    // it begins at -1
 	}
@@ -63,7 +64,7 @@ func (e *Engine) watchedOn(path string, mode watch.Mode) int {
 	if e.spans(path) || mode == watch.Recursive && e.reaches(path) {
 		return watch.Everywhere
 	}
-	return shardOf(path, len(e.shards))
+	return int(command.ShardOf(path, len(e.shards)) - 1)
 }
 
 // watch arms a watch on every shard that has a part of what it sees.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -50,9 +52,6 @@ func Start(cfg Config) (*Engine, error) {
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
 	e.cfg.Schemes = judges(cfg.Schemes, e.log)
-	if cfg.Seed != nil {
-		e.seeding = &seeding{engine: e, turns: make([]seedTurn, cfg.Shards)}
-	}
 	if err := e.open(); err != nil {
 		e.undoOpen()
 		return nil, err
@@ -164,6 +163,8 @@ func (e *Engine) loadShards() error {
 		}
 	}
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
+	e.seeding = seeding.New(seeding.Options{Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
+		Wall: e.clock.Wall, Started: e.started, Log: e.log})
 	return nil
 }
 
@@ -336,13 +337,26 @@ func (e *Engine) runMember() {
 	e.loops.Go(e.raiseLoop)
 	e.loops.Go(e.lineageLoop)
 	e.loops.Go(e.memberLoop)
-	if e.seeding != nil {
-		e.loops.Go(e.seedLoop)
+	if e.cfg.Seed != nil {
+		e.loops.Go(func() { e.seeding.Run(e.whole()) })
 	}
 	e.runSteering()
 	for _, r := range e.shards {
 		r.Outbox.Signal()
 	}
+}
+
+// whole returns a context that lasts as long as the node.
+func (e *Engine) whole() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-e.stop:
+		case <-e.done:
+		}
+		cancel()
+	}()
+	return ctx
 }
 
 // lackPatience is how long a running node waits for disk space or a file descriptor before it

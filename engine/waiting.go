@@ -81,7 +81,7 @@ func (e *Engine) lacks() (list []string, refusals []error) {
 	} else if len(unknown) > 0 {
 		list = append(list, "this member is not registered yet"+e.onShards(unknown))
 	}
-	if lack := e.seedLack(); lack != "" {
+	if lack := e.seeding.Lack(); lack != "" {
 		list = append(list, lack)
 	}
 	if len(list) == 0 && len(silent) > 0 {

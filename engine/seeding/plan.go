@@ -1,4 +1,4 @@
-package engine
+package seeding
 
 import (
 	"context"
@@ -15,42 +15,44 @@ import (
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/service"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
 const (
-	// seedPartSize is when a part of a backup is full, in bytes of its records. A larger record is
-	// a part of its own. All members must cut alike, as parts are counted: see seedCutter.
-	seedPartSize = 512 << 10
-	// seedRecordMax bounds a record: a larger one does not fit in an entry of the log. No ensemble
+	// PartSize is when a part of a backup is full, in bytes of its records. A larger record is
+	// a part of its own. All members must cut alike, as parts are counted: see cutter.
+	PartSize = 512 << 10
+	// recordMax bounds a record: a larger one does not fit in an entry of the log. No ensemble
 	// has any.
-	seedRecordMax = MaxDataSizeMax + requestOverhead
+	recordMax = command.DataMax + command.Overhead
 )
 
-// seedClose is how long closing the reader of Config.Seed may take.
-const seedClose = time.Second
+// closeMax is how long closing the reader of Config.Seed may take.
+const closeMax = time.Second
 
-// errSeedChanged says that Config.Seed gave something else than before.
-var errSeedChanged = errors.New("the backup is not what it was when it was first read")
+// errChanged says that Config.Seed gave something else than before.
+var errChanged = errors.New("the backup is not what it was when it was first read")
 
-// A seedPlan is what must be known of a whole backup before anything of it is loaded.
-type seedPlan struct {
+// A plan is what must be known of a whole backup before anything of it is loaded.
+type plan struct {
 	source  command.Source
-	shards  int       // of the new ensemble
-	made    time.Time // when the backup was made
-	zxid    tree.Zxid // the largest, of all shards of the backup
-	lead    tree.Zxid // likewise
-	schemes []string  // that its ACLs may use
-	sums    []seedSum // of what each shard gets
+	shards  int        // of the new ensemble
+	made    time.Time  // when the backup was made
+	zxid    tree.Zxid  // the largest, of all shards of the backup
+	lead    tree.Zxid  // likewise
+	schemes []string   // that its ACLs may use
+	sums    []shardSum // of what each shard gets
 	// born has for each shard of the backup what it has of the znodes that every tree is born
 	// with, in byte order.
 	born [][]tree.Named
 }
 
-// A seedSum sums up what a shard gets of a backup, besides what it is born with, and says where its
+// A shardSum sums up what a shard gets of a backup, besides what it is born with, and says where its
 // parts end. A later reading is compared with it part by part: the sum of the whole backup is known
 // only after all parts but the last were loaded.
-type seedSum struct {
+type shardSum struct {
 	all  hash.Hash
 	part int              // bytes of the part so far
 	ends []command.Source // the sums up to the end of each part but the last
@@ -58,7 +60,7 @@ type seedSum struct {
 
 // add adds a znode, and reports whether a new part begins with it. What a shard is born with is in the
 // first part, so no part is empty.
-func (s *seedSum) add(path string, record []byte, most int) (begins bool) {
+func (s *shardSum) add(path string, record []byte, most int) (begins bool) {
 	if s.all == nil {
 		s.all = sha256.New()
 	}
@@ -71,14 +73,14 @@ func (s *seedSum) add(path string, record []byte, most int) (begins bool) {
 	return begins
 }
 
-// planSeed reads a whole backup for an ensemble with a number of shards, which gets it in parts of at
+// newPlan reads a whole backup for an ensemble with a number of shards, which gets it in parts of at
 // most so many bytes. It refuses whatever could not be loaded.
-func planSeed(from io.Reader, shards, most int) (*seedPlan, error) {
+func newPlan(from io.Reader, shards, most int) (*plan, error) {
 	in, err := backupfile.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
-	p := &seedPlan{shards: shards, sums: make([]seedSum, shards), made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
+	p := &plan{shards: shards, sums: make([]shardSum, shards), made: time.UnixMilli(in.Header.Time), born: make([][]tree.Named, len(in.Header.Shards))}
 	for _, s := range in.Header.Shards {
 		p.zxid, p.lead = max(p.zxid, s.Zxid), max(p.lead, s.Lead)
 		p.schemes = append(p.schemes, s.Schemes...)
@@ -102,14 +104,14 @@ func planSeed(from io.Reader, shards, most int) (*seedPlan, error) {
 		if err := tree.CheckRestore(n); err != nil {
 			return nil, fmt.Errorf("%w: %w", backupfile.ErrCorrupt, err)
 		}
-		if record = command.AppendZnode(record[:0], n.Znode); len(record)+len(n.Path) > seedRecordMax {
+		if record = command.AppendZnode(record[:0], n.Znode); len(record)+len(n.Path) > recordMax {
 			return nil, fmt.Errorf("%w: znode %.100q has %d bytes", backupfile.ErrCorrupt, n.Path, len(record))
 		}
 		if isBorn(n.Path) {
 			n.Data = slices.Clone(n.Data)
 			p.born[rec.Shard-1] = append(p.born[rec.Shard-1], n)
 		} else {
-			p.sums[shardOf(n.Path, shards)].add(n.Path, record, most)
+			p.sums[command.ShardOf(n.Path, shards)-1].add(n.Path, record, most)
 		}
 	}
 }
@@ -119,24 +121,24 @@ func isLeft(n tree.Named) bool { return n.Path == tree.ConfigPath || n.Owner != 
 
 // isBorn reports whether every shard has a path from the start.
 func isBorn(path string) bool {
-	return path == rootPath || path == rootPath+zookeeperName || path == quotaPath
+	return path == command.RootPath || path == command.RootPath+command.ZooKeeperName || path == command.QuotaPath
 }
 
 // begin returns the command that begins to load a shard.
-func (p *seedPlan) begin(wall time.Time) []byte {
+func (p *plan) begin(wall time.Time) []byte {
 	return command.EncodeLoad(command.Load{Source: p.source, Zxid: p.base(wall)}, wall.UnixMilli())
 }
 
 // base returns the zxid after which those of a shard begin. A backup from the future shows that a
 // clock was wrong.
-func (p *seedPlan) base(wall time.Time) tree.Zxid {
+func (p *plan) base(wall time.Time) tree.Zxid {
 	return replica.Above(max(p.zxid, replica.ZxidAt(p.made)), p.lead, wall)
 }
 
 // first returns what a shard gets of the znodes that it has already. If the backup has as many
 // shards, each is as it was. Otherwise each shard gets the sum of all, as it may get the children
 // of any.
-func (p *seedPlan) first(at ShardID) []tree.Named {
+func (p *plan) first(at replication.ShardID) []tree.Named {
 	if len(p.born) == p.shards {
 		return slices.Clone(p.born[at-1])
 	}
@@ -158,43 +160,43 @@ func (p *seedPlan) first(at ShardID) []tree.Named {
 	return sum
 }
 
-// A seedCutter cuts what belongs to one shard of a backup into parts. The parts depend on nothing
+// A cutter cuts what belongs to one shard of a backup into parts. The parts depend on nothing
 // but the backup, the number of shards and the size. So whoever goes on after another member has
 // the same parts.
-type seedCutter struct {
-	plan *seedPlan
+type cutter struct {
+	plan *plan
 	in   *backupfile.Reader
-	at   ShardID
+	at   replication.ShardID
 	most int // bytes of a part
 
 	part   []tree.Named // the next part so far
-	sum    seedSum
+	sum    shardSum
 	record []byte // memory for encoding a znode
 }
 
-func newSeedCutter(plan *seedPlan, from io.Reader, at ShardID, most int) (*seedCutter, error) {
+func newCutter(plan *plan, from io.Reader, at replication.ShardID, most int) (*cutter, error) {
 	in, err := backupfile.NewReader(from)
 	if err != nil {
 		return nil, err
 	}
-	return &seedCutter{plan: plan, in: in, at: at, most: most, part: plan.first(at)}, nil
+	return &cutter{plan: plan, in: in, at: at, most: most, part: plan.first(at)}, nil
 }
 
 // next returns the next part, if it is what was planned. The last one comes only after the whole
 // backup was read.
-func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
+func (c *cutter) next() (part []tree.Named, last bool, err error) {
 	for {
 		rec, err := c.in.Next()
 		switch {
 		case err == io.EOF && c.in.Sum() != c.plan.source:
-			return nil, false, errSeedChanged
+			return nil, false, errChanged
 		case err == io.EOF:
 			return c.part, true, nil
 		case err != nil:
 			return nil, false, err
 		}
 		n := tree.Named{Path: rec.Path, Znode: rec.Znode}
-		if isLeft(n) || isBorn(n.Path) || shardOf(n.Path, c.plan.shards) != int(c.at-1) {
+		if isLeft(n) || isBorn(n.Path) || command.ShardOf(n.Path, c.plan.shards) != c.at {
 			continue
 		}
 		c.record = command.AppendZnode(c.record[:0], n.Znode)
@@ -205,17 +207,17 @@ func (c *seedCutter) next() (part []tree.Named, last bool, err error) {
 		}
 		planned, at := c.plan.sums[c.at-1].ends, len(c.sum.ends)
 		if at > len(planned) || c.sum.ends[at-1] != planned[at-1] {
-			return nil, false, errSeedChanged
+			return nil, false, errChanged
 		}
 		part, c.part = c.part, []tree.Named{n}
 		return part, false, nil
 	}
 }
 
-// openSeed opens Config.Seed. The reader is closed when ctx ends, so that a read that hangs ends
+// openBackup opens Config.Seed. The reader is closed when ctx ends, so that a read that hangs ends
 // too.
-func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (from *seedReader, done func(), err error) {
-	r, err := consult(ctx, "Config.Seed", func(ctx context.Context) (io.ReadCloser, error) {
+func openBackup(ctx context.Context, open func(context.Context) (io.ReadCloser, error)) (from *reader, done func(), err error) {
+	r, err := service.Call(ctx, "Config.Seed", func(ctx context.Context) (io.ReadCloser, error) {
 		r, err := open(ctx)
 		if err == nil && r != nil && ctx.Err() != nil {
 			_ = r.Close() // nobody may wait for it any more
@@ -228,7 +230,7 @@ func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, er
 	if err != nil {
 		return nil, nil, err
 	}
-	from = &seedReader{ctx, r}
+	from = &reader{ctx, r}
 	stop := context.AfterFunc(ctx, from.close)
 	return from, func() {
 		if stop() {
@@ -237,17 +239,17 @@ func openSeed(ctx context.Context, open func(context.Context) (io.ReadCloser, er
 	}, nil
 }
 
-// A seedReader is the reader that Config.Seed has returned. None of the reader's methods can hold up
+// A reader is the reader that Config.Seed has returned. None of the reader's methods can hold up
 // the node or end its process.
-type seedReader struct {
+type reader struct {
 	ctx  context.Context
 	from io.ReadCloser
 }
 
 // Read is that of the reader. After an error, nobody uses p any more: the reader may still write to
 // it.
-func (s *seedReader) Read(p []byte) (int, error) {
-	n, err := consult(s.ctx, "the reader of Config.Seed", func(context.Context) (int, error) { return s.from.Read(p) })
+func (s *reader) Read(p []byte) (int, error) {
+	n, err := service.Call(s.ctx, "the reader of Config.Seed", func(context.Context) (int, error) { return s.from.Read(p) })
 	if n < 0 || n > len(p) {
 		return 0, fmt.Errorf("the reader of Config.Seed says that it has read %d bytes of %d", n, len(p))
 	}
@@ -255,18 +257,18 @@ func (s *seedReader) Read(p []byte) (int, error) {
 }
 
 // close closes the reader, and waits for that briefly: it was only read.
-func (s *seedReader) close() {
-	ctx, cancel := context.WithTimeout(s.ctx, seedClose)
+func (s *reader) close() {
+	ctx, cancel := context.WithTimeout(s.ctx, closeMax)
 	defer cancel()
-	_, _ = consult(ctx, "the reader of Config.Seed", func(context.Context) (any, error) { return nil, s.from.Close() })
+	_, _ = service.Call(ctx, "the reader of Config.Seed", func(context.Context) (any, error) { return nil, s.from.Close() })
 }
 
 // name returns the name of what is read, if it has one as an os.File has.
-func (s *seedReader) name() string {
+func (s *reader) name() string {
 	file, ok := s.from.(interface{ Name() string })
 	if !ok {
 		return ""
 	}
-	name, _ := consult(s.ctx, "the reader of Config.Seed", func(context.Context) (string, error) { return file.Name(), nil })
+	name, _ := service.Call(s.ctx, "the reader of Config.Seed", func(context.Context) (string, error) { return file.Name(), nil })
 	return name
 }

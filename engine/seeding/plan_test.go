@@ -1,4 +1,4 @@
-package engine
+package seeding
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/internal/testkit/golden"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
@@ -44,7 +45,7 @@ func backupOf(t *testing.T, shards ...[]tree.Named) []byte {
 // born returns what every shard has from the start.
 func born(created int32, z tree.Zxid) (root, zookeeper, config, quota tree.Named) {
 	config = tree.Named{Path: tree.ConfigPath, Znode: tree.Znode{Version: -1}}
-	return tree.Named{Path: "/", Znode: tree.Znode{Created: created, Pzxid: z}}, tree.Named{Path: "/zookeeper"}, config, tree.Named{Path: quotaPath}
+	return tree.Named{Path: "/", Znode: tree.Znode{Created: created, Pzxid: z}}, tree.Named{Path: "/zookeeper"}, config, tree.Named{Path: command.QuotaPath}
 }
 
 func sampleBackup(t *testing.T) []byte {
@@ -66,9 +67,9 @@ func sampleBackup(t *testing.T) []byte {
 }
 
 // cut returns the parts of a shard.
-func cut(t *testing.T, file []byte, plan *seedPlan, at ShardID, most int) (parts [][]tree.Named) {
+func cut(t *testing.T, file []byte, plan *plan, at replication.ShardID, most int) (parts [][]tree.Named) {
 	t.Helper()
-	c, err := newSeedCutter(plan, bytes.NewReader(file), at, most)
+	c, err := newCutter(plan, bytes.NewReader(file), at, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,15 +85,15 @@ func cut(t *testing.T, file []byte, plan *seedPlan, at ShardID, most int) (parts
 }
 
 // Two builds must cut alike: one may go on where the other has stopped.
-func TestSeedParts(t *testing.T) {
+func TestParts(t *testing.T) {
 	file := sampleBackup(t)
 	var got strings.Builder
 	for _, shards := range []int{1, 2, 4} {
-		plan, err := planSeed(bytes.NewReader(file), shards, 300)
+		plan, err := newPlan(bytes.NewReader(file), shards, 300)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := range ShardID(shards) {
+		for at := range replication.ShardID(shards) {
 			fmt.Fprintf(&got, "shard %d of %d\n", at+1, shards)
 			for _, part := range cut(t, file, plan, at+1, 300) {
 				for _, n := range part {
@@ -104,26 +105,26 @@ func TestSeedParts(t *testing.T) {
 			fmt.Fprintf(&got, " root: %d created, pzxid %d\n", root.Created, root.Pzxid)
 		}
 	}
-	golden.Check(t, "testdata/seedparts.txt", got.String())
+	golden.Check(t, "testdata/parts.txt", got.String())
 }
 
 // However it is cut, each znode comes once, on its shard, after its parent. Ephemerals and the
 // config stay behind.
-func TestSeedParts_HaveEverythingOnce(t *testing.T) {
+func TestParts_HaveEverythingOnce(t *testing.T) {
 	file := sampleBackup(t)
 	for shards := 1; shards <= 5; shards++ {
 		for _, most := range []int{1, 50, 300, 6000, 1 << 20} {
-			plan, err := planSeed(bytes.NewReader(file), shards, most)
+			plan, err := newPlan(bytes.NewReader(file), shards, most)
 			if err != nil {
 				t.Fatal(err)
 			}
 			seen := make(map[string]int)
-			for at := range ShardID(shards) {
+			for at := range replication.ShardID(shards) {
 				here := make(map[string]bool)
 				for _, part := range cut(t, file, plan, at+1, most) {
 					size := 0
 					for _, n := range part {
-						if here[n.Path] || n.Path != "/" && !here[tree.Parent(n.Path)] || isLeft(n) || !isBorn(n.Path) && ShardOf(n.Path, shards) != at+1 {
+						if here[n.Path] || n.Path != "/" && !here[tree.Parent(n.Path)] || isLeft(n) || !isBorn(n.Path) && command.ShardOf(n.Path, shards) != at+1 {
 							t.Fatalf("%s on shard %d of %d", n.Path, at+1, shards)
 						}
 						here[n.Path] = true
@@ -150,14 +151,14 @@ func TestSeedParts_HaveEverythingOnce(t *testing.T) {
 }
 
 // A backup that is sound as a file may still have what no tree can take.
-func TestPlanSeed_Refuses(t *testing.T) {
+func TestNewPlan_Refuses(t *testing.T) {
 	root, zookeeper, config, quota := born(1, 1)
 	with := func(n tree.Named) []byte {
 		list := []tree.Named{root, n, zookeeper, config, quota}
 		slices.SortFunc(list, func(a, b tree.Named) int { return strings.Compare(a.Path, b.Path) })
 		return backupOf(t, list)
 	}
-	if _, err := planSeed(bytes.NewReader(with(tree.Named{Path: "/a"})), 1, 300); err != nil {
+	if _, err := newPlan(bytes.NewReader(with(tree.Named{Path: "/a"})), 1, 300); err != nil {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]tree.Named{
@@ -165,20 +166,20 @@ func TestPlanSeed_Refuses(t *testing.T) {
 		"a negative":   {Path: "/a", Znode: tree.Znode{Created: -1}},
 		"a TTL":        {Path: "/a", Znode: tree.Znode{TTL: tree.MaxTTL + 1}},
 		"an empty ACL": {Path: "/a", Znode: tree.Znode{ACL: []tree.ACL{}}},
-		"too large":    {Path: "/a", Znode: tree.Znode{Data: make([]byte, seedRecordMax)}},
+		"too large":    {Path: "/a", Znode: tree.Znode{Data: make([]byte, recordMax)}},
 	} {
-		if _, err := planSeed(bytes.NewReader(with(n)), 1, 300); !errors.Is(err, backupfile.ErrCorrupt) {
+		if _, err := newPlan(bytes.NewReader(with(n)), 1, 300); !errors.Is(err, backupfile.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	file := with(tree.Named{Path: "/a"})
 	for at := range file { // every byte, and every cut
 		file[at] ^= 1
-		if _, err := planSeed(bytes.NewReader(file), 1, 300); err == nil {
+		if _, err := newPlan(bytes.NewReader(file), 1, 300); err == nil {
 			t.Fatalf("byte %d may be another", at)
 		}
 		file[at] ^= 1
-		if _, err := planSeed(io.LimitReader(bytes.NewReader(file), int64(at)), 1, 300); err == nil {
+		if _, err := newPlan(io.LimitReader(bytes.NewReader(file), int64(at)), 1, 300); err == nil {
 			t.Fatalf("it may end after %d bytes", at)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package service
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// consult calls a function of the service on a goroutine of its own. If ctx ends, it no longer
+// Call calls a function of the service on a goroutine of its own. If ctx ends, it no longer
 // waits. A panic of the function or of its error, or a runtime.Goexit, becomes an error that names the
 // function.
-func consult[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+func Call[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	said := make(chan heard[T], 1)
 	go func() {
 		t := heard[T]{err: fmt.Errorf("%s called runtime.Goexit", name)}

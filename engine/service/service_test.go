@@ -1,4 +1,4 @@
-package engine
+package service
 
 import (
 	"context"
@@ -13,10 +13,10 @@ type hollow struct{ cause error }
 func (h *hollow) Error() string { return h.cause.Error() }
 func (h *hollow) Unwrap() error { return h.cause }
 
-// M94: the error of a service's function may be a nil pointer. What consult returns never panics.
-func TestConsult_AnErrorThatPanics(t *testing.T) {
+// M94: the error of a service's function may be a nil pointer. What Call returns never panics.
+func TestCall_AnErrorThatPanics(t *testing.T) {
 	says := func(err error) error {
-		_, err = consult(t.Context(), "Config.Found", func(context.Context) (bool, error) { return true, err })
+		_, err = Call(t.Context(), "Config.Found", func(context.Context) (bool, error) { return true, err })
 		return err
 	}
 	var none *hollow
@@ -32,7 +32,7 @@ func TestConsult_AnErrorThatPanics(t *testing.T) {
 		t.Errorf("%v: readers compare io.EOF", err)
 	}
 	spoils := errors.Join(spoken(&spoiled{}), refused)
-	if errors.Is(spoils, io.EOF) || errors.As(spoils, new(seedWait)) || !errors.Is(spoils, refused) {
+	if errors.Is(spoils, io.EOF) || errors.As(spoils, new(wait)) || !errors.Is(spoils, refused) {
 		t.Errorf("%v is more than it is", spoils)
 	}
 }
@@ -41,3 +41,8 @@ func TestConsult_AnErrorThatPanics(t *testing.T) {
 type spoiled struct{ *hollow }
 
 func (*spoiled) Error() string { return "spoiled" }
+
+// A wait is an error of another kind.
+type wait string
+
+func (w wait) Error() string { return string(w) }
