@@ -538,10 +538,10 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		missing.Store(true)
-		for _, id := range []embed.MemberID{1, 2} {
-			ens.Kill(id)
-			ens.Start(id)
-		}
+		ens.Kill(1)
+		ens.Kill(2)
+		ens.Start(1)
+		ens.Start(2)
 		ens.Until("there is a leader again", func() bool { return ens.Leader() != 0 })
 		<-time.After(5 * time.Second)
 		for _, id := range []embed.MemberID{1, 2} {
