@@ -529,11 +529,13 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 				return p.seed(ctx)
 			}
 		}})
+		missing.Store(true)
 		for _, id := range ens.Members() {
 			ens.Start(id)
 		}
 		ens.Until("member 3 to found with the others", func() bool { return ens.ID(3) != 0 })
-		ens.Kill(3) // nothing is loaded yet, or little
+		ens.Kill(3)
+		missing.Store(false)
 		for at := ens.Node(1); at.Status().Shards[0].Zxid < 1<<32 || parts(at) < 5; {
 			<-time.After(time.Millisecond)
 		}
