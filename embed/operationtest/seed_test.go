@@ -533,7 +533,9 @@ func TestSeed_ASnapshotInTheMiddle(t *testing.T) {
 		for _, id := range ens.Members() {
 			ens.Start(id)
 		}
-		ens.Until("member 3 to found with the others", func() bool { return ens.ID(3) != 0 })
+		ens.Until("all to have founded", func() bool {
+			return !slices.ContainsFunc(ens.Members(), func(id embed.MemberID) bool { return ens.ID(id) == 0 })
+		})
 		ens.Kill(3)
 		missing.Store(false)
 		for at := ens.Node(1); at.Status().Shards[0].Zxid < 1<<32 || parts(at) < 5; {
