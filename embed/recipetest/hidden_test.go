@@ -2,6 +2,7 @@ package recipetest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -421,6 +422,37 @@ func TestHidden_AMemberOfARollout(t *testing.T) {
 			h.t.Errorf("AwaitApplied: %q %v", missing, err)
 		}
 	})
+}
+
+// M139: a member of a rollout that has applied nothing is shown while somebody waits for all. That one
+// may learn that it was hidden, or wait for it.
+func TestHidden_AMemberOfARolloutThatIsShown(t *testing.T) {
+	for at := range 40 {
+		besideASlowHider(t, func(h *hider) {
+			v := value.New(h.bob, "/v", value.JSON[int]())
+			now, err := v.Set(h.ctx, 1)
+			must(h.t, err)
+			_, _, err = h.bob.CreateWith(h.ctx, "/v/members/a", nil, embed.CreateOptions{Mode: embed.Ephemeral, Parents: true})
+			must(h.t, err)
+			h.hide("/v/members/a")
+			var missing []string
+			applied := begin(func() (err error) { missing, err = group.AwaitApplied(h.ctx, h.s, "/v", now.Mzxid); return err })
+			<-time.After(time.Duration(at)*50*time.Millisecond + 10*time.Millisecond)
+			_, err = h.bob.SetACL(h.ctx, "/v/members/a", []embed.ACL{{Perms: embed.PermAll, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
+			must(h.t, err)
+			select {
+			case err := <-applied:
+				if !errors.Is(err, embed.ErrNoAuth) || !slices.Equal(missing, []string{"a"}) {
+					h.t.Errorf("shown at %d: AwaitApplied: %q %v", at, missing, err)
+				}
+				return
+			case <-time.After(20 * time.Second):
+			}
+			_, err = h.bob.Set(h.ctx, "/v/members/a", binary.BigEndian.AppendUint64(nil, uint64(now.Mzxid)), embed.AnyVersion)
+			must(h.t, err)
+			must(h.t, h.soon("AwaitApplied", applied))
+		})
+	}
 }
 
 // M118: a member of a group is hidden, and goes; another one is shown.
