@@ -551,6 +551,10 @@ func TestHidden_TheLeader(t *testing.T) {
 		h.hide(l.Path())
 		want("1")
 		want("")
+		h.show(l.Path())
+		want("1") // it is the same, and it can be read again
+		h.hide(l.Path())
+		want("")
 		must(h.t, l.Proclaim(h.ctx, []byte("2")))
 		h.show(l.Path())
 		want("2")
