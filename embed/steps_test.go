@@ -361,8 +361,14 @@ func TestWatch_Values(t *testing.T) {
 					}
 				}
 				told, _ := embedkit.Drain(w)
-				for _, e := range told {
-					if _, ok := e.Stat(); ok != (e.Type == embed.NodeCreated) || len(e.Data()) > 0 {
+				for i, e := range told {
+					stat, ok := e.Stat()
+					switch {
+					case e.Type == embed.NodeChildrenChanged && i == 0: // b was created
+						if !ok || stat.NumChildren != 1 || stat.Pzxid != e.Zxid || string(e.Data()) != "299" {
+							t.Errorf("%s: %v, %+v, %q", name, e, stat, e.Data())
+						}
+					case ok != (e.Type == embed.NodeCreated), len(e.Data()) > 0:
 						t.Errorf("%s: %v, %q", name, e, e.Data())
 					}
 				}

@@ -70,7 +70,7 @@ type (
 	//	Zxid Zxid      // the transaction: reads show it by now, and Stats compare with it
 	//
 	// Its methods Data and Stat show the znode as the transaction left it, if the watch has
-	// WatchOptions.Values and the event is a NodeCreated or NodeDataChanged. Otherwise Data is nil
+	// WatchOptions.Values. For a NodeDeleted, and for a NodeChildrenChanged of the root, Data is nil
 	// and Stat returns false. They also do so after a transaction that deleted the znode again, and
 	// in an event that stands for a gap.
 	Event = watch.Event

@@ -89,8 +89,8 @@ func (e Event) With(f tree.Found) Event {
 }
 
 // Stat returns the Stat of the znode as the transaction left it. It returns false if the znode was
-// deleted, if the watcher may not read it as the transaction left it, if the event is about a list
-// of children, or if the watch has no Values.
+// deleted, if the watcher may not read it as the transaction left it, if the event is about the
+// children of the root, or if the watch has no Values.
 func (e Event) Stat() (tree.Stat, bool) {
 	if e.found == (tree.Found{}) {
 		return tree.Stat{}, false

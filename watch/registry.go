@@ -277,9 +277,9 @@ func turns(c tree.Change, mayRead func([]tree.ACL) bool) (lost, gained bool) {
 
 // valuedLocked returns the event with the znode as the transaction leaves it, if the watcher may
 // read that. A later operation of the same transaction may have hidden the znode, or created a
-// hidden one in its place.
+// hidden one in its place. No shard knows all children of the root.
 func (r *Registry) valuedLocked(e Event, mayRead func([]tree.ACL) bool) Event {
-	if e.Type != NodeCreated && e.Type != NodeDataChanged || r.publisher == nil {
+	if e.Type == NodeDeleted || e.Type == NodeChildrenChanged && e.Path == "/" || r.publisher == nil {
 		return e
 	}
 	if f, ok := r.publisher.Newest(e.Path); ok && mayRead(f.ACL()) {

@@ -657,6 +657,9 @@ func TestCountdown(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
+		if err := barrier.NewCountdown(s, "/", 1).Wait(ctx); !errors.Is(err, embed.ErrInvalidPath) {
+			t.Errorf("the root: %v", err)
+		}
 		must(t, barrier.NewCountdown(s, "/parts/20", 0).Wait(ctx))
 		if _, there, err := s.Exists(ctx, "/parts/20"); there || err != nil {
 			t.Errorf("%v, %v", there, err)

@@ -22,7 +22,7 @@ type Countdown struct {
 
 // NewCountdown returns the countdown on a path. All callers give the same total. The first Done
 // creates the znode, and missing parents as containers. The znodes are persistent: delete them when
-// nobody needs them any more.
+// nobody needs them any more. The path cannot be "/": embed.ErrInvalidPath.
 func NewCountdown(s *embed.Session, path string, total int) Countdown {
 	return Countdown{s, path, total}
 }
@@ -103,6 +103,9 @@ func (c Countdown) look(ctx context.Context) (embed.Stat, error) {
 }
 
 func (c Countdown) check() error {
+	if c.path == "/" {
+		return fmt.Errorf("%w: no shard knows all children of /, so it cannot be a countdown", embed.ErrInvalidPath)
+	}
 	if c.total < 0 || c.total > math.MaxInt32 {
 		return fmt.Errorf("%w: a total of %d", embed.ErrInvalidArgument, c.total)
 	}
@@ -127,12 +130,15 @@ func (c Countdown) Left(ctx context.Context) (int, error) {
 	return max(0, c.total-int(stat.NumChildren)), nil
 }
 
-// Wait waits until all names are done. It returns nil if they were at any moment since the call,
-// even if the znodes are deleted by now, or are those of a countdown with another total. It begins
-// with an embed.Session.Sync, for this node may still show a former countdown on the path. It is
-// bounded by ctx alone. A name that the session may not read counts. Errors are those of Done, as soon
-// as the countdown on the path has another total, and embed.ErrNoAuth once the session may no longer
-// read the znode.
+// Wait waits until all names are done. It begins with an embed.Session.Sync, for this node may still
+// show a former countdown on the path. It returns nil if they were done at any moment after that, even
+// if the znodes are deleted by now, or are those of a countdown with another total. A name that the
+// session may not read counts. Wait is bounded by ctx alone.
+//
+// Errors are those of Done, as soon as the countdown on the path has another total; embed.ErrNoAuth
+// once the session may no longer read the znode; and embed.ErrWatchGap if the countdown or a name was
+// deleted while Wait could not see it, as during a break of a client's connection. Then all names may
+// have been done before. Wait waits on if the whole countdown came and went during a break.
 func (c Countdown) Wait(ctx context.Context) error { return wrap("wait for", c.path, c.wait(ctx)) }
 
 func (c Countdown) wait(ctx context.Context) error {
@@ -143,33 +149,29 @@ func (c Countdown) wait(ctx context.Context) error {
 	if err := queue.Sync(ctx, c.session, c.path); err != nil {
 		return err
 	}
-	names := crowd{session: c.session, path: c.path}
-	for {
-		if err := names.arm(ctx); err != nil {
-			return err
+	var was embed.Stat // zero: there was no znode
+	return follow(ctx, c.session, c.path, func(now sight) (bool, error) {
+		done, err := c.isDone(now)
+		if !done && now.gap && lost(was, now.stat) {
+			err = fmt.Errorf("%w: all names may have been done before some were deleted", embed.ErrWatchGap)
 		}
-		done, err := names.until(ctx, c.session.Done(), c.session.Err, func() (bool, error) { return c.isDone(&names) })
-		names.close()
-		if done && names.hidden > 0 { // nobody has told of those that were deleted since
-			left, err := c.Left(ctx)
-			if err == nil && left > 0 {
-				continue
-			}
-			return err
-		}
-		if done || err != nil {
-			return err
-		}
-	}
+		was = now.stat
+		return done, err
+	})
 }
 
-// isDone compares total and names as they were at one zxid: at the next one they may be those of
-// another countdown.
-func (c Countdown) isDone(names *crowd) (bool, error) {
-	if names.there {
-		if err := c.compare(names.data); err != nil {
-			return false, err
-		}
+// isDone compares the total, and how many names there are.
+func (c Countdown) isDone(now sight) (bool, error) {
+	if now.stat.Czxid == 0 {
+		return c.total == 0, nil
 	}
-	return len(names.here)+names.hidden >= c.total, nil
+	err := c.compare(now.data)
+	return err == nil && int(now.stat.NumChildren) >= c.total, err
+}
+
+// lost reports whether a countdown or one of its names was deleted between two states. Stat.Cversion
+// counts the names that were created and those that were deleted.
+func lost(was, now embed.Stat) bool {
+	return was.Czxid != 0 && was.Czxid != now.Czxid ||
+		now.Cversion-was.Cversion != now.NumChildren-was.NumChildren
 }

@@ -9,19 +9,13 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// waitingMax is how many changes may wait while a follower looks at earlier ones. A follower that is
-// slower looks at the present state instead.
-const waitingMax = 1 << 12
-
-// A crowd follows a path and who is below it. It knows that at one zxid after the other.
+// A crowd follows who is below a path. It knows that at one zxid after the other.
 type crowd struct {
 	session *embed.Session
 	path    string
 	counts  func(name string, stat embed.Stat) bool // which children to follow; nil means all
 	watch   *embed.Watch
 	at      embed.Zxid
-	there   bool                  // the znode of the path is
-	data    []byte                // its data; nil if the session may not read it
 	here    map[string]embed.Zxid // the children, with their czxid
 	hidden  int                   // how many more there were when it was armed, unreadable
 }
@@ -33,7 +27,7 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err
 	}
-	c.here, c.hidden, c.there, c.data = make(map[string]embed.Zxid), 0, false, nil
+	c.here, c.hidden = make(map[string]embed.Zxid), 0
 	for z, err := range c.session.WalkWith(ctx, c.path, embed.WalkOptions{Depth: 1}) {
 		if err != nil && !errors.Is(err, embed.ErrNoNode) {
 			return errors.Join(err, c.watch.Close())
@@ -45,20 +39,17 @@ func (c *crowd) arm(ctx context.Context) (err error) {
 		if c.hidden--; z.Path == c.path {
 			c.hidden = int(z.Stat.NumChildren)
 		}
-		c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat, z.Data)
+		c.change(embed.NodeCreated, z.Path, z.Stat.Czxid, z.Stat)
 	}
 	return nil
 }
 
 func (c *crowd) close() { _ = c.watch.Close() }
 
-// change notes that a child has come or gone, or that the znode of the path has changed. stat and
-// data are those of a znode that is there.
-func (c *crowd) change(what embed.EventType, path string, z embed.Zxid, stat embed.Stat, data []byte) {
+// change notes that a child has come or gone. stat is that of one that is there.
+func (c *crowd) change(what embed.EventType, path string, z embed.Zxid, stat embed.Stat) {
 	name, below := strings.CutPrefix(path, queue.Child(c.path, ""))
 	switch {
-	case path == c.path:
-		c.there, c.data = what != embed.NodeDeleted, data
 	case !below || name == "" || strings.Contains(name, "/"):
 	case what == embed.NodeCreated && (c.counts == nil || c.counts(name, stat)):
 		c.here[name] = z
@@ -107,7 +98,7 @@ func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, er
 		}
 		if e.Zxid == c.at { // earlier ones are part of what arm has read
 			stat, _ := e.Stat() // zero if the same transaction has deleted it
-			c.change(e.Type, e.Path, e.Zxid, stat, e.Data())
+			c.change(e.Type, e.Path, e.Zxid, stat)
 		}
 		next, ok, over := poll(c.watch)
 		for !ok && !over && !read {
@@ -132,12 +123,4 @@ func poll(w *embed.Watch) (e embed.Event, ok, over bool) {
 	default:
 	}
 	return e, ok, over
-}
-
-// ended returns why a wait cannot go on after its watch has ended, or nil if it looks again.
-func ended(s *embed.Session, w *embed.Watch) error {
-	if err := w.Err(); !errors.Is(err, embed.ErrWatchGap) && !errors.Is(err, embed.ErrWatchOverflow) {
-		return err
-	}
-	return s.Err()
 }

@@ -16,11 +16,16 @@
 // # What decides
 //
 // Each waiter begins with all that was acknowledged to anybody before its call. Then it follows the
-// changes of this node's replica, in their order, and misses none. So it passes if the condition
-// held at any zxid since it came, even if it no longer holds when the waiter looks. If the replica
-// was away for so long that it takes over the state of another member, the changes in between are
-// unknown. Then the present state decides: a waiter may pass late, or wait on, but never passes
-// early.
+// changes of this node's replica, in their order. So it passes if the condition held at any zxid
+// after that beginning, even if it no longer holds when the waiter looks.
+//
+// Some changes may be unknown: if the replica was away for so long that it takes over the state of
+// another member, while the connection of a client is broken, or if 4096 changes wait for the
+// waiter. Then the present state decides, and nobody passes early:
+//
+//   - A Gate that was shut again since is another one, so the waiter passes.
+//   - A Countdown whose names were all done, and some deleted since, is embed.ErrWatchGap.
+//   - Enter finds the child "ready", unless the ensemble has refused it. Then the member waits on.
 //
 // The calls wait, and there is no sequence of who is there: a loop over it could miss the moment
 // that counts. A group.Group has one.

@@ -37,8 +37,8 @@ type Pass struct {
 }
 
 // Enter waits until n members are in the barrier on a path, and is one of them meanwhile. It passes
-// if n were there at any one zxid since it came, even if some have left or are lost by now.
-// A member that is lost before that counts no longer. More than n may pass: n is a threshold.
+// if n were there at any one zxid since it came, even if some have left or are lost by now. The
+// package doc says what it may miss. A member that is lost before that counts no longer. More than n may pass: n is a threshold.
 // Every ephemeral below the path that the session may read is a member, and nothing else is.
 //
 // Use a path for each round. If rounds share one, a member that comes while those of the last round

@@ -1,6 +1,7 @@
 package barrier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
-// A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Its path
+// A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Deleting its
+// znode opens it, even if the same transaction creates the znode again. Its path
 // cannot be "/", which no session can delete: embed.ErrInvalidPath. Its methods may be called by
 // any number of goroutines.
 type Gate struct {
@@ -60,10 +62,9 @@ func (g Gate) Open(ctx context.Context) error {
 	return g.wrap("open", err)
 }
 
-// Wait waits until the gate is open. It returns nil if the gate was open at any moment since the
-// call, even if it is shut again. It begins with an embed.Session.Sync, because this node may not
-// show yet that another one has shut the gate. Wait is bounded by ctx alone, and outlasts the lack
-// of a quorum.
+// Wait waits until the gate is open. It begins with an embed.Session.Sync, because this node may not
+// show yet that another one has shut the gate. It returns nil if the gate was open at any moment after
+// that, even if it is shut again. Wait is bounded by ctx alone, and outlasts the lack of a quorum.
 //
 // Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth as soon as the session may not read
 // the znode, and those of an ended session.
@@ -77,42 +78,10 @@ func (g Gate) wait(ctx context.Context) error {
 		return err
 	}
 	var shut embed.Zxid // which creation shuts it; zero: not known yet
-	for {
-		open, err := g.step(ctx, &shut)
-		if open || err != nil {
-			return err
-		}
-	}
-}
-
-// step waits until the gate opens, or until the watch ends. It reports whether the gate was open.
-func (g Gate) step(ctx context.Context, shut *embed.Zxid) (open bool, err error) {
-	w, err := g.session.Watch(ctx, g.path, embed.WatchPersistent)
-	if err != nil {
-		return false, err
-	}
-	defer w.Close()
-	stat, there, err := g.session.Exists(ctx, g.path)
-	if err != nil {
-		return false, err
-	}
-	if !there || *shut != 0 && stat.Czxid != *shut {
-		return true, nil
-	}
-	*shut = stat.Czxid
-	for {
-		select {
-		case e, ok := <-w.Events():
-			if !ok {
-				return false, ended(g.session, w)
-			}
-			if e.Type == embed.NodeDeleted {
-				return true, nil
-			}
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-	}
+	return follow(ctx, g.session, g.path, func(now sight) (open bool, _ error) {
+		shut = cmp.Or(shut, now.stat.Czxid)
+		return now.stat.Czxid == 0 || now.stat.Czxid != shut, nil
+	})
 }
 
 func (g Gate) wrap(op string, err error) error { return wrap(op, g.path, err) }

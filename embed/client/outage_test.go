@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/barrier"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -287,6 +288,93 @@ func TestOutage_WithALoggerThatHangs(t *testing.T) {
 			must(t, err)
 		case <-time.After(time.Minute):
 			t.Error("Close waits for the Logger")
+		}
+	})
+}
+
+// M140: the connection of a client that waits for a countdown breaks. Afterwards it passes if all names
+// are done, it waits if no more has happened than that some were done, and otherwise it says that it
+// may have missed the moment.
+func TestCountdown_AcrossABreak(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, meanwhile string // names: done by a +, deleted by a -; / stands for the countdown
+		want              error
+		waits             bool
+	}{
+		"done":                  {before: "+a", meanwhile: "+b"},
+		"one is done":           {before: "", meanwhile: "+a", waits: true},
+		"nothing":               {before: "+a", meanwhile: "", waits: true},
+		"done and deleted":      {before: "+a", meanwhile: "+b-a-b-/", want: embed.ErrWatchGap},
+		"done for a moment":     {before: "+a", meanwhile: "+b-b", want: embed.ErrWatchGap},
+		"begun anew":            {before: "+a", meanwhile: "-a-/+a", want: embed.ErrWatchGap},
+		"begun anew, and done":  {before: "+a", meanwhile: "-a-/+a+b"},
+		"begun in the meantime": {before: "", meanwhile: "+b", waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
+				t, ctx := w.t, w.t.Context()
+				play := func(steps string) {
+					for ; steps != ""; steps = steps[2:] {
+						name := steps[1:2]
+						switch {
+						case steps[0] == '+':
+							must(t, barrier.NewCountdown(writer, "/work", 2).Done(ctx, name))
+						case name == "/":
+							must(t, writer.Delete(ctx, "/work", embed.AnyVersion))
+						default:
+							must(t, writer.Delete(ctx, "/work/"+name, embed.AnyVersion))
+						}
+					}
+				}
+				play(c.before)
+				waited := make(chan error, 1)
+				go func() { waited <- barrier.NewCountdown(s, "/work", 2).Wait(ctx) }()
+				<-time.After(time.Second)
+				o.begin()
+				play(c.meanwhile)
+				<-time.After(time.Second)
+				o.end()
+				if c.waits {
+					select {
+					case err := <-waited:
+						t.Errorf("Wait returned %v", err)
+						return
+					case <-time.After(time.Minute):
+					}
+					play("+a+b")
+				}
+				select {
+				case err := <-waited:
+					if !errors.Is(err, c.want) {
+						t.Errorf("Wait returned %v, want %v", err, c.want)
+					}
+				case <-time.After(time.Minute):
+					t.Error("Wait still waits")
+				}
+			})
+		})
+	}
+}
+
+// M140: a gate is opened and shut again while the connection of a client that waits for it is broken.
+func TestGate_AcrossABreak(t *testing.T) {
+	onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
+		t, ctx := w.t, w.t.Context()
+		gate := barrier.NewGate(writer, "/gate")
+		must(t, gate.Shut(ctx))
+		waited := make(chan error, 1)
+		go func() { waited <- barrier.NewGate(s, "/gate").Wait(ctx) }()
+		<-time.After(time.Second)
+		o.begin()
+		must(t, gate.Open(ctx))
+		must(t, gate.Shut(ctx))
+		<-time.After(time.Second)
+		o.end()
+		select {
+		case err := <-waited:
+			must(t, err)
+		case <-time.After(time.Minute):
+			t.Error("Wait still waits")
 		}
 	})
 }

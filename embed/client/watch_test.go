@@ -69,8 +69,9 @@ func TestWatches(t *testing.T) {
 				t.Errorf("a value: %q at %d, want %q", e.Data(), e.Zxid, want)
 			}
 		}
-		if e := w.next(lasting); e.Type != embed.NodeChildrenChanged || e.Data() != nil {
-			t.Errorf("a child: %+v", e)
+		e := w.next(lasting)
+		if stat, ok := e.Stat(); e.Type != embed.NodeChildrenChanged || !ok || stat.NumChildren != 1 || string(e.Data()) != "2" {
+			t.Errorf("a child: %v %+v %q", e, stat, e.Data())
 		}
 		for _, want := range []string{"/a", "/a", "/a/b"} {
 			if e := w.next(below); e.Path != want || e.Data() != nil {

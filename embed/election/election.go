@@ -91,7 +91,8 @@ func (e *Election) look(ctx context.Context) (sight, error) {
 }
 
 // Observe yields the leader that this node's replica shows, if there is one. Then it yields every
-// new leader, and every value that a leader proclaims, in the order of their tokens. If they follow
+// new leader, and every value that a leader proclaims, in the order of their tokens. It yields a leader
+// again when the session may no longer read its znode, and when it may again. If they follow
 // faster than the loop consumes them, it may skip some, but never the newest: a leader that was
 // skipped leads no longer. When ctx, the session or the node ends, it yields the error and stops.
 // Another range over the result begins anew.

@@ -243,29 +243,37 @@ func awaitApplied(
 		return nil, err
 	}
 	defer g.Close()
-	shown, err := g.Await(ctx, func(all []Member) bool {
-		missing = nil
-		for _, m := range all {
-			if applied(m.Data) < z {
-				missing = append(missing, m.ID)
+	for {
+		shown, err := g.Await(ctx, func(all []Member) bool {
+			missing = nil
+			for _, m := range all {
+				if applied(m.Data) < z {
+					missing = append(missing, m.ID)
+				}
 			}
+			return len(missing) == 0
+		})
+		if err == nil {
+			missing, err = unshown(ctx, s, dir, z, shown)
 		}
-		return len(missing) == 0
-	})
-	if err == nil {
-		missing, err = hidden(ctx, s, dir, shown)
+		if err != nil || len(missing) == 0 {
+			return missing, err
+		}
+		if !sessions.Pause(ctx) { // the group is about to show them
+			return missing, ctx.Err()
+		}
 	}
-	return missing, err
 }
 
-// hidden returns the ids of the members that are there and that the session may not read. A group
-// does not show those.
-func hidden(
-	ctx context.Context, s *embed.Session, dir string, shown []Member,
+// unshown returns the ids of the members that have not applied z although none of those that a group
+// shows is such a member. It does not show those that the session may not read, for which the error
+// is embed.ErrNoAuth, and not yet those that the session may read only now.
+func unshown(
+	ctx context.Context, s *embed.Session, dir string, z embed.Zxid, shown []Member,
 ) (ids []string, err error) {
-	may := make(map[string]bool, len(shown))
+	passed := make(map[string]bool, len(shown))
 	for _, m := range shown {
-		may[m.Path] = true
+		passed[m.Path] = true
 	}
 	names, _, err := s.Children(ctx, dir)
 	if err != nil {
@@ -277,15 +285,18 @@ func hidden(
 	var why error
 	for _, name := range names {
 		path := queue.Child(dir, name)
-		if may[path] {
+		if passed[path] {
 			continue
 		}
-		_, _, err := s.Exists(ctx, path)
+		data, _, err := s.Get(ctx, path)
 		switch {
 		case errors.Is(err, embed.ErrNoAuth):
 			ids, why = append(ids, name), err
+		case errors.Is(err, embed.ErrNoNode):
 		case err != nil:
 			return nil, err
+		case applied(data) < z:
+			ids = append(ids, name)
 		}
 	}
 	return ids, why

@@ -2,6 +2,7 @@ package recipetest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -96,29 +97,53 @@ func begin(call func() error) <-chan error {
 // besideAHider plays with a session of a member and with one of a client, on one shard and on four.
 func besideAHider(t *testing.T, play func(h *hider)) {
 	for _, shards := range []int{1, 4} {
-		for _, who := range []string{"member", "client"} {
-			t.Run(fmt.Sprintf("%s, %d shards", who, shards), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = shards }})
-					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-					defer cancel()
-					h := &hider{t: t, ctx: ctx, opener: ens.Node(1)}
-					if who == "client" {
-						k, end, err := clienttest.Over(ens.Node(1), func(ctx context.Context) (net.Conn, error) { return ens.Dial(ctx, 1) })
-						must(t, err)
-						defer end()
-						h.opener = k
-					}
-					h.bob = ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("bob:secret")}}})
-					var err error
-					h.s, err = h.opener.NewSession(ctx, embed.SessionOptions{})
-					must(t, err)
-					defer h.s.Close()
-					play(h)
-				})
-			})
-		}
+		t.Run(fmt.Sprintf("member, %d shards", shards), func(t *testing.T) { hides(t, shards, nil, play) })
+		t.Run(fmt.Sprintf("client, %d shards", shards), func(t *testing.T) {
+			hides(t, shards, func(c net.Conn) net.Conn { return c }, play)
+		})
 	}
+}
+
+// besideASlowHider plays with the session of a client whose connection is slow.
+func besideASlowHider(t *testing.T, play func(h *hider)) {
+	hides(t, 1, func(c net.Conn) net.Conn { return slowConn{c} }, play)
+}
+
+// A slowConn delivers what it reads 200 ms late.
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	<-time.After(200 * time.Millisecond)
+	return n, err
+}
+
+// hides plays with the session of a client over such connections, or of a member if over is nil.
+func hides(t *testing.T, shards int, over func(net.Conn) net.Conn, play func(h *hider)) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ens := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Shards = shards }})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		h := &hider{t: t, ctx: ctx, opener: ens.Node(1)}
+		if over != nil {
+			k, end, err := clienttest.Over(ens.Node(1), func(ctx context.Context) (net.Conn, error) {
+				c, err := ens.Dial(ctx, 1)
+				if err != nil {
+					return nil, err
+				}
+				return over(c), nil
+			})
+			must(t, err)
+			defer end()
+			h.opener = k
+		}
+		h.bob = ens.Session(1, embed.SessionOptions{Auth: []embed.Auth{{Scheme: "digest", Credential: []byte("bob:secret")}}})
+		var err error
+		h.s, err = h.opener.NewSession(ctx, embed.SessionOptions{})
+		must(t, err)
+		defer h.s.Close()
+		play(h)
+	})
 }
 
 // M115: what a watch sees is hidden. The watch says so, and does not fall silent. One that sees
@@ -241,6 +266,35 @@ func TestHidden_ANameOfACountdown(t *testing.T) {
 		must(h.t, mine.Done(h.ctx, "b"))
 		h.waits("one of three is not done", waited)
 		must(h.t, mine.Done(h.ctx, "c"))
+		must(h.t, h.soon("Wait", waited))
+	})
+}
+
+// M137: the last name of a countdown is created where the session may not read it, while it waits.
+func TestHidden_ANewNameOfACountdown(t *testing.T) {
+	besideAHider(t, func(h *hider) {
+		mine := barrier.NewCountdown(h.bob, "/work", 2)
+		must(h.t, mine.Done(h.ctx, "a"))
+		waited := begin(func() error { return barrier.NewCountdown(h.s, "/work", 2).Wait(h.ctx) })
+		<-time.After(time.Second)
+		h.createHidden("/work/b")
+		must(h.t, h.soon("Wait", waited))
+	})
+}
+
+// M138: a countdown with a hidden name is done and deleted before a slow client looks.
+func TestHidden_ACountdownThatIsDeleted(t *testing.T) {
+	besideASlowHider(t, func(h *hider) {
+		mine := barrier.NewCountdown(h.bob, "/work", 2)
+		must(h.t, mine.Done(h.ctx, "a"))
+		h.hide("/work/a")
+		waited := begin(func() error { return barrier.NewCountdown(h.s, "/work", 2).Wait(h.ctx) })
+		<-time.After(10 * time.Second)
+		must(h.t, mine.Done(h.ctx, "b"))
+		<-time.After(100 * time.Millisecond)
+		for _, path := range []string{"/work/b", "/work/a", "/work"} {
+			must(h.t, h.bob.Delete(h.ctx, path, embed.AnyVersion))
+		}
 		must(h.t, h.soon("Wait", waited))
 	})
 }
@@ -370,6 +424,37 @@ func TestHidden_AMemberOfARollout(t *testing.T) {
 	})
 }
 
+// M139: a member of a rollout that has applied nothing is shown while somebody waits for all. That one
+// may learn that it was hidden, or wait for it.
+func TestHidden_AMemberOfARolloutThatIsShown(t *testing.T) {
+	for at := range 40 {
+		besideASlowHider(t, func(h *hider) {
+			v := value.New(h.bob, "/v", value.JSON[int]())
+			now, err := v.Set(h.ctx, 1)
+			must(h.t, err)
+			_, _, err = h.bob.CreateWith(h.ctx, "/v/members/a", nil, embed.CreateOptions{Mode: embed.Ephemeral, Parents: true})
+			must(h.t, err)
+			h.hide("/v/members/a")
+			var missing []string
+			applied := begin(func() (err error) { missing, err = group.AwaitApplied(h.ctx, h.s, "/v", now.Mzxid); return err })
+			<-time.After(time.Duration(at)*50*time.Millisecond + 10*time.Millisecond)
+			_, err = h.bob.SetACL(h.ctx, "/v/members/a", []embed.ACL{{Perms: embed.PermAll, Scheme: "world", ID: "anyone"}}, embed.AnyVersion)
+			must(h.t, err)
+			select {
+			case err := <-applied:
+				if !errors.Is(err, embed.ErrNoAuth) || !slices.Equal(missing, []string{"a"}) {
+					h.t.Errorf("shown at %d: AwaitApplied: %q %v", at, missing, err)
+				}
+				return
+			case <-time.After(20 * time.Second):
+			}
+			_, err = h.bob.Set(h.ctx, "/v/members/a", binary.BigEndian.AppendUint64(nil, uint64(now.Mzxid)), embed.AnyVersion)
+			must(h.t, err)
+			must(h.t, h.soon("AwaitApplied", applied))
+		})
+	}
+}
+
 // M118: a member of a group is hidden, and goes; another one is shown.
 func TestHidden_AMemberOfAGroup(t *testing.T) {
 	besideAHider(t, func(h *hider) {
@@ -465,6 +550,10 @@ func TestHidden_TheLeader(t *testing.T) {
 		}
 		h.hide(l.Path())
 		want("1")
+		want("")
+		h.show(l.Path())
+		want("1") // it is the same, and it can be read again
+		h.hide(l.Path())
 		want("")
 		must(h.t, l.Proclaim(h.ctx, []byte("2")))
 		h.show(l.Path())

@@ -316,11 +316,12 @@ func (q *Queue) withTries(ops []embed.Op, name string) []embed.Op {
 // its node is lost, the next caller claims it.
 //
 // Errors: the ctx's; why the session or the node ended; embed.ErrInvalidArgument for wrong options;
-// embed.ErrCrossShard if the parts of the queue are on several shards, before anything is made; embed.ErrQuotaExceeded if a
-// hard quota has no room for a znode more, although some tasks are claimed or were; those of
-// embed.Session.Create; embed.ErrNoAuth if the session may remove no task of the queue. What concerns
-// one task alone is no error: a task that the session may not read, whose znode has children, or that
-// has to go to the dead ones and cannot, is logged and passed over.
+// embed.ErrCrossShard if the parts of the queue are on several shards, before anything is made;
+// embed.ErrQuotaExceeded if a hard quota has no room for a znode more, although some tasks are
+// claimed or were; those of embed.Session.Create; embed.ErrNoAuth if the session may remove no task
+// of the queue, or not what counts its claims, before one is claimed. What concerns one task alone is
+// no error: a task that the session may not read, whose znode has children, or that has to go to the
+// dead ones and cannot, is logged and passed over.
 func (q *Queue) Claim(ctx context.Context) (*Task, error) {
 	var t *Task
 	err := q.wait(ctx, func(name string) (_ bool, err error) {

@@ -87,6 +87,66 @@ func TestWork_WhatCannotBeRemoved(t *testing.T) {
 	})
 }
 
+// M141: a worker that may end no task is started again and again. Each time it is refused, and no task
+// has lost an attempt by that.
+func TestWork_ARefusedWorkerUsesNoAttempts(t *testing.T) {
+	for _, part := range []string{"/entries", "/tries"} {
+		bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+			o := task.Options{Attempts: 3}
+			bob := embed.Auth{Scheme: "digest", Credential: []byte("bob:secret")}
+			good := embed.OpenerWith(ens.Node(1), embed.SessionOptions{Auth: []embed.Auth{bob}})
+			s, err := good.NewSession(t.Context(), embed.SessionOptions{})
+			must(t, err)
+			q := task.New(s, path, o)
+			put(t, q, "x", task.PutOptions{})
+			must(t, claim(t, q).Finish()) // so there are tries
+			put(t, q, "y", task.PutOptions{})
+			_, err = s.SetACL(t.Context(), path+part, []embed.ACL{
+				{Perms: embed.PermRead | embed.PermCreate, Scheme: "world", ID: "anyone"},
+				{Perms: embed.PermAll, Scheme: "auth"},
+			}, embed.AnyVersion)
+			must(t, err)
+			ran := 0
+			fn := func(context.Context, *task.Task) error { ran++; return nil }
+			for range 3 {
+				wantErr(t, task.Work(bounded(t), ens.Node(1), path, o, fn), embed.ErrNoAuth)
+			}
+			if ran != 0 {
+				t.Errorf("%s: it ran", part)
+			}
+			worked(t, good, o, time.Hour, fn)
+			if dead := children(t, s, path+"/dead"); ran != 1 || len(dead) > 0 {
+				t.Errorf("%s: the good worker ran %d times; dead: %v", part, ran, dead)
+			}
+		})
+	}
+}
+
+// A task that is taken by others while a new worker finds out whether it may end one is no error.
+func TestClaim_TakenBeforeTheFirstClaim(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *embedtest.Ensemble) {
+		s := ens.Session(1, embed.SessionOptions{})
+		q := task.New(s, path, task.Options{})
+		first := put(t, q, "x", task.PutOptions{})
+		put(t, q, "y", task.PutOptions{})
+		from := &refusals.Opener{From: ens.Opener(1), Judge: func(_ int, ops []refusals.Write) error {
+			if deletes(ops) && first != "" {
+				must(t, s.Delete(t.Context(), path+"/entries/"+first, embed.AnyVersion))
+				first = ""
+			}
+			return nil
+		}}
+		var done []string
+		worked(t, from, task.Options{}, time.Minute, func(_ context.Context, c *task.Task) error {
+			done = append(done, string(c.Data()))
+			return nil
+		})
+		if strings.Join(done, "") != "y" {
+			t.Errorf("worked on %v", done)
+		}
+	})
+}
+
 // fn finishes its task together with a write that is refused. The task is claimed again after a
 // second, then two, and so on: it is not dead after a moment.
 func TestFinish_Refused(t *testing.T) {

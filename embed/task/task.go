@@ -105,6 +105,9 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 		return nil, err
 	}
 	ops := append([]embed.Op{embed.OpCheck(t.item(), embed.AnyVersion)}, count...)
+	if err := t.mayEnd(ctx, ops); err != nil {
+		return nil, unless(hidden(err, stat != nil), embed.ErrUnknownOutcome)
+	}
 	ops = append(ops, queue.OfTask(embed.OpCreate(queue.Child(q.locks, name), nil, embed.Ephemeral)))
 	t.claim, err = claim.New(ctx, q.session, ops...)
 	if err != nil {
@@ -118,10 +121,6 @@ func (q *Queue) claim(ctx context.Context, name string) (*Task, error) {
 	if err != nil {
 		_ = t.claim.Release() // the node deletes what was created once it knows the outcome
 		return nil, unless(hidden(err, stat != nil), embed.ErrUnknownOutcome)
-	}
-	if err := t.mayEnd(ctx); err != nil {
-		_ = t.giveUp()
-		return nil, unless(err, embed.ErrUnknownOutcome)
 	}
 	t.items, err = q.layout.decode(slices.Clone(t.raw)) // they belong to the caller
 	if err != nil || q.isSpent(t.attempt-1) {
@@ -173,16 +172,20 @@ func (t *Task) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// mayEnd returns why the session may remove no task of the queue, before one is worked on for
-// nothing. It asks once.
-func (t *Task) mayEnd(ctx context.Context) error {
+// mayEnd returns why the session may not remove a task after operations that count a claim. It asks
+// once, and before the first claim: neither work nor an attempt is spent for nothing.
+func (t *Task) mayEnd(ctx context.Context, count []embed.Op) error {
 	q := t.queue
 	if q.look.ends.Load() {
 		return nil
 	}
-	err := queue.Rehearse(ctx, q.session, t.item(), embed.OpDelete(t.item(), embed.AnyVersion))
+	ops := slices.Concat(count, []embed.Op{
+		embed.OpDelete(t.item(), embed.AnyVersion),
+		embed.OpDelete(queue.Child(q.tries, t.name), embed.AnyVersion),
+	})
+	err := queue.Rehearse(ctx, q.session, t.item(), ops...)
 	q.look.ends.Store(err == nil)
-	return err
+	return ofTask(err, embed.ErrNotEmpty)
 }
 
 func (t *Task) item() string { return queue.Child(t.queue.entries, t.name) }

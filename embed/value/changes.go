@@ -101,6 +101,9 @@ func (f *follower) watch(ctx context.Context) error {
 		if !open {
 			return cmp.Or(ctx.Err(), w.Err())
 		}
+		if e.Type == embed.NodeChildrenChanged {
+			continue
+		}
 		if stat, ok := e.Stat(); ok {
 			f.show(state{zxid: e.Zxid, exists: true, data: e.Data(), stat: stat})
 		} else if e.Type == embed.NodeDeleted {
