@@ -207,7 +207,9 @@ func TestReleaseDuringAnOutage(t *testing.T) {
 				synctest.Wait()
 				outage.begin()
 				synctest.Wait()
-				if err := hold.Release(); !errors.Is(err, embed.ErrUnknownOutcome) {
+				err = hold.Release()
+				quick := err == nil && name == "sent, and lost" // the next connection may come in time
+				if !quick && !errors.Is(err, embed.ErrUnknownOutcome) {
 					t.Errorf("the release: %v", err)
 				}
 				outage.end()
