@@ -61,18 +61,23 @@ const (
 )
 
 // Membership returns the members of a shard, no older than the call. It takes as long as a Barrier,
-// and at most five seconds. Errors: ErrBusy if an earlier call still waits for the shard's machine,
-// which may install a state or stand still; ErrNoLeader, ErrClosed, ErrFailed, and ctx's.
+// and at most five seconds. Calls take turns. Errors: ErrBusy if an earlier call still waits for the
+// shard's machine, which may install a state or stand still; ErrNoLeader, ErrClosed, ErrFailed, and
+// ctx's.
 func (h *Host) Membership(ctx context.Context, id ShardID) (Membership, error) {
 	s, err := h.running(id)
 	if err != nil {
 		return Membership{}, err
 	}
-	if !s.reading.CompareAndSwap(false, true) {
-		return Membership{}, ErrBusy
-	}
 	ctx, cancel := context.WithTimeout(ctx, membershipTime)
 	defer cancel()
+	select {
+	case s.reading <- struct{}{}:
+	case <-ctx.Done():
+		return Membership{}, ErrBusy
+	case <-h.done:
+		return Membership{}, ErrClosed
+	}
 	members, err := h.askMembership(ctx, s)
 	if err != nil {
 		return Membership{}, fmt.Errorf("members of shard %d: %w", id, err)
@@ -99,7 +104,7 @@ func (h *Host) askMembership(ctx context.Context, s *shard) (*dragonboat.Members
 		// as that takes. So it gets a goroutine, which may be left behind, and which Close does not
 		// wait for: from its barrier on it no longer touches the NodeHost.
 		go func() {
-			defer s.reading.Store(false)
+			defer func() { <-s.reading }()
 			var a answer
 			a.err = guard(func() (err error) {
 				a.found, err = h.nh.SyncGetShardMembership(begun, uint64(s.id))
@@ -112,7 +117,7 @@ func (h *Host) askMembership(ctx context.Context, s *shard) (*dragonboat.Members
 		return nil
 	})
 	if err != nil {
-		s.reading.Store(false)
+		<-s.reading
 		return nil, err
 	}
 	left := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -244,11 +245,27 @@ func TestMembership_EndsWithTheHost(t *testing.T) {
 		asked <- err
 	}()
 	s := leader.host.shards[0]
-	eventually(t, "the question", s.reading.Load)
+	eventually(t, "the question", func() bool { return len(s.reading) > 0 })
 	e.stop(leader)
 	if err := <-asked; !errors.Is(err, ErrClosed) {
 		t.Errorf("the question ended with %v, want %v", err, ErrClosed)
 	}
+}
+
+// Whoever asks often for the members does not keep others from an answer.
+func TestMembership_TakesTurns(t *testing.T) {
+	e := found(t, 3, 1)
+	e.startAll()
+	leader := e.leading(1)
+	var asking sync.WaitGroup
+	for range 16 {
+		asking.Go(func() {
+			if _, err := leader.host.Membership(t.Context(), 1); err != nil && !errors.Is(err, ErrNoLeader) {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
 }
 
 // M48: one that others may join is not tuned for being alone: its elections take as long as theirs,

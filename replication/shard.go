@@ -15,8 +15,8 @@ type shard struct {
 	id         ShardID
 	starting   rank.Mutex[rank.Starting] // held while StartShard runs
 	started    atomic.Bool
-	reading    atomic.Bool // a call of Membership has not ended
-	takingOver atomic.Bool // takeOverLoop runs
+	reading    chan struct{} // capacity 1; full while a call of Membership has not ended
+	takingOver atomic.Bool   // takeOverLoop runs
 
 	// Set before started.
 	session          *client.Session // dragonboat's "no session": it does not remember proposals
@@ -37,7 +37,7 @@ type shard struct {
 }
 
 func newShard(id ShardID) *shard {
-	s := &shard{id: id}
+	s := &shard{id: id, reading: make(chan struct{}, 1)}
 	s.mu.changed = make(chan struct{})
 	return s
 }
