@@ -47,9 +47,9 @@ type Config struct {
 	// as ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
 	// Members are the ids of the founding members with the host:port of each, this member included.
-	// They found the ensemble together, once all of them are there, with empty directories. The ids
-	// are the same on every member. If Members and Join are empty, the node is alone, and opens no
-	// port.
+	// They found the ensemble together, once all of them are there, with empty directories, and all
+	// addresses in Join answer. The ids are the same on every member. If Members and Join are empty,
+	// the node is alone, and opens no port.
 	//
 	// ID and Members count only until the ensemble is founded. Later the ensemble knows its members
 	// by itself: others join, leave, and are replaced, and addresses change at any restart. A process

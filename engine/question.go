@@ -48,9 +48,12 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	} else if e.host.Load() == nil {
 		if e.offers.Load() {
 			a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+			if met := e.met.Load(); met != nil {
+				a.Directories = *met
+			}
 		}
 		select {
-		case e.callers <- q.Directory:
+		case e.callers <- caller{q.Directory, q.Met}:
 		default: // enough others have asked
 		}
 	} else {
@@ -66,7 +69,9 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 func (e *Engine) answerAsMember(ctx context.Context, q *ask.Question, a *ask.Answer) {
 	a.Member, a.Founders, a.Lineage, a.Leader = e.self(), e.founders(), e.lineage(), e.Leader(command.HomeShard).Member
 	a.Ancestors = e.ancestors()
-	a.Met, _ = e.directoryOf(q.Founder)
+	if a.Lineage == (session.Lineage{}) {
+		a.Directories = e.foundedWith()
+	}
 	a.Members = make(map[MemberID]string)
 	for _, m := range e.memberIDs() {
 		if address := e.book.newest(m); address != "" {
