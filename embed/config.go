@@ -47,9 +47,9 @@ type Config struct {
 	// as ExampleConfig_statefulSet does.
 	ID MemberID `yaml:"id"`
 	// Members are the ids of the founding members with the host:port of each, this member included.
-	// They found the ensemble together, once all of them are there, with empty directories. The ids
-	// are the same on every member. If Members and Join are empty, the node is alone, and opens no
-	// port.
+	// They found the ensemble together, once all of them are there, with empty directories, and all
+	// addresses in Join answer. The ids are the same on every member. If Members and Join are empty,
+	// the node is alone, and opens no port.
 	//
 	// ID and Members count only until the ensemble is founded. Later the ensemble knows its members
 	// by itself: others join, leave, and are replaced, and addresses change at any restart. A process
@@ -63,10 +63,11 @@ type Config struct {
 	// Advertise is the host:port at which other members reach this one. Empty means Members[ID].
 	Advertise string `yaml:"advertise"`
 	// Name is what people call this replica of the service, such as a pod's name. If a new member
-	// joins under the name of one that has gone, it takes that one's place at once. The name counts
-	// when the member joins. A founder may be given one later, which no other member has. Empty means
-	// "founder-2" for number 2 of Members, and for others none: then nobody takes the member's place
-	// by name.
+	// joins under the name of one that has gone, it takes that one's place at once. The name of a
+	// member that answers, or was admitted within 30 seconds and has yet to come, is refused, and
+	// Status.Joining says so. The name counts when the member joins. A founder may be given one later,
+	// which no other member has. Empty means "founder-2" for number 2 of Members, and for others none:
+	// then nobody takes the member's place by name.
 	Name string `yaml:"name"`
 	// Zone names what fails together, such as a rack. New voters are chosen from the zone that has
 	// the fewest.

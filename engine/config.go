@@ -172,11 +172,8 @@ func (c *Config) closeTimeout() time.Duration {
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + command.Overhead }
 
-// seeds returns where members may be, each address once.
-func (c *Config) seeds() []string {
-	all := append(slices.Clone(c.Join), slices.Collect(maps.Values(c.Members))...)
-	return slices.Compact(slices.Sorted(slices.Values(all)))
-}
+// seeds returns where members may be: first the founders, then the addresses in Join.
+func (c *Config) seeds() []string { return append(slices.Sorted(maps.Values(c.Members)), c.Join...) }
 
 func (c *Config) memberIDs() []MemberID {
 	return slices.Sorted(maps.Keys(c.Members))

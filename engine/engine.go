@@ -72,10 +72,13 @@ type Engine struct {
 	// Of a node that has yet to join.
 	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
 	lack     atomic.Pointer[string] // what enterLoop waits for
-	callers  chan [16]byte          // the directories of others that have asked this node
+	callers  chan caller            // others that have asked this node
 	// offers says that others may found the ensemble with this node: it has looked, and is in none. A
 	// member that is starting is in one, and so is one whose directory has a former member.
 	offers atomic.Bool
+	// met are the directories of all founders with which this one founds, if the others say the same.
+	// It is set once.
+	met atomic.Pointer[map[MemberID][16]byte]
 
 	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
 	// does.

@@ -61,7 +61,7 @@ func (e *Engine) enterLoop() {
 // first, or if the identity cannot be stored.
 func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	var told string
-	known := make(map[[16]byte]bool)
+	known := make(map[caller]bool)
 	var p pace.Pace // some reasons differ each time, by a port
 	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
 		me, err := e.enterRound(ctx)
@@ -85,9 +85,16 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	}
 }
 
+// A caller is somebody that has asked this node.
+type caller struct {
+	directory [16]byte
+	met       bool // it is a founder that knows all others
+}
+
 // pauseFor waits between two rounds of questions. It ends early when somebody asks this node for the
-// first time, who may be the founder that was missing. So founders found as soon as the last is there.
-func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[[16]byte]bool) {
+// first time, who may be the founder that was missing, and when it has met all founders. So founders
+// found as soon as the last is there.
+func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[caller]bool) {
 	over := time.After(d)
 	for {
 		select {
@@ -116,8 +123,8 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 		return me, err
 	case found != nil:
 		me.Found(cmp.Or(e.cfg.Member, 1), slices.Sorted(maps.Keys(found)))
-		me.Peers = found // each as it was there: another one with its id is a stranger
-		maps.DeleteFunc(me.Peers, func(m MemberID, dir [16]byte) bool { return m == me.Member || dir == ([16]byte{}) })
+		me.Peers = maps.Clone(found) // each as it was there: another one with its id is a stranger
+		delete(me.Peers, me.Member)
 		return me, nil
 	}
 	return e.join(ctx, me, answers, silent)
@@ -129,12 +136,12 @@ func (e *Engine) ownQuestion() ask.Question {
 	defer e.identity.Unlock()
 	return ask.Question{Directory: e.identity.now.Directory, Former: e.identity.now.Former,
 		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()},
-		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(),
+		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(), Met: e.met.Load() != nil,
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
 }
 
 // askAll asks all seeds, founders and members in the table who they are.
-func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []string) {
+func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []ask.Silence) {
 	if e.cfg.Alone {
 		return nil, nil
 	}
@@ -153,7 +160,7 @@ func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []str
 //
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
-func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []string) (map[MemberID][16]byte, error) {
+func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
 	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now.Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
@@ -175,12 +182,13 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []st
 	return e.foundWithOthers(answers, silent)
 }
 
-// foundWithOthers returns the founders in Config.Members if all of them are there, and want the same.
-func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) (map[MemberID][16]byte, error) {
+// foundWithOthers returns the founders in Config.Members if all of them are there, want the same, and
+// have met the same directories. Once one of them has founded, the others follow it.
+func (e *Engine) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
 	founders, present := e.cfg.memberIDs(), map[MemberID][16]byte{e.cfg.Member: e.Directory()}
 	has := func(m MemberID) bool { _, is := present[m]; return is }
 	var others string
-	counted := false // somebody has founded, and had seen all founders, this node included
+	var founded map[MemberID][16]byte // by somebody who had met all founders, this node included
 	for _, a := range answers {
 		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards
 		switch {
@@ -191,29 +199,71 @@ func (e *Engine) foundWithOthers(answers []ask.Answer, silent []string) (map[Mem
 		case a.Founder != 0:
 			present[a.Founder] = a.Directory
 		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
-		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Met != ([16]byte{}) && a.Met != e.Directory()):
+		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Directories[e.cfg.Member] != e.Directory()):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
-		case a.Member != 0 && has(a.Member):
-			return nil, errTwice(a.Member)
 		case a.Member != 0:
-			present[a.Member], counted = a.Directory, counted || a.Met == e.Directory()
+			founded = a.Directories
 		}
 	}
-	missing := slices.DeleteFunc(slices.Clone(founders), has)
-	if counted {
-		for _, m := range missing { // they may have died since
-			present[m] = [16]byte{}
+	if founded != nil {
+		return founded, nil
+	}
+	if missing := slices.DeleteFunc(slices.Clone(founders), has); len(missing) > 0 {
+		if others != "" {
+			others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
 		}
-		missing = nil
+		return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
 	}
-	if len(missing) == 0 {
-		return present, nil
+	if strangers := e.strangers(silent); len(strangers) > 0 {
+		return nil, fmt.Errorf("%w: the founders are there, but an ensemble may be where addresses in Join do not answer: %s: start who is there, or take out of Join what is gone",
+			ErrJoining, listed(strangers))
 	}
-	if others != "" {
-		others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
+	if err := e.agree(present, answers); err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
+	return present, nil
+}
+
+// strangers returns who does not answer at an address in Join, and is none of the founders.
+func (e *Engine) strangers(silent []ask.Silence) []ask.Silence {
+	founders := slices.Collect(maps.Values(e.cfg.Members))
+	return slices.DeleteFunc(slices.Clone(silent), func(s ask.Silence) bool { return slices.Contains(founders, s.Name) })
+}
+
+// agree returns why this node does not found yet with those that are present, or nil. Each founder says
+// once with which directories it founds, and founds when all others have said the same. So no two of
+// them found with different ones, whoever met whom.
+func (e *Engine) agree(present map[MemberID][16]byte, answers []ask.Answer) error {
+	e.met.CompareAndSwap(nil, &present)
+	for m, was := range *e.met.Load() {
+		if now := present[m]; now != was {
+			return fmt.Errorf("%w: member %d was a node with the directory %x, and is one with %x: stop one of them, and restart this node", ErrJoining, m, was, now)
+		}
+	}
+	for _, a := range answers {
+		switch {
+		case a.Founder == 0:
+		case a.Directories == nil:
+			return fmt.Errorf("%w: the founder at %s has yet to meet the others", ErrJoining, a.Address)
+		default:
+			for m, dir := range a.Directories {
+				if present[m] != dir {
+					return errTwice(m)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// foundedWith returns the directories of the founders with which this node has founded.
+func (e *Engine) foundedWith() map[MemberID][16]byte {
+	e.identity.Lock()
+	defer e.identity.Unlock()
+	with := map[MemberID][16]byte{e.self(): e.Directory()}
+	maps.Copy(with, e.identity.now.Peers)
+	return with
 }
 
 func errTwice(m MemberID) error {
@@ -226,16 +276,24 @@ func settings(ensemble string, founders []MemberID, shards int) string {
 }
 
 // because lists who did not answer.
-func because(silent []string) string {
+func because(silent []ask.Silence) string {
 	if len(silent) == 0 {
 		return ""
 	}
-	return "; no answer from " + strings.Join(silent, ", ")
+	return "; no answer from " + listed(silent)
+}
+
+func listed(silent []ask.Silence) string {
+	list := make([]string, len(silent))
+	for i, s := range silent {
+		list[i] = s.Why
+	}
+	return strings.Join(list, ", ")
 }
 
 // noMember says, without a member that could let this node in, who is there instead, and why this
 // node founds no ensemble.
-func (e *Engine) noMember(answers []ask.Answer, silent []string) error {
+func (e *Engine) noMember(answers []ask.Answer, silent []ask.Silence) error {
 	var there string
 	for _, a := range answers {
 		if a.Member != 0 {
@@ -254,7 +312,7 @@ func (e *Engine) noMember(answers []ask.Answer, silent []string) error {
 }
 
 // join asks to be let in, at the members that have answered. The leader decides.
-func (e *Engine) join(ctx context.Context, me replication.Identity, answers []ask.Answer, silent []string) (replication.Identity, error) {
+func (e *Engine) join(ctx context.Context, me replication.Identity, answers []ask.Answer, silent []ask.Silence) (replication.Identity, error) {
 	answers = e.meant(answers)
 	var first *ask.Answer
 	for i := range answers {

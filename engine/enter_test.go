@@ -20,7 +20,8 @@ import (
 // Config.Found does not answer instead. M27: a founder that is late, or died before it had stored
 // that it has founded, is one of them. One whose directory the others do not know has lost its own.
 // M104: a member of an ensemble with another name is nobody, but where one founds alone. M131: two that
-// say that they are one founder found nothing.
+// say that they are one founder found nothing. M148: an ensemble may be where Join leads and nobody
+// answers. M149: all founders say first with which directories they found.
 func TestMayFound(t *testing.T) {
 	const shards = 2
 	own, lost := [16]byte{1}, [16]byte{9}
@@ -28,9 +29,12 @@ func TestMayFound(t *testing.T) {
 	fresh := func(m MemberID) ask.Answer {
 		return ask.Answer{Founder: m, Founders: three, Ensemble: "e", Shards: shards, Directory: [16]byte{byte(m)}}
 	}
-	started := func(m MemberID, met [16]byte) ask.Answer {
-		return ask.Answer{Member: m, Founders: three, Met: met, Ensemble: "e", Directory: [16]byte{byte(m)}}
+	all := map[MemberID][16]byte{1: own, 2: {2}, 3: {3}}
+	met := func(a ask.Answer, with map[MemberID][16]byte) ask.Answer { a.Directories = with; return a }
+	started := func(m MemberID, with [16]byte) ask.Answer {
+		return ask.Answer{Member: m, Founders: three, Directories: map[MemberID][16]byte{1: with, 2: {2}, 3: {3}}, Ensemble: "e", Directory: [16]byte{byte(m)}}
 	}
+	away := []ask.Silence{{Name: "spare:1", Why: "spare:1: away"}}
 	twin := func(a ask.Answer) ask.Answer { a.Directory[1] = 9; return a }
 	old := func(a ask.Answer) ask.Answer { a.Lineage = session.Lineage{7}; return a }
 	other := func(a ask.Answer) ask.Answer { a.Founders = []MemberID{1, 3}; return a }
@@ -41,22 +45,29 @@ func TestMayFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		founders []MemberID
 		found    func(context.Context) (bool, error)
-		former   bool // it was in the ensemble
+		former   bool                  // it was in the ensemble
+		before   map[MemberID][16]byte // whom it has met
 		answers  []ask.Answer
+		silent   []ask.Silence
 		want     []MemberID
 		waits    bool
 	}{
-		"all are fresh":                         {founders: three, answers: []ask.Answer{fresh(2), fresh(3)}, want: three},
+		"all are fresh":                         {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all)}, want: three},
 		"one is missing":                        {founders: three, answers: []ask.Answer{fresh(2)}, waits: true},
 		"one has another list":                  {founders: three, answers: []ask.Answer{fresh(2), other(fresh(3))}, waits: true},
-		"M27: it comes late":                    {founders: three, answers: []ask.Answer{started(2, [16]byte{}), started(3, [16]byte{})}, want: three},
-		"M27: it died before it had stored it":  {founders: three, answers: []ask.Answer{started(2, own), started(3, [16]byte{})}, want: three},
+		"M27: it comes late":                    {founders: three, answers: []ask.Answer{started(2, own), started(3, own)}, want: three},
+		"M27: it comes later than one":          {founders: three, answers: []ask.Answer{started(2, own), fresh(3)}, want: three},
 		"M27: it is late, and one has died":     {founders: three, answers: []ask.Answer{started(2, own)}, want: three},
-		"M27: it is late, and one is still out": {founders: three, answers: []ask.Answer{started(2, [16]byte{})}, waits: true},
-		"M27: it has lost its directory":        {founders: three, answers: []ask.Answer{started(2, lost), started(3, [16]byte{})}},
+		"M148: Join is silent":                  {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all)}, silent: away, waits: true},
+		"M148: a sole founder's Join is silent": {founders: one, silent: away, waits: true},
+		"M148: it is silent, and one founded":   {founders: three, answers: []ask.Answer{started(2, own)}, silent: away, want: three},
+		"M149: one has not met all":             {founders: three, answers: []ask.Answer{met(fresh(2), all), fresh(3)}, waits: true},
+		"M149: one has met another one":         {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), map[MemberID][16]byte{1: lost, 2: {2}, 3: {3}})}, waits: true},
+		"M149: it has met another one itself":   {founders: three, before: map[MemberID][16]byte{1: own, 2: {2}, 3: lost}, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all)}, waits: true},
+		"M27: it has lost its directory":        {founders: three, answers: []ask.Answer{started(2, lost), started(3, lost)}},
 		"M27: the ensemble has a lineage":       {founders: three, answers: []ask.Answer{fresh(2), old(started(3, own))}},
 		"the ensemble has other founders":       {founders: three, answers: []ask.Answer{fresh(2), other(started(3, own))}},
-		"M104: another ensemble's is there":     {founders: three, answers: []ask.Answer{fresh(2), fresh(3), foreign(started(4, own))}, want: three},
+		"M104: another ensemble's is there":     {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all), foreign(started(4, own))}, want: three},
 		"M104: a founder has another Ensemble":  {founders: three, answers: []ask.Answer{fresh(2), foreign(started(3, own))}, waits: true},
 		"M104: another one's, and the only one": {founders: one, answers: []ask.Answer{foreign(started(4, own))}},
 		"it was in the ensemble":                {founders: three, former: true, answers: []ask.Answer{fresh(2), fresh(3)}},
@@ -81,7 +92,10 @@ func TestMayFound(t *testing.T) {
 			if c.former {
 				e.identity.now.Former = replication.Former{Member: 1, Directory: lost}
 			}
-			found, err := e.mayFound(t.Context(), c.answers, nil)
+			if c.before != nil {
+				e.met.Store(&c.before)
+			}
+			found, err := e.mayFound(t.Context(), c.answers, c.silent)
 			got := slices.Sorted(maps.Keys(found))
 			if !reflect.DeepEqual(got, c.want) || (err != nil) != c.waits {
 				t.Errorf("founds with %v, %v; want %v, and that it waits: %v", got, err, c.want, c.waits)
@@ -93,7 +107,7 @@ func TestMayFound(t *testing.T) {
 // M133: a member that is starting has data, and is no fresh founder for others that ask it. Nor is a
 // node that has not looked yet.
 func TestAnswer_OffersItselfOnlyWhenItHasLooked(t *testing.T) {
-	e := &Engine{cfg: Config{Member: 1, Members: map[MemberID]string{1: "", 2: "", 3: ""}}, callers: make(chan [16]byte, 2)}
+	e := &Engine{cfg: Config{Member: 1, Members: map[MemberID]string{1: "", 2: "", 3: ""}}, callers: make(chan caller, 2)}
 	ask1 := func() (a ask.Answer) {
 		testkit.Must(t, json.Unmarshal(e.answer(t.Context(), []byte("{}")), &a))
 		return a

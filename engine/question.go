@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,9 @@ func (e *Engine) noteGone(n int) {
 // admitTime bounds how long a member waits for an admission to be applied.
 const admitTime = 10 * time.Second
 
+// comesWithin is how long a name is kept for a member that was admitted under it and has not begun.
+const comesWithin = 30 * time.Second
+
 // answer answers a question, at a member or at a node that has yet to join.
 func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	var q ask.Question
@@ -45,9 +49,12 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 	} else if e.host.Load() == nil {
 		if e.offers.Load() {
 			a.Founder, a.Founders = e.cfg.Member, e.cfg.memberIDs()
+			if met := e.met.Load(); met != nil {
+				a.Directories = *met
+			}
 		}
 		select {
-		case e.callers <- q.Directory:
+		case e.callers <- caller{q.Directory, q.Met}:
 		default: // enough others have asked
 		}
 	} else {
@@ -63,7 +70,9 @@ func (e *Engine) answer(ctx context.Context, asked []byte) []byte {
 func (e *Engine) answerAsMember(ctx context.Context, q *ask.Question, a *ask.Answer) {
 	a.Member, a.Founders, a.Lineage, a.Leader = e.self(), e.founders(), e.lineage(), e.Leader(command.HomeShard).Member
 	a.Ancestors = e.ancestors()
-	a.Met, _ = e.directoryOf(q.Founder)
+	if a.Lineage == (session.Lineage{}) {
+		a.Directories = e.foundedWith()
+	}
 	a.Members = make(map[MemberID]string)
 	for _, m := range e.memberIDs() {
 		if address := e.book.newest(m); address != "" {
@@ -121,7 +130,9 @@ func (e *Engine) admit(ctx context.Context, q *ask.Question) (MemberID, error) {
 			}
 			return MemberID(rec.ID), nil
 		}
-		if err := table.CheckAdmit(c); err != nil {
+		gone, err := e.instead(table, c)
+		c.Instead = gone
+		if err = cmp.Or(err, table.CheckAdmit(c)); err != nil {
 			return 0, err
 		}
 		if now := time.Now(); now.Sub(proposed) >= replica.RetryAfter {
@@ -162,9 +173,6 @@ func (e *Engine) mayAdmit(ctx context.Context, q *ask.Question) error {
 	if err := e.unfit(q); err != nil {
 		return err
 	}
-	if err := e.nameTaken(q); err != nil {
-		return err
-	}
 	if e.cfg.Admit != nil {
 		c := Candidate{Name: q.Name, Zone: q.Zone, Address: q.Address, Observer: q.Observer}
 		_, err := service.Call(ctx, "Config.Admit", func(ctx context.Context) (any, error) { return nil, e.cfg.Admit(ctx, c) })
@@ -202,17 +210,26 @@ func (e *Engine) unfit(q *ask.Question) error {
 	return errors.Join(errs...)
 }
 
-// nameTaken refuses a node under the name of a member that answers. Two processes with one name
-// would pass for replacements of each other.
-func (e *Engine) nameTaken(q *ask.Question) error {
-	for _, m := range e.table().List {
-		same := q.Name != "" && m.Name == q.Name && m.Wish < session.Out && m.Directory != q.Directory
-		former := MemberID(m.ID) == q.Former.Member && m.Directory == q.Former.Directory
-		if same && !former && e.answers(MemberID(m.ID)) {
-			return fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own, or none", m.ID, q.Name)
+// instead returns the members with a candidate's name, which it may replace. It refuses the name of a
+// member that answers, or was admitted a moment ago: two processes with one name would pass for
+// replacements of each other.
+func (e *Engine) instead(table *session.MembersView, c session.Candidate) (gone []session.MemberID, err error) {
+	for _, m := range table.Namesakes(c) {
+		switch {
+		case e.answers(MemberID(m.ID)):
+			return nil, fmt.Errorf("member %d has the Name %q and answers: give each replica a Name of its own, or none", m.ID, c.Name)
+		case e.isOnItsWay(m):
+			return nil, fmt.Errorf("member %d was admitted under the Name %q a moment ago: give each replica a Name of its own, or none", m.ID, c.Name)
 		}
+		gone = append(gone, m.ID)
 	}
-	return nil
+	return gone, nil
+}
+
+// isOnItsWay reports whether a member has not begun yet, and was admitted so lately that it may.
+func (e *Engine) isOnItsWay(m session.Member) bool {
+	age := time.Since(time.UnixMilli(m.Since))
+	return !e.hasBegun(m) && 0 <= age && age < comesWithin
 }
 
 // answers reports whether a member's replica of the home shard answered within two longest

@@ -45,7 +45,7 @@ func Start(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), callers: make(chan [16]byte, callersMax), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), callers: make(chan caller, callersMax), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.engine, e.slow.limit = e, cfg.Slow
 	e.serving.Store(&serving{since: e.started})

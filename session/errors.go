@@ -60,6 +60,8 @@ var (
 	ErrLastVoter = errors.New("no other member is to vote")
 	// ErrFull refuses a candidate of an ensemble with MembersMax members.
 	ErrFull = errors.New("the ensemble has as many members as it can have")
+	// ErrNameTaken refuses a candidate under the name of a member that it is not to replace.
+	ErrNameTaken = errors.New("the name is taken")
 	// ErrCorrupt reports a table that no sequence of calls could have made.
 	ErrCorrupt = errors.New("session table is corrupt")
 )

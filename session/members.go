@@ -264,6 +264,9 @@ type Candidate struct {
 	// Former is what the process was before it lost its directory, or moved it aside; zero if it was
 	// nothing. The lock on that directory proves that nobody is Former any more.
 	Former Former
+	// Instead are the members with its Name that are gone, as who admits it knows. It may take their
+	// places. Whoever else has the name by now keeps it.
+	Instead []MemberID
 }
 
 // Former names a member and its directory.
@@ -277,7 +280,7 @@ type Former struct {
 // does not become an observer. Its former self is to be out from now on. Admit returns the id of
 // that one too, or zero if there is none.
 //
-// It returns ErrNotFounded, ErrDismissed or ErrFull, and then changes nothing.
+// It returns ErrNotFounded, ErrDismissed, ErrFull or ErrNameTaken, and then changes nothing.
 func (t *Members) Admit(c Candidate, wall int64) (id, former MemberID, err error) {
 	if err := t.CheckAdmit(c); err != nil {
 		return 0, 0, err

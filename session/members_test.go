@@ -415,6 +415,38 @@ func TestMembers_Bounded(t *testing.T) {
 	}
 }
 
+// M147: whoever gets a name first has it, whatever the leader saw before. Only those that it took for
+// gone are replaced.
+func TestMembers_NameIsTakenMeanwhile(t *testing.T) {
+	m := NewMembers()
+	m.Found(Lineage{7}, []MemberID{1, 2}, 1, registered(t, 1, 2))
+	m.Announce(2, "announced", "", "", "")
+	named := func(directory byte, name string, instead ...MemberID) Candidate {
+		return Candidate{Directory: [16]byte{directory}, Name: name, Instead: instead}
+	}
+	for _, c := range []struct {
+		Candidate
+		id MemberID // zero: it is refused
+	}{
+		{named(13, "pod"), 3},
+		{named(14, "pod"), 0},
+		{named(13, "pod"), 3}, // a copy of the first one
+		{named(14, "pod", 3), 4},
+		{named(15, "pod", 3), 0},
+		{named(13, "pod"), 0}, // a late copy
+		{named(16, "announced"), 0},
+		{named(16, ""), 5},
+		{named(17, ""), 6},
+		{named(17, "pod"), 0},
+		{Candidate{Directory: [16]byte{18}, Name: "pod", Former: Former{4, [16]byte{14}}, Instead: []MemberID{3}}, 7},
+	} {
+		id, _, err := m.Admit(c.Candidate, 1)
+		if refused := errors.Is(err, ErrNameTaken); id != c.id || refused != (c.id == 0) {
+			t.Errorf("%+v is member %d, %v; want %d", c.Candidate, id, err, c.id)
+		}
+	}
+}
+
 // M41, M42: what a shard's members are only goes forward, in whatever order the reports arrive.
 func TestMembers_ReportsGoForward(t *testing.T) {
 	m := NewMembers()

@@ -52,5 +52,22 @@ func (v *MembersView) CheckAdmit(c Candidate) error {
 	case !known && present >= MembersMax:
 		return fmt.Errorf("%w: %d", ErrFull, MembersMax)
 	}
+	for _, other := range v.Namesakes(c) {
+		if !slices.Contains(c.Instead, other.ID) {
+			return fmt.Errorf("%w: member %d has the Name %q: give each replica a Name of its own, or none", ErrNameTaken, other.ID, c.Name)
+		}
+	}
 	return nil
+}
+
+// Namesakes returns the members that are to stay and have the name of a candidate, which was none of
+// them.
+func (v *MembersView) Namesakes(c Candidate) (list []Member) {
+	for _, m := range v.List {
+		was := m.Directory == c.Directory || m.ID == c.Former.ID && m.Directory == c.Former.Directory
+		if c.Name != "" && m.Name == c.Name && m.Wish < Out && !was {
+			list = append(list, m)
+		}
+	}
+	return list
 }

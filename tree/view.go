@@ -128,20 +128,15 @@ func (v View) Page(path, after string, n int) ([]string, error) {
 func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) error {
 	_, err := v.read(path)
 	w := tour{view: v, at: path}
-	for ok := err == nil; ok; ok = w.next() {
+	for ok := err == nil; ok; {
 		z := v.find(w.at)
 		if v.isLost() {
 			break
 		}
-		if z == nil {
-			continue // gone; not with a Pin
-		}
-		if v.permit(z.acl(), Read) == nil && !fn(w.at, Found{z}) {
+		if z != nil && v.permit(z.acl(), Read) == nil && !fn(w.at, Found{z}) {
 			return nil
 		}
-		if depth == 0 || len(w.levels) < depth {
-			w.levels = append(w.levels, level{length: len(strings.TrimSuffix(w.at, "/"))})
-		}
+		ok = w.next(z != nil && (depth == 0 || w.level < depth)) // without a Pin it may be gone
 	}
 	if v.isLost() {
 		return ErrPinLost
@@ -152,41 +147,72 @@ func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) e
 // isLost reports whether what was found before may be wrong, because the pin was lost.
 func (v View) isLost() bool { return v.pin != nil && v.pin.lost.Load() }
 
-// A tour knows what a walk visits next. It takes little memory between two znodes, however many there are:
-// a remote client may let it wait.
+// A tour knows what a walk visits next. It takes little memory between two znodes, however many there
+// are and however deep: a remote client may let it wait.
 type tour struct {
-	view   View
-	at     string  // the path that was visited last
-	levels []level // of the znodes above at, the outermost first, and of at itself
+	view  View
+	at    string // the path that was visited last
+	level int    // of at, below the first path
+	rows  [tourRows]row
 }
 
-// A level are the children of a znode that are to be visited.
-type level struct {
-	length int      // of the znode's path, with which at begins; 0 for the root
-	names  []string // of the children that come next
-	after  string   // the last child that was visited
+// A row are the children that come next on a level, below the znode that was visited last on the one
+// above. It lasts until a deeper level takes its place, and is read again then.
+type row struct {
+	level int
+	names []string
 }
 
-// walkPage is how many names of a level a tour reads at once.
-const walkPage = 32
+const (
+	// walkPage is how many names of a level a tour reads at once.
+	walkPage = 32
+	// tourRows is on how many levels a tour keeps names.
+	tourRows = 8
+)
 
-// next goes to the next path, or returns false if there is none.
-func (w *tour) next() bool {
-	for ; len(w.levels) > 0; w.levels = w.levels[:len(w.levels)-1] {
-		l := &w.levels[len(w.levels)-1]
-		above := w.at[:l.length]
-		if len(l.names) == 0 {
-			if z := w.view.find(cmp.Or(above, "/")); z != nil {
-				l.names = z.rest().children.page(l.after, walkPage)
-			}
-		}
-		if len(l.names) > 0 {
-			l.after, l.names = l.names[0], l.names[1:]
-			w.at = above + "/" + l.after
+// next goes to the next path, which may be below the present one if it goes down, or returns false if
+// there is none.
+func (w *tour) next(down bool) bool {
+	above, after := strings.TrimSuffix(w.at, "/"), ""
+	if down {
+		w.level++
+	} else if w.level > 0 {
+		above, after = cut(above)
+	}
+	for ; w.level > 0; w.level-- {
+		if name, ok := w.child(above, after); ok {
+			w.at = above + "/" + name
 			return true
+		}
+		if w.level > 1 {
+			above, after = cut(above)
 		}
 	}
 	return false
+}
+
+// child returns the child on the present level that follows another one; with "", the first.
+func (w *tour) child(above, after string) (name string, ok bool) {
+	r := &w.rows[w.level%tourRows]
+	if after == "" || r.level != w.level {
+		*r = row{level: w.level}
+	}
+	if len(r.names) == 0 {
+		if z := w.view.find(cmp.Or(above, "/")); z != nil {
+			r.names = z.rest().children.page(after, walkPage)
+		}
+	}
+	if len(r.names) == 0 {
+		return "", false
+	}
+	name, r.names = r.names[0], r.names[1:]
+	return name, true
+}
+
+// cut returns the path above and the name.
+func cut(path string) (above, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:i], path[i+1:]
 }
 
 // Before is Tree.Before. The errors are ErrNoNode, and ErrNoAuth without Read on the parent, which

@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -52,9 +53,44 @@ func TestView_Walk(t *testing.T) {
 			}
 		}
 	}
-	for w := (tour{view: view, at: "/", levels: []level{{}}}); w.next(); {
-		if n := cap(w.levels[0].names); n > 2*walkPage {
-			t.Fatalf("%d names are kept", n)
+	for w := (tour{view: view, at: "/"}); w.next(true); {
+		for _, r := range w.rows {
+			if n := cap(r.names); n > 2*walkPage {
+				t.Fatalf("%d names are kept", n)
+			}
 		}
+	}
+}
+
+// M150: a walk comes back to a level whose names it no longer keeps, because it was far below.
+func TestView_WalkFarDown(t *testing.T) {
+	tree, h := New(nil), &Header{}
+	var want []string
+	deep := func(path string) {
+		for range 3 * tourRows {
+			want = append(want, path)
+			tree.must(t, h, Op{Kind: KindCreate, Path: path})
+			path += "/a"
+		}
+	}
+	for i := range 3 {
+		deep(fmt.Sprintf("/d%d", i))
+		above := fmt.Sprintf("/d%d%s", i, strings.Repeat("/a", tourRows+1))
+		for _, beside := range []string{"/b", "/c"} { // behind all that is below the one in the middle
+			want = append(want, above+beside)
+			tree.must(t, h, Op{Kind: KindCreate, Path: above + beside})
+		}
+	}
+	pin := tree.Pin()
+	defer pin.Release()
+	var got []string
+	err := pin.As(nil).Walk("/", 0, func(path string, _ Found) bool {
+		if path != "/" && !strings.HasPrefix(path, "/zookeeper") {
+			got = append(got, path)
+		}
+		return true
+	})
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d of %d paths, %v", len(got), len(want), err)
 	}
 }

@@ -39,7 +39,7 @@ func (p processes) Found(dir string, size, spares, _ int) (campaign.Host, error)
 		return nil, err
 	}
 	m := &machines{dir: dir, old: p.old, members: make(map[embed.MemberID]string), doors: make(map[embed.MemberID]string)}
-	m.moves = make(map[embed.MemberID]int)
+	m.moves, m.taken = make(map[embed.MemberID]int), make(map[embed.MemberID]bool)
 	for i := range size + spares {
 		id := embed.MemberID(i + 1)
 		m.doors[id] = addrs[3*i]
@@ -63,7 +63,8 @@ type machines struct {
 	addrs   [][2]string               // those that each place has in turn, if members come and go
 
 	mu    sync.Mutex
-	moves map[embed.MemberID]int // how many times a place has changed its address
+	moves map[embed.MemberID]int  // how many times a place has changed its address
+	taken map[embed.MemberID]bool // places where somebody was
 }
 
 func (m *machines) Home(id embed.MemberID) campaign.Home {
@@ -73,7 +74,11 @@ func (m *machines) Home(id embed.MemberID) campaign.Home {
 	for i, both := range m.addrs {
 		for n, addr := range both {
 			place := embed.MemberID(i + 1)
-			h.Join, h.Places[addr] = append(h.Join, addr), place
+			h.Places[addr] = place
+			// Founders wait for all in Join, so only addresses where somebody was or founds are there.
+			if _, founds := m.members[place]; n <= m.moves[place] && (founds || m.taken[place]) {
+				h.Join = append(h.Join, addr)
+			}
 			if place == id && n == m.moves[id]%2 {
 				h.Advertise = addr
 			}
@@ -90,7 +95,10 @@ func (m *machines) Readdress(id embed.MemberID) {
 
 func (m *machines) Wipe(id embed.MemberID) error { return os.RemoveAll(m.Home(id).Dir) }
 
-func (m *machines) Spawn(_ embed.MemberID, log string) (campaign.Process, error) {
+func (m *machines) Spawn(id embed.MemberID, log string) (campaign.Process, error) {
+	m.mu.Lock()
+	m.taken[id] = true
+	m.mu.Unlock()
 	p, err := child.Spawn[campaign.Request, campaign.Reply](memberVariable, log)
 	return process{p}, err
 }

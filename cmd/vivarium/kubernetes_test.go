@@ -182,7 +182,7 @@ func (p *pods) here(text string, ordinal int) string {
 	for i, addr := range p.addrs {
 		text = strings.ReplaceAll(text, fmt.Sprintf("vivarium-%d.vivarium:7400", i), addr)
 	}
-	text = strings.ReplaceAll(text, `"vivarium:7400"`, `"`+strings.Join(p.addrs, `", "`)+`"`)
+	text = strings.ReplaceAll(text, `"vivarium:7400"`, `"`+strings.Join(p.addrs[:max(3, ordinal+1)], `", "`)+`"`) // the name stands for the pods that there are
 	text = strings.NewReplacer("127.0.0.1:2181", p.clients[ordinal], ":2181", p.clients[ordinal]).Replace(text)
 	for _, m := range p.container.VolumeMounts {
 		text = strings.ReplaceAll(text, m.MountPath, p.mount(m.Name, ordinal))

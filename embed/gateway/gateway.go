@@ -486,16 +486,17 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 const strangersMax = 64
 
 // strangerLocked returns who makes room for a newcomer; nil if there are no strangers. A client needs a
-// round trip or more until it is none, so of the oldest ones it is the oldest of the address that has
-// most of them.
+// round trip or more until it is none, so of the oldest ones and the newcomer it is the oldest of the
+// address that has most of them.
 func (g *Gateway) strangerLocked(c *conn, crowded bool) *conn {
+	oldest := g.strangers[:min(len(g.strangers), strangersMax)]
 	i := slices.IndexFunc(g.strangers, func(o *conn) bool { return o.host == c.host })
-	if !crowded {
+	if !crowded && len(oldest) > 0 {
 		var hosts []string
-		for _, o := range g.strangers[:min(len(g.strangers), strangersMax)] {
+		for _, o := range oldest {
 			hosts = append(hosts, o.host)
 		}
-		i, _ = crowd.Greediest(hosts)
+		i, _ = crowd.Greediest(append(hosts, c.host)) // never the newcomer: it comes last, alone or not
 	}
 	if i < 0 {
 		return nil

@@ -46,12 +46,15 @@ func TestNative_TellsNothingHidden(t *testing.T) {
 		owner.must(op(wire.OpSetData, "/secret"))
 		owner.must(op(wire.OpSetData, "/secret/e"))
 		owner.must(op(wire.OpDelete, "/secret/e"))
-		hidden := create("/secret/none", nil, 0)
+		hidden := with(create("/secret/none", nil, 0), of(wire.OpCreate2))
 		hidden.ACL = []wire.ACL{{Perms: wire.PermAll, Scheme: "auth"}}
-		owner.must(hidden)
+		created := owner.must(hidden).Stat
 		owner.must(with(op(wire.OpSetACL, "/secret"), acls(wire.ACL{Perms: wire.PermAll &^ wire.PermDelete, Scheme: "auth"})))
 		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/secret"})
 		c.wantTold("who may not read", "130 /secret/none")
+		if !slices.Equal(c.zxids, []int64{created.Czxid}) {
+			t.Errorf("it is told the zxids %d, and may know %d", c.zxids, created.Czxid)
+		}
 		want := []string{"3 /secret", "3 /secret/e", "2 /secret/e", "4 /secret", "1 /secret/none", "4 /secret"}
 		if got := owner.told(); len(got) != len(want) {
 			t.Errorf("the owner is told %q, want %q", got, want)

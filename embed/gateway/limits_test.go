@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +95,56 @@ func TestConnectionLimits_StrangersWithoutAName(t *testing.T) {
 	other.logIn("alice")
 	dial(t, g).endsSilently()
 	alice.must(op(wire.OpPing, ""))
+}
+
+// M151: one address opens connections as fast as it can, up to the bound in total. Clients of other
+// addresses get in, although they need some round trips until they are known: for TLS, or for SASL.
+func TestConnectionLimits_OneGreedyAddress(t *testing.T) {
+	ca := testkit.NewAuthority(t, "authority")
+	for name, cfg := range map[string]Config{
+		"TLS":  {TLS: &TLS{Config: &tls.Config{Certificates: []tls.Certificate{ca.Issue(t)}}}},
+		"SASL": {SASL: DigestMD5(peoplesHA1), RequireSASL: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Connections, cfg.ConnectionsPerAddress = 2, -1
+			g := startOn(t, startSASL(t, nil), cfg)
+			storm := func() {
+				for before := g.refused.Load(); g.refused.Load() < before+10; {
+					greedy := greedily(t, g)
+					t.Cleanup(func() { _ = greedy.Close() })
+				}
+			}
+			c := dial(t, g)
+			wait(t, "the client's connection", func() bool { return len(g.connections()) == 1 })
+			storm()
+			if cfg.TLS != nil {
+				c.Conn = tls.Client(c.Conn, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"})
+				if err := c.Conn.(*tls.Conn).HandshakeContext(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				storm()
+				c.open(hello())
+			} else {
+				c.open(hello())
+				storm()
+				c.logIn("alice")
+			}
+			storm()
+			c.must(op(wire.OpPing, ""))
+		})
+	}
+}
+
+// greedily opens a connection from another address than clients have.
+func greedily(t *testing.T, g *Gateway) net.Conn {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	c, err := d.DialContext(t.Context(), "tcp", g.Addr().String())
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Skip("this system has one address only")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // G1: a frame may be as long as the limit.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -77,6 +78,35 @@ func TestMemory_OfAPartOfAFrame(t *testing.T) {
 	}
 	wait(t, "all that was sent to count", func() bool { return g.held.Load() >= int64(len(clients))*sent })
 	heldCounts(t, g, before)
+}
+
+// M150: what a walk that waits takes counts, however deep it is, until it is over.
+func TestMemory_OfADeepWalk(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		g := start(t, Config{})
+		c := connectNative(t, g)
+		path, name := "", "/"+strings.Repeat("n", 10_000)
+		for i := range 4 {
+			path += name
+			c.must(create(path, make([]byte, (i%2)*(1<<20-1)), 0))
+		}
+		before := g.held.Load()
+		walk := wire.Native{Kind: wire.NativeWalk, Path: name}
+		for range 2 {
+			r := c.mustNative(walk)
+			if !r.Flag {
+				t.Fatal("all is shown at once")
+			}
+			walk.Zxid, walk.After = r.Zxid, r.Znodes[len(r.Znodes)-1].Path
+			if n := g.held.Load() - before; n < int64(3*len(walk.After)) {
+				t.Errorf("at a path of %d bytes, %d count", len(walk.After), n)
+			}
+		}
+		if r := c.mustNative(walk); r.Flag {
+			t.Fatal("it goes on")
+		}
+		wait(t, "nothing to count", func() bool { return g.held.Load() == before })
+	})
 }
 
 // M128: a walk that waits keeps nothing of the znodes that it has shown. It once kept the last one.

@@ -20,6 +20,8 @@ const (
 	// walkTimeMax bounds how long a walk keeps in memory what is replaced meanwhile; the engine bounds
 	// how much. Then it is over once the client asks for something, which its pings do.
 	walkTimeMax = time.Minute
+	// walkWaits is about what a walk takes that waits, beside three copies of the path where it is.
+	walkWaits = 16 << 10
 )
 
 // errWalkOver says that a walk cannot go on: its connection broke, or it took too long.
@@ -37,6 +39,7 @@ type walk struct {
 	znode wire.NativeZnode // that next has come to. It is taken at once: next would keep it otherwise
 	zxid  tree.Zxid
 	after string // the last path that was shown
+	held  int    // bytes counted for it
 	err   error  // why the walk has ended, if next returns false
 }
 
@@ -55,6 +58,7 @@ func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
 		return err
 	}
 	err := c.walk.portion(r)
+	c.holdWalk(walkWaits + 3*len(c.walk.after))
 	if !r.Flag {
 		c.endWalk()
 	}
@@ -65,8 +69,15 @@ func (c *conn) nativeWalk(n *wire.Native, r *wire.NativeReply) error {
 func (c *conn) endWalk() {
 	if c.walk != nil {
 		c.walk.stop()
+		c.holdWalk(0)
 		c.walk = nil
 	}
+}
+
+// holdWalk counts what the walk takes until its next portion.
+func (c *conn) holdWalk(bytes int) {
+	c.hold(bytes - c.walk.held)
+	c.walk.held = bytes
 }
 
 // endOldWalk ends a walk that takes too long.

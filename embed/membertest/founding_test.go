@@ -1,6 +1,7 @@
 package membertest
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,4 +79,83 @@ func TestNames_TwoTakeOneAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// M148: the founders have left the ensemble, and come back on empty directories. Join names the members
+// that there are now, which are cut off: the founders wait, say for whom, and join once they answer.
+func TestFounding_WaitsForAllInJoin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := embedtest.New(t, 3, embedtest.Options{})
+		embedkit.Founded(e)
+		embedkit.Joined(e, 3)
+		for m := embed.MemberID(1); m <= 3; m++ {
+			must(t, e.Node(m).Leave(bounded(t)))
+			e.Kill(m)
+			e.Wipe(m)
+		}
+		embedkit.Voting(e, 4, 4, 5, 6)
+		for m := embed.MemberID(1); m <= 3; m++ {
+			for _, other := range []embed.MemberID{4, 5, 6} {
+				e.Cut(m, other)
+			}
+			e.Start(m)
+		}
+		<-time.After(time.Minute)
+		for m := embed.MemberID(1); m <= 3; m++ {
+			if why := e.Node(m).Status().Joining; e.ID(m) != 0 || !strings.Contains(why, "in Join do not answer: member-4.test:1") {
+				t.Errorf("place %d has founded another ensemble, as member %d; it waits for %q", m, e.ID(m), why)
+			}
+		}
+		e.HealAll()
+		for m := embed.MemberID(1); m <= 3; m++ {
+			e.Ready(m)
+			if id := e.ID(m); id < 7 {
+				t.Errorf("place %d is member %d", m, id)
+			}
+		}
+	})
+}
+
+// M149: two processes are founder 1. Founder 2 meets one of them, founder 3 the other one, at the same
+// moment: nobody founds. Once the second one is away, and founder 3 looks where the first one is, they
+// found one ensemble.
+func TestFounding_EachMeetsAnotherOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const twin = 4
+		elsewhere := true
+		e := embedtest.New(t, 3, embedtest.Options{Stopped: true, Config: func(c *embed.Config) {
+			if c.Advertise == "member-4.test:1" {
+				c.ID, c.Members = 1, map[embed.MemberID]string{2: "member-2.test:1", 3: "member-3.test:1"}
+			}
+			if c.Join = nil; c.ID != 2 && elsewhere && c.Advertise != "member-1.test:1" {
+				c.Members[1] = "member-4.test:1"
+			}
+		}})
+		e.AddPlace()
+		for _, m := range e.Places() {
+			for _, other := range e.Places() {
+				e.Faults(m).SetLink(other, embedtest.Link{Delay: 50 * time.Millisecond})
+			}
+		}
+		for _, m := range e.Places() {
+			e.Start(m)
+		}
+		<-time.After(10 * time.Second)
+		for _, m := range e.Places() {
+			n := e.Node(m)
+			if id := e.ID(m); id != 0 {
+				t.Errorf("place %d has founded, as member %d: %v", m, id, n.Err())
+			}
+		}
+		t.Log(e.Node(2).Status().Joining)
+		e.Kill(twin)
+		e.Stop(3)
+		elsewhere = false
+		e.Start(3)
+		for m := embed.MemberID(1); m <= 3; m++ {
+			e.Ready(m)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package membertest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +107,64 @@ func TestNames_OneNameForAllLater(t *testing.T) {
 		stays(t, e)
 	})
 }
+
+// M147: two join under one Name at once. The first is let in, and the other one is told so. The first
+// is still there after a break.
+func TestNames_TwoJoinUnderOneAtOnce(t *testing.T) {
+	t.Parallel()
+	named := false
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		if named {
+			c.Name = "service"
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		e.TransferLeadership(1)
+		named = true
+		first, second := e.AddPlace(), e.AddPlace()
+		e.Start(first)
+		e.Start(second)
+		<-time.After(5 * time.Second)
+		if e.ID(first) == 0 {
+			first, second = second, first
+		}
+		e.Isolate(first)
+		<-time.After(500 * time.Millisecond)
+		e.HealAll()
+		<-time.After(comesWithin)
+		e.Ready(first)
+		if why := e.Node(second).Status().Joining; e.ID(second) != 0 || !strings.Contains(why, "Name \"service\"") {
+			t.Errorf("the second one is member %d, and waits for %q", e.ID(second), why)
+		}
+	})
+}
+
+// M147: one is admitted under a Name and dies before it has begun. It keeps the name from another one
+// for a while, and not for ever.
+func TestNames_OneThatNeverCame(t *testing.T) {
+	t.Parallel()
+	named := false
+	embedkit.Growing(t, 3, func(c *embed.Config) {
+		if named {
+			c.Name = "service"
+		}
+	}, func(t *testing.T, e *embedtest.Ensemble) {
+		embedkit.Founded(e)
+		e.TransferLeadership(1)
+		named = true
+		first := e.Join()
+		e.Until("it is admitted", func() bool { return len(e.Node(1).Members()) == 4 })
+		e.Kill(first)
+		second := e.Join()
+		e.Ready(second)
+		e.Until("the first is out", func() bool {
+			return !slices.ContainsFunc(e.Node(1).Members(), func(m embed.Member) bool { return m.ID == 4 && m.Leaving == "" })
+		})
+	})
+}
+
+// comesWithin is longer than a name is kept for a member that has not begun.
+const comesWithin = 35 * time.Second
 
 // M101: a founder that had no Name is given one of its own, and loses its directory. The new member
 // under that Name takes its place at once.

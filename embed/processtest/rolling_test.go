@@ -76,7 +76,7 @@ func newFleet(t *testing.T, size int, certs *certificates) *fleet {
 	var starting []*process
 	for _, id := range slices.Sorted(maps.Keys(founders)) {
 		c := f.next()
-		c.ID, c.Members = id, founders
+		c.ID, c.Members, c.Join = id, founders, addrs[:size] // nobody is at the others yet
 		starting = append(starting, f.start(c))
 	}
 	if certs != nil {

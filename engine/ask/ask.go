@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,65 +38,77 @@ func Ask(ctx context.Context, by *transport.Transport, to transport.Target, q Qu
 	return a, nil
 }
 
-// All asks everybody at these places. It leaves out who asks. silent says who gave no answer, and
-// why.
-func All(ctx context.Context, by *transport.Transport, network transport.Network, names []string, q Question) (answers []Answer, silent []string) {
-	targets, silent := Resolve(ctx, network, names)
-	for _, r := range Each(ctx, by, targets, q) {
+// A Silence is an address that gave no answer.
+type Silence struct {
+	Name string // for which the address stands
+	Why  string // with the address
+}
+
+// All asks everybody at these places. It leaves out who asks.
+func All(ctx context.Context, by *transport.Transport, network transport.Network, names []string, q Question) (answers []Answer, silent []Silence) {
+	places, silent := Resolve(ctx, network, names)
+	for _, r := range Each(ctx, by, places, q) {
 		switch {
 		case r.Err != nil:
-			silent = append(silent, fmt.Sprintf("%s: %v", r.At.Address, r.Err))
+			silent = append(silent, Silence{r.At.Name, fmt.Sprintf("%s: %v", r.At.Address, r.Err)})
 		case r.Got.Directory != q.Directory:
 			answers = append(answers, r.Got)
 		}
 	}
-	slices.Sort(silent)
+	slices.SortFunc(silent, func(a, b Silence) int { return strings.Compare(a.Why, b.Why) })
 	slices.SortFunc(answers, func(a, b Answer) int { return slices.Compare(a.Directory[:], b.Directory[:]) })
 	return slices.CompactFunc(answers, func(a, b Answer) bool { return a.Directory == b.Directory }), silent
 }
 
+// A Place is where to ask.
+type Place struct {
+	transport.Target
+	Name string // for which it stands
+}
+
 // A Result is what came of a question at one place.
 type Result struct {
-	At  transport.Target
+	At  Place
 	Got Answer
 	Err error
 }
 
 // Each asks at all these places, AtOnceMax at the same time. Each has Time to answer.
-func Each(ctx context.Context, by *transport.Transport, targets []transport.Target, q Question) []Result {
-	results := make([]Result, len(targets))
+func Each(ctx context.Context, by *transport.Transport, places []Place, q Question) []Result {
+	results := make([]Result, len(places))
 	turns := make(chan struct{}, AtOnceMax)
 	var group sync.WaitGroup
-	for i, to := range targets {
+	for i, at := range places {
 		turns <- struct{}{}
 		group.Go(func() {
 			defer func() { <-turns }()
 			ctx, cancel := context.WithTimeout(ctx, Time)
 			defer cancel()
-			got, err := Ask(ctx, by, to, q)
-			results[i] = Result{to, got, err}
+			got, err := Ask(ctx, by, at.Target, q)
+			results[i] = Result{at, got, err}
 		})
 	}
 	group.Wait()
 	return results
 }
 
-// Resolve returns all places to ask, each once. A name may stand for several.
-func Resolve(ctx context.Context, network transport.Network, names []string) (targets []transport.Target, silent []string) {
+// Resolve returns all places to ask, each once, under the first of its names. A name may stand for
+// several.
+func Resolve(ctx context.Context, network transport.Network, names []string) (places []Place, silent []Silence) {
 	ctx, cancel := context.WithTimeout(ctx, Time)
 	defer cancel()
 	known := make(map[string]bool)
 	for _, name := range names {
 		found, err := network.Resolve(ctx, name)
 		if err != nil {
-			silent = append(silent, fmt.Sprintf("%s: %v", name, err))
+			silent = append(silent, Silence{name, fmt.Sprintf("%s: %v", name, err)})
 		}
 		for _, to := range found {
 			if !known[to.Address] {
 				known[to.Address] = true
-				targets = append(targets, to)
+				places = append(places, Place{to, name})
 			}
 		}
 	}
-	return targets, silent
+	return places, silent
 }

@@ -48,6 +48,7 @@ type Question struct {
 	// As whom it may found the ensemble, if the others want the same.
 	Founder  MemberID
 	Founders []MemberID
+	Met      bool // it knows the directories of all founders
 
 	// What it says of itself, as in Config.
 	Name, Zone, Address string
@@ -68,8 +69,10 @@ type Answer struct {
 	// Ancestors are the lineages that forced recoveries have ended.
 	Ancestors []session.Lineage
 
-	// Met is the directory that it knows for the member as whom the asking node may found.
-	Met     [16]byte
+	// Directories are those of all founders with which it founds, or has founded, and is in no lineage
+	// yet. They never change while it runs.
+	Directories map[MemberID][16]byte
+
 	Members map[MemberID]string // where the members may be, itself included
 	Leader  MemberID            // of the home shard; zero: it knows of none
 

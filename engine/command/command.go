@@ -397,7 +397,7 @@ func EncodeFound(l session.Lineage, founders []session.MemberID, shards uint32, 
 // EncodeJoin encodes the admission of a member.
 func EncodeJoin(c session.Candidate, wall int64) []byte {
 	e := newEncoder()
-	e.array(9)
+	e.array(10)
 	e.uint(uint64(KindJoin))
 	e.bytes(c.Directory[:])
 	e.string(c.Name)
@@ -406,6 +406,7 @@ func EncodeJoin(c session.Candidate, wall int64) []byte {
 	e.flag(c.Observer)
 	e.uint(uint64(c.Former.ID))
 	e.bytes(c.Former.Directory[:])
+	e.members(c.Instead)
 	e.int(wall)
 	return e.done()
 }
@@ -536,7 +537,7 @@ func (k Kind) fields(level uint32) int {
 	case KindFound:
 		return 5
 	case KindJoin:
-		return 9
+		return 10
 	case KindReport:
 		return 6
 	case KindGovern:
@@ -635,6 +636,7 @@ func (r *Reader) Decode(b []byte) (Command, error) {
 		c.Join.Observer = d.flag()
 		c.Join.Former.ID = session.MemberID(d.uint())
 		d.fixed(c.Join.Former.Directory[:])
+		c.Join.Instead = d.members()
 		c.Wall = d.int()
 	case KindReport:
 		c.Member = session.MemberID(d.uint())

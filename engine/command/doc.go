@@ -15,7 +15,7 @@
 //	purged   [7, shard, [session, ...]]
 //	raise    [8, level, [member, ...]]
 //	found    [9, lineage, [member, ...], shards, wall ms]
-//	join     [10, directory, name, zone, address, observer, former member, former directory, wall ms]
+//	join     [10, directory, name, zone, address, observer, former member, former directory, [instead, ...], wall ms]
 //	report   [11, member, shard, part, change, wall ms]
 //	govern   [12, number, member]
 //	want     [13, number, member, wish, reason, wall ms]
@@ -48,7 +48,8 @@
 //	found     Chooses the ensemble's lineage, and says who the founders are and how many shards
 //	          there are. The first one in the log of the home shard counts.
 //	join      Gives a directory its member's id, for the home shard. Former are what the process
-//	          was before, or zero. A repeat gives the same id.
+//	          was before, or zero. Instead are the members that it may replace
+//	          by its name. A repeat gives the same id.
 //	report    Tells the home shard what a member is on a shard, since a change of that shard's
 //	          members at an index in its log.
 //	govern    Gives a member that begins to lead the home shard the next number. Wishes under

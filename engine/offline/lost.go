@@ -24,12 +24,12 @@ func askLost(ctx context.Context, r *Remains, o RecoverOptions) error {
 	}
 	t := transport.New(transport.Options{Self: transport.Identity{Directory: r.id.Directory}, Network: o.Network, Logger: slog.New(slog.DiscardHandler)})
 	defer t.Close()
-	targets, _ := ask.Resolve(ctx, o.Network, lost)
+	places, _ := ask.Resolve(ctx, o.Network, lost)
 	more, _ := ask.Resolve(ctx, o.Network, others)
-	for i, a := range ask.Each(ctx, t, slices.Concat(targets, more), ask.Question{}) {
+	for i, a := range ask.Each(ctx, t, slices.Concat(places, more), ask.Question{}) {
 		if a.Err == nil {
 			err = r.runs(&a.Got)
-		} else if i < len(targets) {
+		} else if i < len(places) {
 			err = somebody(ctx, o, a)
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func (r *Remains) runs(a *ask.Answer) error {
 func somebody(ctx context.Context, o RecoverOptions, a ask.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, ask.Time)
 	defer cancel()
-	conn, err := o.Network.Dial(ctx, a.At)
+	conn, err := o.Network.Dial(ctx, a.At.Target)
 	if failed := new(net.OpError); errors.As(err, &failed) && failed.Op == "dial" {
 		return nil
 	}

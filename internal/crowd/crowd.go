@@ -24,7 +24,8 @@ func Of(addr net.Addr) string {
 }
 
 // Greediest returns the index of the first of those who have most, and how many these have; -1 of
-// nobody.
+// nobody. A newcomer is among them, as the last: else one who comes again and again takes the places
+// of those who have one each.
 func Greediest(who []string) (first, most int) {
 	held := make(map[string]int)
 	for _, w := range who {

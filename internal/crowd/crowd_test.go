@@ -62,8 +62,8 @@ func (l *visitors) Accept() (net.Conn, error) {
 	return v, nil
 }
 
-// M126: connections make room for newcomers, the longest idle one of the greediest first. A part of a
-// request changes nothing; those of somebody who may ask stay, and then the newcomer is closed.
+// M126, M151: connections make room for newcomers, the longest idle one of the greediest first. A part
+// of a request changes nothing; those of somebody who may ask stay, and then the newcomer is closed.
 func TestListener(t *testing.T) {
 	in, told := &visitors{}, 0
 	l := Listen(in, 4, 3, func(net.Addr) { told++ })
@@ -105,11 +105,15 @@ func TestListener(t *testing.T) {
 	}
 	want("who comes while all are busy", from("192.0.2.5"), true)
 	l.State(b1, http.StateClosed)
-	want("who comes for one that has gone", from("192.0.2.5"), false)
+	l.State(a1, http.StateIdle)
+	e1 := from("192.0.2.5")
+	want("who comes again and again", from("192.0.2.5"), false)
+	want("the older one of that address", e1, true)
+	keep(a1)
 	for _, v := range []*visitor{a1, b1, c1, d1} {
 		want("busy", v, false)
 	}
-	if told != 4 {
-		t.Errorf("told of %d, want 4", told)
+	if told != 5 {
+		t.Errorf("told of %d, want 5", told)
 	}
 }

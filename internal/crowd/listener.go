@@ -70,7 +70,7 @@ func (l *Listener) admit(conn net.Conn) (out net.Conn) {
 		}
 	}
 	if same >= l.perAddress || len(l.guests) >= l.total {
-		i := l.idleLocked(func(o *guest) bool { return same < l.perAddress || o.who == g.who })
+		i := l.idleLocked(g, func(o *guest) bool { return same < l.perAddress || o.who == g.who })
 		if i < 0 {
 			return conn
 		}
@@ -81,8 +81,8 @@ func (l *Listener) admit(conn net.Conn) (out net.Conn) {
 	return out
 }
 
-// idleLocked returns the index of the guest that gives its place up, or -1.
-func (l *Listener) idleLocked(may func(*guest) bool) int {
+// idleLocked returns the index of the guest that gives its place up for a newcomer, or -1.
+func (l *Listener) idleLocked(newcomer *guest, may func(*guest) bool) int {
 	var who []string
 	var at []int
 	for i, g := range l.guests {
@@ -90,10 +90,10 @@ func (l *Listener) idleLocked(may func(*guest) bool) int {
 			who, at = append(who, g.who), append(at, i)
 		}
 	}
-	i, _ := Greediest(who)
-	if i < 0 {
+	if len(who) == 0 {
 		return -1
 	}
+	i, _ := Greediest(append(who, newcomer.who)) // never the newcomer, which is the last
 	return at[i]
 }
 

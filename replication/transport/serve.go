@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	pb "github.com/lni/dragonboat/v4/raftpb"
@@ -40,24 +41,25 @@ type connQueue struct {
 // add adds a connection. If the queue is full, add removes and returns another one: see greediest.
 func (c *connQueue) add(conn net.Conn) (out net.Conn) {
 	if len(c.conns) >= c.max {
-		out, _ = c.greediest()
+		out, _ = c.greediest(conn)
 		c.remove(out)
 	}
 	c.conns = append(c.conns, conn)
 	return out
 }
 
-// greediest returns the oldest connection of who has most, and how many these are.
-func (c *connQueue) greediest() (out net.Conn, most int) {
-	who := make([]string, len(c.conns))
-	for i, conn := range c.conns {
+// greediest returns the oldest connection of who has most, newcomers included, and how many these are.
+func (c *connQueue) greediest(newcomers ...net.Conn) (out net.Conn, most int) {
+	all := slices.Concat(c.conns, newcomers)
+	who := make([]string, len(all))
+	for i, conn := range all {
 		who[i] = crowd.Of(conn.RemoteAddr())
 	}
 	first, most := crowd.Greediest(who)
 	if first < 0 {
 		return nil, 0
 	}
-	return c.conns[first], most
+	return all[first], most
 }
 
 // of returns how many connections who has.

@@ -256,13 +256,13 @@ func TestAskIsAnswered(t *testing.T) {
 	}
 }
 
-// Who opens more connections than others loses its own, the oldest first, however many these are.
+// M151: who opens more connections than others loses its own, the oldest first, however many these are.
 func TestConnQueue_TheGreediestGives(t *testing.T) {
 	q := connQueue{max: 4}
 	for i, c := range []struct{ from, out string }{
 		{"192.0.2.1:1", ""}, {"192.0.2.2:1", ""}, {"192.0.2.2:2", ""}, {"192.0.2.2:3", ""},
 		{"192.0.2.2:4", "192.0.2.2:1"}, {"192.0.2.3:1", "192.0.2.2:2"}, {"192.0.2.2:5", "192.0.2.2:3"},
-		{"[2001:db8::1]:1", "192.0.2.2:4"}, {"[2001:db8::2]:1", "192.0.2.1:1"}, {"[2001:db8::3]:1", "[2001:db8::1]:1"},
+		{"[2001:db8::1]:1", "192.0.2.2:4"}, {"[2001:db8::2]:1", "[2001:db8::1]:1"}, {"[2001:db8::3]:1", "[2001:db8::2]:1"},
 	} {
 		out := q.add(addressed{address: c.from})
 		if a, ok := out.(addressed); ok != (c.out != "") || a.address != c.out {
