@@ -46,10 +46,11 @@ var imports = map[string][]string{
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
+	"engine/health":     {"internal/meter", "internal/pace", "internal/rank", "replication"},
 	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
 	"engine/service":    {},
 	"engine/steer":      {"session"},
-	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/seeding", "engine/service", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank"},
+	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/service", "engine/steer", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/pace", "internal/rank"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
@@ -72,7 +73,7 @@ var imports = map[string][]string{
 	"internal/testkit/zookeeper":    {"internal/testkit", "internal/testkit/child"},
 
 	"embed/internal/inside": {"engine", "engine/clock", "session", "tree", "watch", "internal/meter"}, // what Node, Session and Op are made of, for embed, claim, embedtest and gateway
-	"embed": {"engine", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
+	"embed": {"engine", "engine/health", "embed/internal/inside", "tree", "session", "watch", "internal/rank", // tree, session and watch for the vocabulary only
 		"embed/internal/sampling", "embed/metrics", "internal/certs", "internal/lines", "internal/meter", "internal/configfile"},
 	"embed/internal/sampling": {"embed/metrics", "internal/certs", "internal/meter"},
 	"embed/claim":             {"embed", "embed/internal/inside", "engine", "tree"},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/health"
 )
 
 // An Occurrence is something that happened to a node. Fields that its kind does not have are zero.
@@ -44,7 +45,7 @@ type Occurrence struct {
 
 // String returns the occurrence as a line of text, with the time of day in UTC. Its form may change.
 func (o Occurrence) String() string {
-	return engine.Describe(o.At, o.Kind, engine.ShardID(o.Shard), o.Member, o.Number, o.Took)
+	return health.Describe(o.At, o.Kind, engine.ShardID(o.Shard), o.Member, o.Number, o.Took)
 }
 
 // Recent returns what happened to the node lately, the oldest first: the newest max occurrences, or

@@ -42,8 +42,8 @@ const (
 // while w takes the data: nothing is locked during a Write. If w hangs, the snapshots are released
 // when ctx or the node ends, or when too much was written to the image meanwhile.
 func (e *Engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
-	e.slow.work.backups.Begin()
-	defer e.slow.work.backups.End()
+	e.slow.Work.Backups.Begin()
+	defer e.slow.Work.Backups.End()
 	b := backup{engine: e, began: e.clock.Wall()}
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

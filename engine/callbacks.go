@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -88,7 +89,7 @@ func (c callbacks) Expired(id tree.SessionID) {
 }
 
 func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
-	c.engine.recent.note(Occurrence{Kind: LevelRaised, Shard: at, Number: uint64(level)})
+	c.engine.recent.Note(health.Occurrence{Kind: health.LevelRaised, Shard: at, Number: uint64(level)})
 	c.engine.log.Info("feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 

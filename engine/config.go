@@ -135,6 +135,12 @@ type Seams struct {
 	Next    bool                                                // a build to come: it reads command.LevelNext and speaks transport.VersionNext
 }
 
+// ShortestElection is how long members are without a leader at least before they stand for
+// election.
+func ShortestElection(tick time.Duration) time.Duration {
+	return replication.DefaultElectionTicks * tick
+}
+
 // LongestElection is how long members can take to agree on a new leader with this tick. That is one
 // full randomised election timeout after the last heartbeat, and a few ticks for the votes.
 func LongestElection(tick time.Duration) time.Duration {

@@ -183,8 +183,8 @@
 //	transport.Transport  all connections
 //	promises.mu          what the peers have promised
 //	notices.mu           what was logged
-//	engine.slowness      what was slow lately
-//	engine.recent        what happened lately
+//	health.Slowness      what was slow lately
+//	health.Recent        what happened lately
 //	lines.Queue          the lines that wait for the logger
 //	transporttest.Faults  in tests: what is broken
 //	transporttest.Mesh    in tests: a network in memory

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -92,8 +93,8 @@ type Engine struct {
 	meters  meters
 	space   spaceLook
 	lookDue chan struct{} // capacity 1; reportLoop is to look at the leaders
-	slow    slowness
-	recent  recent
+	slow    health.Slowness
+	recent  health.Recent
 	started time.Time
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/health"
 )
 
 // Health says whether a node serves now. It is known without asking anybody.
@@ -28,7 +30,7 @@ type serving struct {
 func (e *Engine) Health() Health {
 	s, lack := e.serving.Load(), e.diskLack.Load()
 	lacking := lack != nil && lack.cause != nil
-	h := Health{Ready: s.ready && !lacking, Since: s.since, Slow: e.slow.disk(time.Now())}
+	h := Health{Ready: s.ready && !lacking, Since: s.since, Slow: e.slow.Disk(time.Now())}
 	if lack != nil && s.ready && (lacking || lack.since.After(s.since)) {
 		h.Since = lack.since
 	}
@@ -59,10 +61,10 @@ type diskLack struct {
 }
 
 // noteServing records whether the node serves. Only reportLoop calls it.
-func (e *Engine) noteServing(q *quorums, now time.Time) {
+func (e *Engine) noteServing(q *health.Quorums, now time.Time) {
 	ready := !e.seeding.Pending()
-	for i, r := range e.shards {
-		ready = ready && isDone(r.Outbox.Ready) && !q.shards[i].lost
+	for _, r := range e.shards {
+		ready = ready && isDone(r.Outbox.Ready) && !q.IsLost(r.Shard)
 	}
 	if old := e.serving.Load(); old.ready != ready {
 		e.serving.Store(&serving{ready, now})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
 )
@@ -73,13 +74,13 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		e.leaders.known, e.leaders.last = make([]Leader, len(e.shards)), make([]MemberID, len(e.shards))
 	}
 	e.leaders.known[id-1] = l
-	e.recent.note(Occurrence{Kind: LeaderChanged, Shard: id, Member: l.Member, Number: l.Term})
+	e.recent.Note(health.Occurrence{Kind: health.LeaderChanged, Shard: id, Member: l.Member, Number: l.Term})
 	if l.Member != 0 {
 		e.log.Info("leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
 		e.meters.leaders[id-1].Inc()
-		e.slow.work.elections.Begin()
-		e.slow.work.elections.End()
+		e.slow.Work.Elections.Begin()
+		e.slow.Work.Elections.End()
 	}
 	ring(e.lookDue)
 	if id == command.HomeShard {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -169,4 +170,37 @@ func (e *Engine) Learns() bool { return e.learner[command.HomeShard-1].Load() }
 func (e *Engine) isLearner(member uint64, shard int) bool {
 	rec, found := e.table().Find(session.MemberID(member))
 	return found && !rec.Votes(uint32(shard))
+}
+
+// present returns the members that are not to go. Before the table of members is founded, they are
+// the founders.
+func (e *Engine) present() (ids []session.MemberID) {
+	table := e.table()
+	if table.Ensemble.Next == 0 {
+		ids = sessionIDs(e.founders())
+		slices.Sort(ids)
+	}
+	for _, m := range table.List {
+		if m.Wish < session.Out {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// noteMembers notes who has joined or is gone since the table had these members. It returns those
+// that it has now. Both lists are sorted.
+func (e *Engine) noteMembers(before []session.MemberID) []session.MemberID {
+	now := e.present()
+	for _, c := range []struct {
+		kind     health.Kind
+		all, old []session.MemberID
+	}{{health.MemberJoined, now, before}, {health.MemberGone, before, now}} {
+		for _, m := range c.all {
+			if _, had := slices.BinarySearch(c.old, m); !had {
+				e.recent.Note(health.Occurrence{Kind: c.kind, Member: MemberID(m)})
+			}
+		}
+	}
+	return now
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
@@ -78,7 +79,7 @@ func (e *Engine) whenReady() {
 		}
 	}
 	e.endPhase(phaseRegister)
-	e.recent.note(Occurrence{Kind: Ready, Took: time.Since(e.started)})
+	e.recent.Note(health.Occurrence{Kind: health.Ready, Took: time.Since(e.started)})
 	e.log.Info("ready", "took", time.Since(e.started))
 	ring(e.lookDue)         // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed

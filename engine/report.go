@@ -1,28 +1,35 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vivarium-go/vivarium/engine/health"
+	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/internal/meter"
+	"github.com/vivarium-go/vivarium/replication/transport"
 )
 
 // reportLoop logs when shards lose their quorum and when it returns. It records whether the node
 // serves, and moves on the figures of what is slow. It ends with the node's other loops.
 func (e *Engine) reportLoop() {
-	q := newQuorums(len(e.shards), LongestElection(e.cfg.Tick))
+	longest := LongestElection(e.cfg.Tick)
+	q := health.NewQuorums(len(e.shards), longest)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var step <-chan time.Time
-	if e.slow.limit > 0 {
-		ticker := time.NewTicker(slowStep)
+	if e.cfg.Slow > 0 {
+		ticker := time.NewTicker(health.StepInterval)
 		defer ticker.Stop()
 		step = ticker.C
 	}
 	for {
 		select {
 		case <-step:
-			e.slow.step()
+			e.slow.Step(e.peerSet())
 			continue
 		case <-e.lookDue:
 		case <-timer.C:
@@ -31,30 +38,30 @@ func (e *Engine) reportLoop() {
 			return
 		}
 		now := time.Now()
-		timer.Reset(soonest(e.reportQuorums(q, now), q.patience)) // connections come and go without a word
+		next := e.reportQuorums(q, now)
+		timer.Reset(min(cmp.Or(next, longest), longest)) // connections come and go without a word
 		e.noteServing(q, now)
 	}
 }
 
 // reportQuorums logs which shards have lost their quorum, or got it back. It returns when to look
 // again; zero means when something changes.
-func (e *Engine) reportQuorums(q *quorums, now time.Time) time.Duration {
+func (e *Engine) reportQuorums(q *health.Quorums, now time.Time) time.Duration {
 	if e.silenced() {
 		return 0
 	}
-	lost, back, next := q.look(now, e.reachesLeader)
+	lost, back, next := q.Look(now, e.reachesLeader)
 	if len(lost) > 0 {
 		for _, id := range lost {
-			e.recent.note(Occurrence{Kind: QuorumLost, Shard: id})
+			e.recent.Note(health.Occurrence{Kind: health.QuorumLost, Shard: id})
 		}
 		lacks, _ := e.lacks()
 		e.log.Warn("no quorum", "shard", shardList(lost), "cause", strings.Join(lacks, "; "))
 	}
 	for _, id := range back {
-		took := now.Sub(q.shards[id-1].since)
-		e.recent.note(Occurrence{Kind: QuorumBack, Shard: id, Took: took})
+		took := q.Returned(id, now)
+		e.recent.Note(health.Occurrence{Kind: health.QuorumBack, Shard: id, Took: took})
 		e.log.Info("the quorum is back", "shard", id, "took", took)
-		q.shards[id-1] = quorum{}
 	}
 	return next
 }
@@ -74,52 +81,101 @@ func shardList(ids []ShardID) any {
 	return strings.Trim(fmt.Sprint(ids), "[]")
 }
 
-// quorums track which shards have had no leader within reach for longer than an election takes. A
-// shard has a quorum while it has a leader, because a leader without a quorum steps down.
-type quorums struct {
-	patience time.Duration
-	shards   []quorum // indexed by ShardID - 1
-}
-
-type quorum struct {
-	since time.Time // without a leader since then; zero: it has one
-	lost  bool      // the loss was logged
-}
-
-func newQuorums(shards int, patience time.Duration) *quorums {
-	return &quorums{patience: patience, shards: make([]quorum, shards)}
-}
-
-// look returns in lost the shards that count as lost from now on. In back it returns the lost
-// shards that have a leader again; the caller resets their entries. The next shard will be lost
-// after next; zero means that none will.
-func (q *quorums) look(now time.Time, led func(ShardID) bool) (lost, back []ShardID, next time.Duration) {
-	for i := range q.shards {
-		s, id := &q.shards[i], ShardID(i+1)
-		switch {
-		case led(id):
-			if s.lost {
-				back = append(back, id)
-			} else {
-				*s = quorum{}
-			}
-		case s.since.IsZero():
-			s.since = now
-			next = soonest(next, q.patience)
-		case !s.lost && now.Sub(s.since) >= q.patience:
-			s.lost = true
-			lost = append(lost, id)
-		case !s.lost:
-			next = soonest(next, q.patience-now.Sub(s.since))
-		}
+// watchSlow watches what the node times by itself. The transport tells of its peers, and the keeper
+// of the clocks.
+func (e *Engine) watchSlow() {
+	election := ShortestElection(e.cfg.Tick)
+	for _, f := range []struct {
+		name string
+		seen *meter.Histogram
+	}{{"log", &e.disk.Meters().Log}, {"other", &e.disk.Meters().Other}} {
+		e.slow.Watch(f.seen, health.Occurrence{Kind: health.SlowFsync}, func(c health.SlowCall) {
+			e.log.Warn("the disk is slow: see what else uses it",
+				"file", f.name, "took", c.Took, "p50", c.P50, "p99", c.P99, "election", election, "also", c.Also, "repeated", c.Held)
+		})
 	}
-	return lost, back, next
+	for _, r := range e.shards {
+		e.slow.Watch(&r.Meters.Applies, health.Occurrence{Kind: health.SlowApply, Shard: r.Shard}, func(c health.SlowCall) {
+			e.log.Warn("applying is slow: look at the processor, the memory and the disk",
+				"shard", r.Shard, "took", c.Took, "p50", c.P50, "p99", c.P99, "election", election, "also", c.Also, "repeated", c.Held)
+		})
+		e.slow.Watch(&r.Outbox.Meters.Commits, health.Occurrence{Kind: health.SlowCommit, Shard: r.Shard}, func(c health.SlowCall) {
+			e.log.Warn("commits are slow: look at the disks of the members and the network",
+				"shard", r.Shard, "took", c.Took, "p50", c.P50, "p99", c.P99, "election", election, "also", c.Also, "repeated", c.Held)
+		})
+	}
 }
 
-// soonest returns the smaller of two times. Zero means never.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
+// watchPeer watches how long a member takes to answer. The transport calls it with its lock held.
+func (e *Engine) watchPeer(peer uint64, m *transport.Meters) {
+	election := ShortestElection(e.cfg.Tick)
+	e.slow.Watch(&m.RoundTrips, health.Occurrence{Kind: health.SlowPeer, Member: MemberID(peer)}, func(c health.SlowCall) {
+		e.log.Warn("a member answers slowly: look at its log and the network",
+			"peer", peer, "took", c.Took, "p50", c.P50, "p99", c.P99, "election", election, "also", c.Also, "repeated", c.Held)
+	})
+}
+
+// jumped is called by the keeper, with its lock held, when the wall clock has jumped.
+func (e *Engine) jumped(by time.Duration) {
+	if held, due := e.slow.Jumped(by); due {
+		e.log.Warn("the clock jumped: see what sets it", "by", by.Round(time.Millisecond), "repeated", held)
 	}
-	return min(a, b)
+}
+
+// states reports whether a state was installed here, or sent to a member, lately.
+func (e *Engine) states(within time.Duration) (installed, sent bool) {
+	host := e.host.Load()
+	for _, r := range e.shards {
+		installed = installed || r.Meters.Installing.RanWithin(within)
+		sent = sent || host != nil && host.Meters(r.Shard).Streaming.RanWithin(within)
+	}
+	return installed, sent
+}
+
+// peerSet returns the members that the transport knows.
+func (e *Engine) peerSet() map[MemberID]bool {
+	peers := make(map[MemberID]bool)
+	for _, p := range e.transport.Peers() {
+		peers[MemberID(p.Member)] = true
+	}
+	return peers
+}
+
+// recentLogged is how many occurrences go to the log when the node fails.
+const recentLogged = 64
+
+// Recent returns the newest occurrences, the oldest of them first: max of them, or all that are
+// remembered if max is not positive.
+func (e *Engine) Recent(max int) []Occurrence { return e.recent.Newest(max) }
+
+// logRecent logs the newest occurrences, in one line.
+func (e *Engine) logRecent() {
+	var texts []string
+	for _, o := range e.recent.Newest(recentLogged) {
+		texts = append(texts, o.String())
+	}
+	e.log.Warn("what happened before the failure", "recent", strings.Join(texts, "; "))
+}
+
+// notePeer is called by the transport, with its lock held.
+func (e *Engine) notePeer(peer uint64, what transport.PeerEvent) {
+	kind := [...]health.Kind{transport.PeerConnected: health.PeerConnected, transport.PeerLost: health.PeerLost, transport.PeerRefused: health.PeerRefused}[what]
+	e.recent.Note(health.Occurrence{Kind: kind, Member: MemberID(peer)})
+}
+
+// noteSessions is called by the keeper, with its lock held.
+func (e *Engine) noteSessions(suspended bool, n int) {
+	kind := health.Resumed
+	if suspended {
+		kind = health.Suspended
+	}
+	e.recent.Note(health.Occurrence{Kind: kind, Number: uint64(n)})
+}
+
+// watchInstalls notes and logs the states that a shard gets from other members.
+func (e *Engine) watchInstalls(r *replica.Replica) {
+	r.Meters.Installs.OnSlow(0, func(took time.Duration) {
+		e.recent.Note(health.Occurrence{Kind: health.StateInstalled, Shard: r.Shard, Took: took})
+		e.log.Info("state of another member installed", "shard", r.Shard, "zxid", fmt.Sprintf("%#x", uint64(r.Visible())), "took", took)
+	})
 }

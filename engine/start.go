@@ -16,6 +16,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -47,7 +48,7 @@ func Start(cfg Config) (*Engine, error) {
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), callers: make(chan caller, callersMax), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
-	e.slow.engine, e.slow.limit = e, cfg.Slow
+	e.slow.Limit, e.slow.Election, e.slow.Recent, e.slow.States = cfg.Slow, ShortestElection(cfg.Tick), &e.recent, e.states
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
 	e.log = e.memberLog(cfg.Logger)
@@ -171,7 +172,7 @@ func (e *Engine) loadShards() error {
 // loadShard reads a shard's image into memory.
 func (e *Engine) loadShard(id ShardID) error {
 	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: datadir.ImageDir(e.cfg.Dir, id), Logger: e.log,
-		Flushes: &e.slow.work.flushes, Compactions: &e.slow.work.compactions})
+		Flushes: &e.slow.Work.Flushes, Compactions: &e.slow.Work.Compactions})
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
 			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout,
-			JumpMin: e.slow.clockJump(), Jumped: e.jumped, Noted: e.noteSessions})
+			JumpMin: e.slow.ClockJump(), Jumped: e.jumped, Noted: e.noteSessions})
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
@@ -312,7 +313,7 @@ func (e *Engine) replay() {
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	if e.cfg.TLS != nil && !e.cfg.Alone {
-		e.cfg.TLS.OnChange(func() { e.recent.note(Occurrence{Kind: TLSReloaded}) })
+		e.cfg.TLS.OnChange(func() { e.recent.Note(health.Occurrence{Kind: health.TLSReloaded}) })
 		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
 		if e.cfg.PlainToo {
 			e.log.Warn("plain text is allowed between members")
@@ -369,13 +370,13 @@ const lackPatience = time.Minute
 func (e *Engine) diskWaiting(lacking error) {
 	e.diskLack.Store(&diskLack{lacking, time.Now()})
 	if lacking != nil {
-		e.recent.note(Occurrence{Kind: DiskWaits})
+		e.recent.Note(health.Occurrence{Kind: health.DiskWaits})
 		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
 		if errors.Is(lacking, syscall.ENOSPC) || errors.Is(lacking, syscall.EDQUOT) {
 			ring(e.cramped)
 		}
 		return
 	}
-	e.recent.note(Occurrence{Kind: DiskGoesOn})
+	e.recent.Note(health.Occurrence{Kind: health.DiskGoesOn})
 	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

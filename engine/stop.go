@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
 )
@@ -50,7 +51,7 @@ func (e *Engine) endUse(why, cause error) {
 		e.end.err, e.end.at = cause, time.Now()
 		e.end.Unlock()
 		if cause != nil {
-			e.recent.note(Occurrence{Kind: Failed})
+			e.recent.Note(health.Occurrence{Kind: health.Failed})
 		}
 		for _, r := range e.shards {
 			r.Outbox.Close(why)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -27,6 +28,10 @@ type (
 	Visit = ask.Visit
 	// A Reconfig is a change of the members that a person asks for.
 	Reconfig = ask.Reconfig
+	// An Occurrence is something that happened to a node.
+	Occurrence = health.Occurrence
+	// A Kind is what happened.
+	Kind = health.Kind
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/embedtest"
 	"github.com/vivarium-go/vivarium/embed/internal/embedkit"
-	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/engine/health"
 )
 
 // kindsOf returns the kinds of what happened to a node, without repeats side by side.
@@ -130,11 +130,11 @@ func TestRecent_EveryKindIsDocumented(t *testing.T) {
 	must(t, err)
 	rows := regexp.MustCompile(`(?m)^\t//\t([a-z]+(?: [a-z]+)*?)(?:  .*)?$`).FindAllStringSubmatch(string(text), -1)
 	for i, row := range rows {
-		if want := fmt.Sprint(engine.Kind(i)); row[1] != want {
-			t.Errorf("embed/recent.go: row %d of the kinds of Occurrence is %q, want %q, as in engine.Kind", i, row[1], want)
+		if want := fmt.Sprint(health.Kind(i)); row[1] != want {
+			t.Errorf("embed/recent.go: row %d of the kinds of Occurrence is %q, want %q, as in health.Kind", i, row[1], want)
 		}
 	}
-	if len(rows) != int(engine.Failed)+1 {
-		t.Errorf("embed/recent.go: the comment of Occurrence has rows of %d kinds, want those of engine.Kind, %d", len(rows), engine.Failed+1)
+	if len(rows) != int(health.Failed)+1 {
+		t.Errorf("embed/recent.go: the comment of Occurrence has rows of %d kinds, want those of health.Kind, %d", len(rows), health.Failed+1)
 	}
 }

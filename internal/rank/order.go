@@ -134,7 +134,7 @@ func Order() []Place {
 		at[Reading]("file.reading"), at[Writer]("node.writer"), at[File]("file.mu"), at[Overlay]("overlay.mu"), at[Nodes]("nodes.mu"), at[Node]("node.mu"), at[Disk]("disk.Disk"),
 		at[Dirs]("dirs.mu"), at[Lack]("lack.mu"),
 
-		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Slow]("engine.slowness"), at[Recent]("engine.recent"), at[Lines]("lines.Queue"), at[Faults]("transporttest.Faults"), at[Mesh]("transporttest.Mesh"), at[Pipe]("transporttest.pipe"),
+		at[Link]("transport.link"), at[Transport]("transport.Transport"), at[Promises]("promises.mu"), at[Notices]("notices.mu"), at[Slow]("health.Slowness"), at[Recent]("health.Recent"), at[Lines]("lines.Queue"), at[Faults]("transporttest.Faults"), at[Mesh]("transporttest.Mesh"), at[Pipe]("transporttest.pipe"),
 	}
 }
 

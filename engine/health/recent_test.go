@@ -1,4 +1,4 @@
-package engine
+package health
 
 import (
 	"testing"
@@ -8,13 +8,13 @@ import (
 
 // The ring keeps the newest, in order, and allocates nothing once it is full.
 func TestRecent_Ring(t *testing.T) {
-	var r recent
-	if got := r.newest(10); len(got) != 0 {
+	var r Recent
+	if got := r.Newest(10); len(got) != 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 	check := func(n, want int, last uint64) {
 		t.Helper()
-		got := r.newest(n)
+		got := r.Newest(n)
 		if len(got) != want {
 			t.Fatalf("newest(%d) has %d, want %d", n, len(got), want)
 		}
@@ -25,7 +25,7 @@ func TestRecent_Ring(t *testing.T) {
 		}
 	}
 	for i := range uint64(3*recentMax + 7) {
-		r.note(Occurrence{Kind: Suspended, Number: i})
+		r.Note(Occurrence{Kind: Suspended, Number: i})
 		if kept := int(min(i+1, recentMax)); i%999 == 0 || i == recentMax-1 || i == recentMax {
 			check(0, kept, i)
 			check(-1, kept, i)
@@ -33,7 +33,7 @@ func TestRecent_Ring(t *testing.T) {
 			check(min(64, kept), min(64, kept), i)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { r.note(Occurrence{}) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { r.Note(Occurrence{}) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if size := unsafe.Sizeof(Occurrence{}); size > 64 {
@@ -64,8 +64,8 @@ func TestOccurrence_String(t *testing.T) {
 }
 
 func BenchmarkRecent(b *testing.B) {
-	var r recent
+	var r Recent
 	for b.Loop() {
-		r.note(Occurrence{Kind: PeerConnected, Member: 2})
+		r.Note(Occurrence{Kind: PeerConnected, Member: 2})
 	}
 }
