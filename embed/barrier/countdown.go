@@ -140,7 +140,7 @@ func (c Countdown) wait(ctx context.Context) error {
 		return err
 	}
 	// Else a former countdown may be shown, which is done.
-	if err := queue.Sync(ctx, c.session, c.path); err != nil {
+	if _, err := queue.Sync(ctx, c.session, c.path); err != nil {
 		return err
 	}
 	names := crowd{session: c.session, path: c.path}

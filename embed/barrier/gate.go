@@ -60,10 +60,10 @@ func (g Gate) Open(ctx context.Context) error {
 	return g.wrap("open", err)
 }
 
-// Wait waits until the gate is open. It returns nil if the gate was open at any moment since the
-// call, even if it is shut again. It begins with an embed.Session.Sync, because this node may not
-// show yet that another one has shut the gate. Wait is bounded by ctx alone, and outlasts the lack
-// of a quorum.
+// Wait waits until the gate is open. It begins with an embed.Session.Sync, because this node may not
+// show yet that another one has shut the gate. It returns nil if the gate was open at any moment since
+// the ensemble has answered that, even if it is shut again. Wait is bounded by ctx alone, and outlasts
+// the lack of a quorum.
 //
 // Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth as soon as the session may not read
 // the znode, and those of an ended session.
@@ -73,20 +73,21 @@ func (g Gate) wait(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := queue.Sync(ctx, g.session, g.path); err != nil {
+	since, err := queue.Sync(ctx, g.session, g.path)
+	if err != nil {
 		return err
 	}
-	var shut embed.Zxid // which creation shuts it; zero: not known yet
 	for {
-		open, err := g.step(ctx, &shut)
+		open, err := g.step(ctx, since)
 		if open || err != nil {
 			return err
 		}
 	}
 }
 
-// step waits until the gate opens, or until the watch ends. It reports whether the gate was open.
-func (g Gate) step(ctx context.Context, shut *embed.Zxid) (open bool, err error) {
+// step waits until the gate opens, or until the watch ends. It reports whether the gate was open
+// since a zxid.
+func (g Gate) step(ctx context.Context, since embed.Zxid) (open bool, err error) {
 	w, err := g.session.Watch(ctx, g.path, embed.WatchPersistent)
 	if err != nil {
 		return false, err
@@ -96,10 +97,9 @@ func (g Gate) step(ctx context.Context, shut *embed.Zxid) (open bool, err error)
 	if err != nil {
 		return false, err
 	}
-	if !there || *shut != 0 && stat.Czxid != *shut {
+	if !there || stat.Czxid > since { // before that creation it was open
 		return true, nil
 	}
-	*shut = stat.Czxid
 	for {
 		select {
 		case e, ok := <-w.Events():

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/barrier"
+	"github.com/vivarium-go/vivarium/embed/client"
 	"github.com/vivarium-go/vivarium/embed/election"
 	"github.com/vivarium-go/vivarium/embed/group"
 	"github.com/vivarium-go/vivarium/embed/lock"
@@ -20,7 +23,7 @@ import (
 // A wait is a call that lasts as long as its ctx.
 type wait func(ctx context.Context, s *embed.Session) error
 
-// waits are those of the recipes. While occupied holds what they want, none ends.
+// waits are those of the recipes. None ends while another session has what they want: see occupy.
 var waits = map[string]wait{
 	"Gate.Wait": func(ctx context.Context, s *embed.Session) error { return barrier.NewGate(s, "/gate").Wait(ctx) },
 	"Countdown.Wait": func(ctx context.Context, s *embed.Session) error {
@@ -60,9 +63,13 @@ var waits = map[string]wait{
 	"TakeNumber": second(func(ctx context.Context, s *embed.Session) (*value.Number, error) {
 		return value.TakeNumber(ctx, s, "/n", 1, value.NumberOptions{})
 	}),
-	"AwaitApplied": second(func(ctx context.Context, s *embed.Session) ([]string, error) {
-		return group.AwaitApplied(ctx, s, "/v", 1)
-	}),
+	"AwaitApplied": func(ctx context.Context, s *embed.Session) error {
+		z, err := s.Sync(ctx, "/v") // the member has joined before
+		if err == nil {
+			_, err = group.AwaitApplied(ctx, s, "/v", z)
+		}
+		return err
+	},
 	"Observe": func(ctx context.Context, s *embed.Session) error {
 		for _, err := range election.New(s, "/e").Observe(ctx) {
 			if err != nil {
@@ -166,5 +173,45 @@ func TestReads_BesideAFullQueue(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A slow connection delivers what it reads late.
+type slow struct{ net.Conn }
+
+func (c slow) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	<-time.After(200 * time.Millisecond)
+	return n, err
+}
+
+// M144: a gate is opened and shut again after the ensemble has heard of the one who waits, and before
+// that one has looked.
+func TestGate_OpenBeforeTheFirstLook(t *testing.T) {
+	virtually(t, func(w *world) {
+		t := w.t
+		k := w.client(func(c *client.Config) {
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := w.dial(ctx, address)
+				return slow{conn}, err
+			}
+		})
+		defer k.Close()
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		theirs := barrier.NewGate(w.session(embed.SessionOptions{}), "/gate")
+		must(t, theirs.Shut(t.Context()))
+		<-time.After(10 * time.Second)
+		var over atomic.Bool
+		go func() {
+			if err := barrier.NewGate(s, "/gate").Wait(t.Context()); err != nil {
+				t.Errorf("the wait: %v", err)
+			}
+			over.Store(true)
+		}()
+		<-time.After(100 * time.Millisecond)
+		must(t, theirs.Open(t.Context()))
+		must(t, theirs.Shut(t.Context()))
+		w.ens.Until("the end of the wait", over.Load)
 	})
 }

@@ -145,7 +145,7 @@ func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberO
 
 // take claims the least number that is free and whose former owners the clock has passed.
 func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
-	err := queue.Sync(ctx, n.session, dir) // else a number may seem to be held that is free
+	_, err := queue.Sync(ctx, n.session, dir) // else a number may seem to be held that is free
 	for err == nil {
 		var found bool
 		found, err = n.look(ctx, dir, numbers)

@@ -224,13 +224,14 @@ func Rehearse(ctx context.Context, s *embed.Session, path string, ops ...embed.O
 	return err
 }
 
-// Sync waits until this node shows all that was acknowledged before the call, anywhere. Unlike
-// embed.Session.Sync, it outlasts the lack of a quorum.
-func Sync(ctx context.Context, s *embed.Session, path string) error {
-	return Retry(ctx, s, func() error {
-		_, err := s.Sync(ctx, path)
+// Sync waits until this node shows all that was acknowledged before the call, anywhere, and returns
+// what embed.Session.Sync does. Unlike that, it outlasts the lack of a quorum.
+func Sync(ctx context.Context, s *embed.Session, path string) (at embed.Zxid, err error) {
+	err = Retry(ctx, s, func() error {
+		at, err = s.Sync(ctx, path)
 		return err
 	})
+	return at, err
 }
 
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
