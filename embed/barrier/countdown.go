@@ -146,7 +146,7 @@ func (c Countdown) wait(ctx context.Context) error {
 		return err
 	}
 	// Else a former countdown may be shown, which is done.
-	if err := queue.Sync(ctx, c.session, c.path); err != nil {
+	if _, err := queue.Sync(ctx, c.session, c.path); err != nil {
 		return err
 	}
 	var was embed.Stat // zero: there was no znode

@@ -20,9 +20,13 @@ type crowd struct {
 	hidden  int                   // how many more there were when it was armed, unreadable
 }
 
-// arm begins to follow the changes after a state that it reads. close ends it. Nobody tells it of a
-// child that it may not read, but hidden has how many there are.
-func (c *crowd) arm(ctx context.Context) (err error) {
+// arm begins to follow the changes after a state that it reads, once that can be read. close ends it.
+// Nobody tells it of a child that it may not read, but hidden has how many there are.
+func (c *crowd) arm(ctx context.Context) error {
+	return queue.Retry(ctx, c.session, func() error { return c.armOnce(ctx) })
+}
+
+func (c *crowd) armOnce(ctx context.Context) (err error) {
 	o := embed.WatchOptions{Buffer: waitingMax, Values: true}
 	if c.watch, err = c.session.WatchWith(ctx, c.path, embed.WatchRecursive, o); err != nil {
 		return err

@@ -111,14 +111,9 @@ func (m *member) come(ctx context.Context) error {
 	return queue.Within(ctx, m.session, m.path, func(parents bool) error {
 		how := embed.CreateOptions{Mode: embed.Ephemeral, Parents: parents}
 		create := embed.OpCreateWith(queue.Child(m.path, m.own), nil, how)
-		c, err := claim.New(ctx, m.session, create)
+		c, results, err := queue.Submit(ctx, m.session, create)
 		if err != nil {
 			return err
-		}
-		results, err := c.Await(ctx)
-		if err != nil {
-			_ = c.Release()
-			return cmp.Or(m.session.Err(), err) // what was created goes with the session
 		}
 		m.claim, m.since = c, results[0].Stat.Czxid
 		return nil

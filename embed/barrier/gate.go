@@ -1,7 +1,6 @@
 package barrier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +62,9 @@ func (g Gate) Open(ctx context.Context) error {
 }
 
 // Wait waits until the gate is open. It begins with an embed.Session.Sync, because this node may not
-// show yet that another one has shut the gate. It returns nil if the gate was open at any moment after
-// that, even if it is shut again. Wait is bounded by ctx alone, and outlasts the lack of a quorum.
+// show yet that another one has shut the gate. It returns nil if the gate was open at any moment since
+// the ensemble has answered that, even if it is shut again. Wait is bounded by ctx alone, and outlasts
+// the lack of a quorum.
 //
 // Errors: the ctx's error, embed.ErrInvalidPath, embed.ErrNoAuth as soon as the session may not read
 // the znode, and those of an ended session.
@@ -74,13 +74,12 @@ func (g Gate) wait(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := queue.Sync(ctx, g.session, g.path); err != nil {
+	since, err := queue.Sync(ctx, g.session, g.path)
+	if err != nil {
 		return err
 	}
-	var shut embed.Zxid // which creation shuts it; zero: not known yet
 	return follow(ctx, g.session, g.path, func(now sight) (open bool, _ error) {
-		shut = cmp.Or(shut, now.stat.Czxid)
-		return now.stat.Czxid == 0 || now.stat.Czxid != shut, nil
+		return now.stat.Czxid == 0 || now.stat.Czxid > since, nil // before that creation it was open
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/internal/native"
@@ -15,7 +16,7 @@ import (
 
 // Bounds of what waits in a session, and the largest answer.
 const (
-	callsMax = 10_000   // calls that are queued or sent; more are refused
+	callsMax = 10_000   // calls that are queued or sent; beyond them reads wait, and others are refused
 	bytesMax = 64 << 20 // their data
 	frameMax = 64 << 20
 )
@@ -40,6 +41,8 @@ func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcom
 //	queued ──▶ sent ──▶ done
 //	  ▲ └────────┼───────▶ cancelled, or the session ended
 //	  └──────────┘ its connection broke, and it only reads or is owed
+//
+// A patient call waits first, if there is no room for it in the queue.
 type call struct {
 	// Immutable.
 	request wire.Request
@@ -50,7 +53,9 @@ type call struct {
 	// owed says that the call is sent until a member has carried it out, also when its caller has
 	// given up. To do it twice does no harm.
 	owed bool
-	// patient says that its caller waits as long as the session lasts, if ctx has no deadline.
+	// patient says that its caller waits as long as the session lasts, if ctx has no deadline. Then it
+	// also waits for room in the queue: a refusal that passes must not end what lasts, as a recipe's
+	// wait.
 	patient bool
 	terms   *terms // of a transaction; may be nil
 	// then runs when the outcome is known, under the session's mu, before anyone gets it.
@@ -124,7 +129,8 @@ func unsettled(err error) bool {
 	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrUnknownOutcome) || errors.Is(err, engine.ErrClosed) || errors.Is(err, engine.ErrFailed)
 }
 
-// enqueue queues a call, unless ctx has ended, there is no room, or the session has ended.
+// enqueue queues a call, unless ctx has ended, there is no room, or the session has ended. A patient
+// call waits for room.
 func (s *session) enqueue(ctx context.Context, c *call) {
 	err := ctx.Err() // it may ask a tenure of this session
 	s.lookAndLock()
@@ -133,7 +139,7 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 	case err != nil:
 	case s.mu.end != nil:
 		err = s.mu.end
-	case s.mu.calls >= callsMax || s.mu.bytes+c.bytes > bytesMax:
+	case !c.patient && (len(s.mu.waiting) > 0 || !s.hasRoomLocked(c)):
 		err = errFull
 	default:
 		err = cmp.Or(c.terms.tenures().Held(), s.fitsLocked(c))
@@ -142,7 +148,22 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 		s.finishCallLocked(c, err)
 		return
 	}
-	s.queueLocked(c)
+	s.mu.waiting = append(s.mu.waiting, c)
+	s.admitLocked()
+}
+
+func (s *session) hasRoomLocked(c *call) bool {
+	return s.mu.calls < callsMax && s.mu.bytes+c.bytes <= bytesMax
+}
+
+// admitLocked queues the calls that wait, in order, as far as there is room. Behind each of them
+// waits its caller, so there are no more than those.
+func (s *session) admitLocked() {
+	for len(s.mu.waiting) > 0 && s.hasRoomLocked(s.mu.waiting[0]) {
+		c := s.mu.waiting[0]
+		s.mu.waiting = s.mu.waiting[1:]
+		s.queueLocked(c)
+	}
 }
 
 // fitsLocked returns an error if a request is longer than the server reads.
@@ -178,10 +199,11 @@ func (s *session) finishCallLocked(c *call, err error) {
 	close(c.done)
 }
 
-// uncountLocked takes a call that was queued out of the bounds.
+// uncountLocked takes a call that was queued out of the bounds, which makes room for others.
 func (s *session) uncountLocked(c *call) {
 	s.mu.calls--
 	s.mu.bytes -= c.bytes
+	s.admitLocked()
 }
 
 // giveUp ends a call that was not sent yet, and reports whether it could. A read that was sent is not
@@ -200,12 +222,12 @@ func (s *session) cancelLocked(c *call, why error) bool {
 	if c.stage != callQueued || c.owed {
 		return false
 	}
-	for i, q := range s.mu.queue {
-		if q == c {
-			s.mu.queue = append(s.mu.queue[:i:i], s.mu.queue[i+1:]...)
-			s.uncountLocked(c)
-			break
-		}
+	if i := slices.Index(s.mu.queue, c); i >= 0 {
+		s.mu.queue = slices.Delete(s.mu.queue, i, i+1)
+		s.uncountLocked(c)
+	} else if i := slices.Index(s.mu.waiting, c); i >= 0 {
+		s.mu.waiting = slices.Delete(s.mu.waiting, i, i+1)
+		s.admitLocked() // it may have been in the way
 	}
 	s.finishCallLocked(c, why)
 	return true

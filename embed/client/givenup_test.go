@@ -178,7 +178,7 @@ func TestReadsGivenUpInAnOutage(t *testing.T) {
 	})
 }
 
-// G9: a watch that is refused for want of room leaves nothing to be sent.
+// G9: a watch that waits for room, and whose caller gives up, leaves nothing to be sent.
 func TestWatchBehindAFullQueue(t *testing.T) {
 	withFewWatches(t, func(w *world, h *held, s *embed.Session) {
 		t := w.t
@@ -189,21 +189,28 @@ func TestWatchBehindAFullQueue(t *testing.T) {
 			calls.Go(func() { _, _, _ = s.Get(ctx, "/a") })
 		}
 		synctest.Wait()
+		short, end := context.WithCancel(ctx)
+		var watches sync.WaitGroup
 		for i := range 100 {
-			_, err := s.Watch(t.Context(), fmt.Sprint("/refused", i), embed.WatchOnce)
-			if !errors.Is(err, embed.ErrUnavailable) {
-				t.Fatalf("a watch beside 10,000 reads: %v", err)
-			}
+			watches.Go(func() {
+				_, err := s.Watch(short, fmt.Sprint("/given-up", i), embed.WatchOnce)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("a watch beside 10,000 reads: %v", err)
+				}
+			})
 		}
+		synctest.Wait()
+		end()
+		watches.Wait()
 		cancel()
 		calls.Wait()
 		h.cut()
-		h.at = []byte("/refused")
+		h.at = []byte("/given-up")
 		h.end()
 		_, err := s.Sync(t.Context(), "/")
 		must(t, err)
 		if h.on.Load() {
-			t.Error("something is sent for a watch that was refused")
+			t.Error("something is sent for a watch that was given up")
 		}
 	})
 }

@@ -74,11 +74,13 @@ type session struct {
 		lacks error   // why there is none
 		queue []*call // to be sent, in order
 		sent  []*call // on the link, in order; none without a link
-		calls int     // of both, without pings
+		calls int     // of both
 		bytes int
-		cuts  uint64 // writes that broken connections took along
-		xid   int32
-		zxid  int64 // the newest in an answer
+		// waiting are patient calls for which there is no room in queue, in order.
+		waiting []*call
+		cuts    uint64 // writes that broken connections took along
+		xid     int32
+		zxid    int64 // the newest in an answer
 
 		claims  map[string]*claim // standing, held or leaving, by each of their paths
 		unknown []*claim          // whose outcome a broken connection took along
@@ -412,11 +414,16 @@ func (s *session) finishLocked(state life.State, why error) {
 
 // dropQueueLocked ends the calls that were not sent.
 func (s *session) dropQueueLocked(why error) {
+	waiting := s.mu.waiting
+	s.mu.waiting = nil // before there is room for them
 	for _, c := range s.mu.queue {
 		s.uncountLocked(c)
 		s.finishCallLocked(c, why)
 	}
 	s.mu.queue = nil
+	for _, c := range waiting {
+		s.finishCallLocked(c, why)
+	}
 }
 
 // dropSentLocked ends the calls that have no answer, and never will.

@@ -133,7 +133,7 @@ func (f *follower[T]) join(
 func (f *follower[T]) follow(
 	ctx context.Context, s *embed.Session, v value.Value[T], c *claim.Claim,
 ) error {
-	tenure, err := hold(ctx, s, c)
+	tenure, err := queue.Hold(ctx, s, c)
 	if err != nil {
 		return err
 	}
@@ -174,24 +174,6 @@ func (f *follower[T]) tell(
 	})
 }
 
-// hold holds a claim. While the session is not safe, it waits.
-func hold(ctx context.Context, s *embed.Session, c *claim.Claim) (*claim.Tenure, error) {
-	for {
-		_, changed := s.State()
-		tenure, err := c.Hold(false)
-		if !errors.Is(err, embed.ErrSuspended) || c.Err() != nil {
-			return tenure, err
-		}
-		select {
-		case <-changed:
-		case <-c.Done():
-			return nil, c.Err()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 // number returns the data of a member that has applied a write.
 func number(z embed.Zxid) []byte { return binary.BigEndian.AppendUint64(nil, uint64(z)) }
 
@@ -228,14 +210,9 @@ func awaitApplied(
 		return nil, errEmptyPath
 	}
 	// Only members that joined before z can be below it, and all of those are shown then.
-	for {
-		err := s.Await(ctx, path, z)
-		if err == nil {
-			break
-		}
-		if !queue.Unanswered(err) || ctx.Err() != nil || s.Err() != nil || !sessions.Pause(ctx) {
-			return nil, err
-		}
+	err = queue.Retry(ctx, s, func() error { return s.Await(ctx, path, z) })
+	if err != nil {
+		return nil, err
 	}
 	dir := queue.Child(path, membersName)
 	g, err := Watch(ctx, s, dir, Options{})

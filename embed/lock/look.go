@@ -220,8 +220,9 @@ type revoke struct {
 }
 
 // Revoked returns a channel that is closed when somebody asks by Revoke for the Hold to be given
-// up. That does not end the Hold. The first call starts a goroutine for each of the Hold's znodes,
-// which lasts until the Hold ends.
+// up. That does not end the Hold. If its session may not read the znode by which it is asked, the
+// channel is closed once the session may. The first call starts a goroutine for each of the Hold's
+// znodes, which lasts until the Hold ends.
 func (h *Hold) Revoked() <-chan struct{} {
 	h.revoke.watching.Do(func() {
 		h.revoke.asked = make(chan struct{})
@@ -249,32 +250,32 @@ func (h *Hold) wasAsked() bool {
 	return asked
 }
 
-// revokeLoop waits until somebody asks by the znode at path. It ends then, or with the Hold. A
-// client's session may be unable to read for now, so other errors end it only if they last.
+// revokeLoop waits until somebody asks by the znode at path. It ends then, or with the Hold, but with
+// no error: what cannot be read now may be read later.
 func (h *Hold) revokeLoop(path string) {
 	for h.tenure.Err() == nil {
 		asked, err := h.awaitRevoke(path)
-		switch {
-		case asked:
+		if asked {
 			h.revoke.once.Do(func() { close(h.revoke.asked) })
 			return
-		case sessions.Final(err, embed.ErrNoNode, embed.ErrSessionClosed, embed.ErrSessionExpired) != nil:
-			return
-		case err != nil:
+		}
+		if err != nil {
 			sessions.Pause(h.tenure.Context())
 		}
 	}
 }
 
-// awaitRevoke reports whether the znode at path asks. If not, it first waits for a change.
+// awaitRevoke reports whether the znode at path asks. If not, it first waits for a change. While the
+// znode is hidden, that is the end of the watch: a SetACL gives the permission to read it.
 func (h *Hold) awaitRevoke(path string) (asked bool, err error) {
-	w, err := h.contender.Session.Watch(context.Background(), path, embed.WatchOnce)
+	ctx := h.tenure.Context()
+	w, err := h.contender.Session.Watch(ctx, path, embed.WatchPersistent)
 	if err != nil {
 		return false, err
 	}
 	defer w.Close()
-	data, _, err := h.contender.Session.Get(context.Background(), path)
-	if string(data) == revocation || err != nil {
+	data, _, err := h.contender.Session.Get(ctx, path)
+	if string(data) == revocation || err != nil && !errors.Is(err, embed.ErrNoAuth) {
 		return err == nil, err
 	}
 	select {

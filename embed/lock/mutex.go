@@ -45,7 +45,7 @@ func (m *Mutex) With(o Options) *Mutex {
 }
 
 // Lock waits for the lock, and for a quorum, as long as ctx allows. Config.RequestTimeout does not
-// bound it. After an error nothing stays in the queue: if Lock cannot delete its znode at once, the
+// bound it, and embed.ErrUnavailable does not end it. After an error nothing stays in the queue: if Lock cannot delete its znode at once, the
 // node does so as soon as it can.
 //
 // Errors: the ctx's; why the session or the node ended, which a waiter learns at once; those of

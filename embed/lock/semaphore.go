@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
+	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 )
 
 // Errors that keep a Semaphore from giving out permits, however long a caller waits.
@@ -201,7 +202,7 @@ func (m *Semaphore) acquireFree(ctx context.Context, n int, first *queue.Contend
 	for {
 		limit, mzxid, err := m.allows(ctx, n)
 		switch {
-		case queue.Unanswered(err) && !prompt && pause(ctx):
+		case queue.Unanswered(err) && !prompt && sessions.Pause(ctx):
 			continue
 		case errors.Is(err, embed.ErrUnknownOutcome) && prompt && ctx.Err() == nil:
 			return nil, embed.ErrUnavailable // it has no permit, whatever became of the limit
@@ -259,16 +260,6 @@ func (m *Semaphore) allows(ctx context.Context, n int) (limit int, mzxid embed.Z
 // isRefusal reports whether an error says that the limit allows nothing.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrTooManyPermits) || errors.Is(err, ErrLimitDiffers) || errors.Is(err, ErrNoLimit)
-}
-
-// pause waits briefly and reports whether ctx goes on.
-func pause(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(50 * time.Millisecond):
-		return true
-	}
 }
 
 func held(full bool) error {

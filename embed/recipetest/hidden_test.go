@@ -593,3 +593,24 @@ func TestHidden_WhoIsAhead(t *testing.T) {
 		must(h.t, h.soon("Campaign", elected))
 	})
 }
+
+// M142: the znode of a holder is hidden for a moment. From then on the holder still hears that
+// somebody asks for the lock, as also when that is asked while the znode is hidden.
+func TestHidden_AHoldThatIsRevoked(t *testing.T) {
+	for _, beforeItIsShown := range []bool{false, true} {
+		besideAHider(t, func(h *hider) {
+			hold, err := lock.NewMutex(h.s, "/locks/m").Lock(h.ctx)
+			must(h.t, err)
+			revoked := hold.Revoked()
+			h.hide(hold.Path())
+			if beforeItIsShown {
+				must(h.t, lock.Revoke(h.ctx, h.bob, "/locks/m"))
+			}
+			h.show(hold.Path())
+			if !beforeItIsShown {
+				must(h.t, lock.Revoke(h.ctx, h.bob, "/locks/m"))
+			}
+			must(h.t, h.soon("the holder", begin(func() error { <-revoked; return hold.Err() })))
+		})
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,8 +187,9 @@ func lockings() []blocking {
 	}
 }
 
-// Each single write of every recipe is refused once, or its outcome is hidden. The call succeeds all
-// the same, or has just this error. It leaves nothing, runs no work again, and does not rage.
+// M145: each single write of every recipe is refused once, or its outcome is hidden. The call succeeds all
+// the same, or has just this error, unless it is one that lasts and the refusal one that passes. It
+// leaves nothing, runs no work again, and does not rage.
 func TestRecipes_RefusedAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	refused := []error{embed.ErrQuotaExceeded, embed.ErrNoAuth, embed.ErrUnavailable, embed.ErrUnknownOutcome}
@@ -234,6 +237,18 @@ var noEffect = map[string]bool{
 	"value.Sequence.Next": true, // numbers are lost, but none is given twice
 }
 
+// lasting are the beginnings of the names of calls that last as long as their ctx and the session.
+var lasting = []string{
+	"barrier.Enter", "barrier.Gate.Wait", "barrier.Countdown.Wait", "election.Election.Campaign",
+	"election.Election.Enter", "group.AwaitApplied", "lock.Keys.Lock", "lock.Mutex.Lock",
+	"lock.RWMutex.", "lock.Semaphore.Acquire", "task.Queue.Claim", "task.Queue.Take", "value.TakeNumber",
+}
+
+// lasts reports whether no refusal that passes ends the call.
+func (b *blocking) lasts() bool {
+	return slices.ContainsFunc(lasting, func(begin string) bool { return strings.HasPrefix(b.name, begin) })
+}
+
 // playRefused makes one call, whose n-th write is refused.
 func (c *visit) playRefused(b *blocking, from *refusals.Opener, n int, refusal error) {
 	t := c.t
@@ -274,6 +289,8 @@ func (c *visit) playRefused(b *blocking, from *refusals.Opener, n int, refusal e
 		}
 	}
 	switch err := over.err; {
+	case b.lasts() && errors.Is(err, embed.ErrUnavailable):
+		t.Errorf("%s: a refusal that passes ended it: %v", where, err)
 	case err == nil, errors.Is(err, refusal), asleep && errors.Is(err, context.Canceled):
 	case refusal == embed.ErrUnknownOutcome && noEffect[b.name] && errors.Is(err, embed.ErrUnavailable):
 	default:

@@ -66,7 +66,7 @@ type follower struct {
 
 // follow tells of states until it is stopped, until ctx or the session ends, or until the session
 // may not read the znode. Once it has told of a state, no other error ends it: a client's session
-// may have too many requests on their way, or be unable to read for now.
+// may be unable to read for now.
 func (f *follower) follow(ctx context.Context) error {
 	for {
 		err := f.watch(ctx)

@@ -145,7 +145,7 @@ func takeOne(ctx context.Context, s *embed.Session, dir string, n int, o NumberO
 
 // take claims the least number that is free and whose former owners the clock has passed.
 func (n *Number) take(ctx context.Context, dir string, numbers int, skew time.Duration) error {
-	err := queue.Sync(ctx, n.session, dir) // else a number may seem to be held that is free
+	_, err := queue.Sync(ctx, n.session, dir) // else a number may seem to be held that is free
 	for err == nil {
 		var found bool
 		found, err = n.look(ctx, dir, numbers)
@@ -257,33 +257,20 @@ func (n *Number) left(ctx context.Context, dir string) (time.Duration, error) {
 	return time.UnixMilli(n.after).Sub(n.now()), nil
 }
 
-// submit submits the claim, and waits for its outcome.
-func (n *Number) submit(ctx context.Context, op embed.Op) (r []embed.Result, err error) {
-	if n.claim, err = claim.New(ctx, n.session, op); err != nil {
-		return nil, err
-	}
-	if r, err = n.claim.Await(ctx); err != nil {
-		_ = n.claim.Release() // the node deletes what was created once it knows the outcome
-	}
-	return r, err
-}
-
 // enter claims the ephemeral of the number. embed.ErrNodeExists means that somebody else has it.
 func (n *Number) enter(ctx context.Context, path string, skew time.Duration) error {
 	o := embed.CreateOptions{Mode: embed.Ephemeral, TTL: skew, Parents: true}
-	r, err := n.submit(ctx, embed.OpCreateWith(path, nil, o))
-	if ended := n.session.Err(); err != nil && ended != nil {
-		return ended // what was created goes with the session
+	c, r, err := queue.Submit(ctx, n.session, embed.OpCreateWith(path, nil, o))
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		n.czxid = r[len(r)-1].Stat.Czxid
-	}
-	return err
+	n.claim, n.czxid = c, r[len(r)-1].Stat.Czxid
+	return nil
 }
 
 // begin holds the claim, and writes the first time.
-func (n *Number) begin(ctx context.Context) error {
-	if err := n.hold(ctx); err != nil {
+func (n *Number) begin(ctx context.Context) (err error) {
+	if n.tenure, err = queue.Hold(ctx, n.session, n.claim); err != nil {
 		return err
 	}
 	n.life, n.end = context.WithCancelCause(n.tenure.Context())
@@ -294,24 +281,6 @@ func (n *Number) begin(ctx context.Context) error {
 		}
 		if err != nil || n.now().UnixMilli() < n.until.Load() {
 			return err
-		}
-	}
-}
-
-// hold holds the claim. While the session is not safe, it waits.
-func (n *Number) hold(ctx context.Context) (err error) {
-	for {
-		_, changed := n.session.State()
-		n.tenure, err = n.claim.Hold(false)
-		if !errors.Is(err, embed.ErrSuspended) || n.claim.Err() != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-n.claim.Done():
-			return n.claim.Err()
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

@@ -267,8 +267,8 @@ func (v *View[T]) repair() error {
 	return nil
 }
 
-// pause waits before something is tried again. A client's session may have too many requests on
-// their way, or be unable to read for now. The error says that the view is over.
+// pause waits before something is tried again: a client's session may be unable to read for now. The
+// error says that the view is over.
 func (v *View[T]) pause() error {
 	sessions.Pause(v.ctx)
 	return v.ctx.Err()

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,21 +99,13 @@ func Enter(ctx context.Context, s *embed.Session, e Entry, parents ...string) (*
 
 // Claim submits a transaction that creates contenders, and waits for its outcome.
 func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*Contender, error) {
-	made, err := claim.New(ctx, s, ops...)
+	submit := Submit
+	if e.Prompt {
+		submit = submitOnce
+	}
+	made, results, err := submit(ctx, s, ops...)
 	if err != nil {
 		return nil, err
-	}
-	wait := made.Await
-	if e.Prompt {
-		wait = made.Created
-	}
-	results, err := wait(ctx)
-	if err != nil {
-		_ = made.Release() // the node deletes what was created once it knows the outcome
-		if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
-			err = ended // what was created goes with the session
-		}
-		return nil, e.prompt(ctx, err)
 	}
 	c := &Contender{Session: s, Claim: made, kind: e.Kind, again: e.Again}
 	for _, r := range results {
@@ -128,13 +121,62 @@ func (e *Entry) Claim(ctx context.Context, s *embed.Session, ops ...embed.Op) (*
 	return c, nil
 }
 
-// prompt returns the error of a prompt entry, which does not wait for a quorum. Its znodes are
-// taken back, or are empty containers, so an unknown outcome has no effect.
-func (e *Entry) prompt(ctx context.Context, err error) error {
-	if e.Prompt && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
-		return embed.ErrUnavailable
+// Submit claims what operations create, and waits for the outcome as long as ctx and the session
+// last. It outlasts the lack of a quorum, and whatever else refuses transactions for a while. After
+// an error the node deletes what was created once it knows the outcome.
+func Submit(ctx context.Context, s *embed.Session, ops ...embed.Op) (c *claim.Claim, results []embed.Result, err error) {
+	err = retry(ctx, s, isRefused, func() (err error) {
+		c, results, err = submit(ctx, s, (*claim.Claim).Await, ops)
+		return err
+	})
+	if ended := s.Err(); ended != nil && errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+		err = ended // what was created goes with the session
 	}
-	return err
+	return c, results, err
+}
+
+// submitOnce is Submit for who waits for nothing. What was created is taken back, or is empty
+// containers, so an unknown outcome has no effect.
+func submitOnce(ctx context.Context, s *embed.Session, ops ...embed.Op) (*claim.Claim, []embed.Result, error) {
+	c, results, err := submit(ctx, s, (*claim.Claim).Created, ops)
+	if errors.Is(err, embed.ErrUnknownOutcome) && ctx.Err() == nil {
+		err = cmp.Or(s.Err(), embed.ErrUnavailable)
+	}
+	return c, results, err
+}
+
+// Hold holds a claim. While the session is not safe, it waits.
+func Hold(ctx context.Context, s *embed.Session, c *claim.Claim) (*claim.Tenure, error) {
+	for {
+		_, changed := s.State()
+		tenure, err := c.Hold(false)
+		if !errors.Is(err, embed.ErrSuspended) || c.Err() != nil {
+			return tenure, err
+		}
+		select {
+		case <-changed:
+		case <-c.Done():
+			return nil, c.Err()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+type outcome = func(*claim.Claim, context.Context) ([]embed.Result, error)
+
+// submit claims what operations create, and returns the outcome for which wait waits.
+func submit(ctx context.Context, s *embed.Session, wait outcome, ops []embed.Op) (*claim.Claim, []embed.Result, error) {
+	c, err := claim.New(ctx, s, ops...)
+	if err != nil {
+		return nil, nil, err
+	}
+	results, err := wait(c, ctx)
+	if err != nil {
+		_ = c.Release()
+		return nil, nil, err
+	}
+	return c, results, nil
 }
 
 // Unanswered reports whether a call failed because no quorum answered it in time.
@@ -145,11 +187,19 @@ func Unanswered(err error) bool {
 // retryPause is the time between two attempts of a call that gets no answer.
 const retryPause = 50 * time.Millisecond
 
+// isRefused reports whether a call was not carried out, for a reason that passes.
+func isRefused(err error) bool { return errors.Is(err, embed.ErrUnavailable) }
+
 // Retry calls fn again while no quorum answers, as long as ctx and the session last.
 func Retry(ctx context.Context, s *embed.Session, fn func() error) error {
+	return retry(ctx, s, Unanswered, fn)
+}
+
+// retry calls fn again while its error passes.
+func retry(ctx context.Context, s *embed.Session, passes func(error) bool, fn func() error) error {
 	for {
 		err := fn()
-		if !Unanswered(err) {
+		if !passes(err) {
 			return err
 		}
 		if ended := s.Err(); ended != nil {
@@ -174,13 +224,14 @@ func Rehearse(ctx context.Context, s *embed.Session, path string, ops ...embed.O
 	return err
 }
 
-// Sync waits until this node shows all that was acknowledged before the call, anywhere. Unlike
-// embed.Session.Sync, it outlasts the lack of a quorum.
-func Sync(ctx context.Context, s *embed.Session, path string) error {
-	return Retry(ctx, s, func() error {
-		_, err := s.Sync(ctx, path)
+// Sync waits until this node shows all that was acknowledged before the call, anywhere, and returns
+// what embed.Session.Sync does. Unlike that, it outlasts the lack of a quorum.
+func Sync(ctx context.Context, s *embed.Session, path string) (at embed.Zxid, err error) {
+	err = Retry(ctx, s, func() error {
+		at, err = s.Sync(ctx, path)
 		return err
 	})
+	return at, err
 }
 
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
