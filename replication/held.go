@@ -50,9 +50,9 @@ func (h *Host) Contradicts(id ShardID, other Held) (index, term uint64, yes bool
 		case term > other.Term:
 			yes = true
 		case index != other.Commit || other.CommitTerm == 0 || term == 0:
-		case term > other.CommitTerm:
+		case term != other.CommitTerm:
 			yes = other.Commit <= own.Commit
-		case term == other.CommitTerm:
+		default:
 			yes = sum != other.CommitSum
 		}
 		return nil
@@ -120,7 +120,8 @@ func (s *logStore) overwritten(m *raftpb.Message) error {
 		return nil
 	}
 	// Few messages have such an entry, so reading it is affordable.
-	if term, sum := s.entryAt(m.ShardID, m.To, last.Index); term == last.Term && sum != entrySum(last) {
+	term, sum := s.entryAt(m.ShardID, m.To, last.Index)
+	if term != 0 && (term != last.Term || sum != entrySum(last)) {
 		return contradictionError(m, last, held)
 	}
 	return nil

@@ -72,6 +72,8 @@ func TestHeld(t *testing.T) {
 		{"one that lies behind this log", Held{Term: 2, Commit: 30, CommitTerm: 2}, true},
 		{"one that was committed again by a newer term", Held{Term: 4, Commit: 14, CommitTerm: 2}, true},
 		{"the same, not committed here: our leader may have lost", Held{Term: 4, Commit: 18, CommitTerm: 2}, false},
+		{"an entry in whose place an older one is committed", Held{Term: 4, Commit: 15, CommitTerm: 4}, true},
+		{"an entry in whose place an older one is not committed", Held{Term: 4, Commit: 18, CommitTerm: 4}, false},
 		{"another entry of the same term", Held{Term: 3, Commit: 15, CommitTerm: 3, CommitSum: sum(3, 15, "theirs")}, true},
 		{"what it no longer has", Held{Term: 3, Commit: 15}, false},
 	} {
@@ -89,6 +91,7 @@ func TestHeld(t *testing.T) {
 		{"a tail that a newer leader replaces", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 16, 22, "theirs")}, false},
 		{"what is here", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 15, "ours")}, false},
 		{"something newer in place of a commit", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(7, 15, 22, "theirs")}, true},
+		{"something older in place of commits", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(2, 12, 14, "theirs")}, true},
 		{"something else in place of commits", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 14, "theirs")}, true},
 		{"something else in place of commits, and more", raftpb.Message{Type: raftpb.Replicate, Entries: entriesOf(3, 12, 22, "theirs")}, true},
 		{"what is here, and another tail of it", raftpb.Message{Type: raftpb.Replicate, Entries: append(entriesOf(3, 12, 15, "ours"), entriesOf(7, 16, 22, "theirs")...)}, false},
