@@ -116,8 +116,8 @@ func (c *cut) size(n *inode) int64 {
 	return n.wasSize
 }
 
-// page returns what is left of a page. It may be torn between any two sectors. Besides, the disk
-// may have caught it in the middle of a write.
+// page returns what is left of a page. It may be torn between any two sectors, or the disk may have
+// caught it in the middle of a write. A sector is written as a whole.
 func (c *cut) page(was, now []byte) []byte {
 	switch {
 	case c.luck == ContentsLast:
@@ -130,7 +130,7 @@ func (c *cut) page(was, now []byte) []byte {
 	case 0:
 		return now
 	case 1:
-		copy(was, now[:c.rng.IntN(pageSize)])
+		copy(was, now[:c.rng.IntN(pageSize/sectorSize)*sectorSize])
 		return was
 	}
 	for at := 0; at < pageSize; at += sectorSize {
