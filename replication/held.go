@@ -121,7 +121,8 @@ func (s *logStore) overwritten(m *raftpb.Message) error {
 	}
 	// Few messages have such an entry, so reading it is affordable.
 	term, sum := s.entryAt(m.ShardID, m.To, last.Index)
-	if term != 0 && (term != last.Term || sum != entrySum(last)) {
+	isCurrent := m.Term >= held.Term // an earlier leader has not heard yet what was committed since
+	if term == last.Term && sum != entrySum(last) || term != last.Term && term != 0 && isCurrent {
 		return contradictionError(m, last, held)
 	}
 	return nil
