@@ -225,7 +225,7 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 		return transport.Over(tcp, placed{e.mesh.Network(uint64(id)), e})
 	}
 	if e.bubble {
-		seams.Listen = func(string, string) (net.Listener, error) { return e.mesh.Network(door(id)).Listen() }
+		seams.Listen = func(string, string) (net.Listener, error) { return e.listen(id) }
 	}
 	disk, free := e.take(id, cfg.Tick)
 	if !free {
@@ -247,6 +247,17 @@ func (e *Ensemble) TryStart(id embed.MemberID) (*embed.Node, error) {
 	}
 	e.running[id] = n
 	return n, nil
+}
+
+// listen opens the door of a member. The gateway of its last run closes it only after the node.
+func (e *Ensemble) listen(id embed.MemberID) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = e.mesh.Network(door(id)).Listen(); err == nil {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return l, err
 }
 
 // door returns the place of a member's gateway in the mesh.
