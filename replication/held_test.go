@@ -36,7 +36,7 @@ func openNew(t *testing.T) (*logStore, *plainDisk) {
 	return f.store, d
 }
 
-// B1.4: A member's committed entries are compared with those that the leader sends, and with those
+// B1.4, M153: a member's committed entries are compared with those that the leader sends, and with those
 // that a peer knows. The log has entries 1 to 10 of term 1 and 11 to 20 of term 3. In term 3 the
 // member learned of commits up to 15.
 func TestHeld(t *testing.T) {

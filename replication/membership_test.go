@@ -252,7 +252,7 @@ func TestMembership_EndsWithTheHost(t *testing.T) {
 	}
 }
 
-// Whoever asks often for the members does not keep others from an answer.
+// M154: whoever asks often for the members does not keep others from an answer.
 func TestMembership_TakesTurns(t *testing.T) {
 	e := found(t, 3, 1)
 	e.startAll()

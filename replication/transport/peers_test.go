@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// Peers says what is known about a peer in each of these cases: it does not listen, it is refused,
-// it is accepted, its link is cut, it has stopped.
+// M152: Peers says what is known about a peer in each of these cases: it does not listen, it is
+// refused, it is accepted, its link is cut, it has stopped.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWeb()

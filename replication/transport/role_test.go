@@ -21,7 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication/transport/transporttest"
 )
 
-// A node that is no member answers questions and refuses messages. The refusal is not final: the
+// M152: a node that is no member answers questions and refuses messages. The refusal is not final: the
 // node becomes a member, starts, and then receives them on the same port.
 func TestBecome(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
