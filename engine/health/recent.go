@@ -85,6 +85,16 @@ func Describe(at time.Time, kind string, shard replication.ShardID, member repli
 	return b.String()
 }
 
+// round leaves three digits or more.
+func round(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Microsecond, 10 * time.Nanosecond} {
+		if d.Abs() > 100*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
+}
+
 // A Recent is the ring of the newest occurrences. It grows until it has recentMax.
 type Recent struct {
 	rank.Mutex[rank.Recent]

@@ -121,16 +121,6 @@ func (s *Slowness) paceLocked(of slowKind) *pace.Pace {
 	return s.mu.paces[of]
 }
 
-// round leaves three digits or more.
-func round(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Microsecond, 10 * time.Nanosecond} {
-		if d.Abs() > 100*unit {
-			return d.Round(unit)
-		}
-	}
-	return d
-}
-
 // ranWithin names the work of the node that ran within the last d.
 func (s *Slowness) ranWithin(d time.Duration) (names []string) {
 	installed, sent := s.States(d)
