@@ -108,10 +108,7 @@ type Engine struct {
 	tellEnd sync.Once
 
 	// identity is the content of the identity file. The transport's goroutines add peers to it.
-	identity struct {
-		rank.Mutex[rank.Identity]
-		now replication.Identity
-	}
+	identity identityFile
 
 	end struct {
 		sync.Once

@@ -66,10 +66,7 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
 		me, err := e.enterRound(ctx)
 		if err == nil {
-			e.identity.Lock()
-			defer e.identity.Unlock()
-			e.identity.now = me
-			return me, replication.WriteIdentity(e.disk, e.cfg.Dir, me) == nil // an error has failed the node
+			return me, e.amend(func(id *replication.Identity) bool { *id = me; return true }) == nil
 		}
 		lack := err.Error()
 		e.lack.Store(&lack)
@@ -114,7 +111,7 @@ func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[caller
 // enterRound asks everybody once, and does what follows from the answers. The error says what this
 // node waits for.
 func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
-	me := e.identity.now // only this loop changes it meanwhile
+	me := e.identity.now() // only this loop changes it meanwhile
 	answers, silent := e.askAll(ctx)
 	found, err := e.mayFound(ctx, answers, silent)
 	e.offers.Store((err != nil || found != nil) && e.cfg.Found == nil)
@@ -132,9 +129,8 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 
 // ownQuestion returns what this node asks.
 func (e *Engine) ownQuestion() ask.Question {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	return ask.Question{Directory: e.identity.now.Directory, Former: e.identity.now.Former,
+	id := e.identity.now()
+	return ask.Question{Directory: id.Directory, Former: id.Former,
 		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()},
 		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(), Met: e.met.Load() != nil,
 		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
@@ -161,7 +157,7 @@ func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []ask
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
 func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
-	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now.Former != (replication.Former{}) { // there is an ensemble that it was in
+	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now().Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
 	members := slices.DeleteFunc(slices.Clone(answers), func(a ask.Answer) bool { return a.Member == 0 })
@@ -259,10 +255,8 @@ func (e *Engine) agree(present map[MemberID][16]byte, answers []ask.Answer) erro
 
 // foundedWith returns the directories of the founders with which this node has founded.
 func (e *Engine) foundedWith() map[MemberID][16]byte {
-	e.identity.Lock()
-	defer e.identity.Unlock()
 	with := map[MemberID][16]byte{e.self(): e.Directory()}
-	maps.Copy(with, e.identity.now.Peers)
+	maps.Copy(with, e.identity.now().Peers)
 	return with
 }
 
@@ -302,7 +296,7 @@ func (e *Engine) noMember(answers []ask.Answer, silent []ask.Silence) error {
 			there += fmt.Sprintf("; the node at %s has yet to join, too", a.Address)
 		}
 	}
-	switch former := e.identity.now.Former; {
+	switch former := e.identity.now().Former; {
 	case former != (replication.Former{}):
 		there += fmt.Sprintf("; this node was member %d before, so it founds nothing", former.Member)
 	case e.cfg.Found == nil && e.cfg.Member == 0:

@@ -88,10 +88,12 @@ func TestMayFound(t *testing.T) {
 			for _, m := range c.founders {
 				e.cfg.Member, e.cfg.Members[m] = 1, ""
 			}
-			e.identity.now.Directory, e.directory = own, own
+			id := replication.Identity{Directory: own}
 			if c.former {
-				e.identity.now.Former = replication.Former{Member: 1, Directory: lost}
+				id.Former = replication.Former{Member: 1, Directory: lost}
 			}
+			e.identity.set(id)
+			e.directory = own
 			if c.before != nil {
 				e.met.Store(&c.before)
 			}
@@ -117,5 +119,23 @@ func TestAnswer_OffersItselfOnlyWhenItHasLooked(t *testing.T) {
 	}
 	if e.offers.Store(true); ask1().Founder != 1 {
 		t.Error("it does not offer itself")
+	}
+}
+
+// M155: who this node is can be said while its disk hangs in the middle of a write of the identity
+// file. Whatever asks, and whatever answers others, goes on.
+func TestIdentity_WhileItIsWritten(t *testing.T) {
+	n := newNode(t)
+	n.identity.set(replication.Identity{Directory: [16]byte{7}, Peers: map[MemberID][16]byte{9: {8}}})
+	n.identity.Lock()
+	defer n.identity.Unlock()
+	if q := n.ownQuestion(); q.Directory != [16]byte{7} {
+		t.Errorf("%x", q.Directory)
+	}
+	if dir, ok := n.directoryOf(9); !ok || dir != [16]byte{8} {
+		t.Errorf("%x, %v", dir, ok)
+	}
+	if n.recovers() || n.foundedWith()[9] != [16]byte{8} {
+		t.Error("it is not who it is")
 	}
 }

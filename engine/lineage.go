@@ -49,13 +49,11 @@ func (e *Engine) knowLineage(looks int) bool {
 		}
 		return false
 	}
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	if e.identity.now.Lineage == l {
-		return true
-	}
-	e.identity.now.Lineage = l
-	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+	_ = e.amend(func(id *replication.Identity) bool {
+		isNews := id.Lineage != l
+		id.Lineage = l
+		return isNews
+	})
 	return true
 }
 
@@ -77,7 +75,5 @@ func (e *Engine) lineage() [16]byte {
 	if l != (session.Lineage{}) {
 		return l
 	}
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	return e.identity.now.Lineage
+	return e.identity.now().Lineage
 }

@@ -252,10 +252,7 @@ func (e *Engine) reasonOut(unknown string) string {
 
 // recordOut records in the identity file that this member is out for good.
 func (e *Engine) recordOut(reason string) {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	e.identity.now.Out = reason
-	_ = replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now) // an error has failed the node
+	_ = e.amend(func(id *replication.Identity) bool { id.Out = reason; return true })
 }
 
 // isOut reports whether this node ended because its member is out of the ensemble.

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -76,31 +78,30 @@ func (e *Engine) directoryOf(m MemberID) ([16]byte, bool) {
 	if rec, ok := e.table().Find(session.MemberID(m)); ok && rec.Directory != ([16]byte{}) {
 		return rec.Directory, true
 	}
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	known, ok := e.identity.now.Peers[m]
+	known, ok := e.identity.now().Peers[m]
 	return known, ok
 }
 
 // remember records the directory of a founder in the identity file.
 func (e *Engine) remember(m MemberID, directory [16]byte) error {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	if known, ok := e.identity.now.Peers[m]; ok && known != directory {
-		return fmt.Errorf("member %d has come with two directories at once, %x and %x", m, known, directory)
-	}
-	next := e.identity.now
-	next.Peers = make(map[MemberID][16]byte, len(e.identity.now.Peers)+1)
-	for k, v := range e.identity.now.Peers {
-		next.Peers[k] = v
-	}
-	next.Peers[m] = directory
-	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
+	var twice error
+	err := e.amend(func(id *replication.Identity) bool {
+		known, ok := id.Peers[m]
+		if ok && known != directory {
+			twice = fmt.Errorf("member %d has come with two directories at once, %x and %x", m, known, directory)
+		}
+		if ok {
+			return false
+		}
+		peers := map[MemberID][16]byte{m: directory}
+		maps.Copy(peers, id.Peers)
+		id.Peers = peers
+		return true
+	})
+	if err != nil {
 		e.fail(fmt.Errorf("remembering the directory of member %d: %w", m, err)) // cuts the connection, so the peer gets no verdict
-		return err
 	}
-	e.identity.now = next
-	return nil
+	return cmp.Or(err, twice)
 }
 
 // refused handles the refusal of this node by a peer. A refusal of its directory is final. Another

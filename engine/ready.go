@@ -90,13 +90,11 @@ func (e *Engine) whenReady() {
 
 // noteLog records in the identity file that the directory has a log.
 func (e *Engine) noteLog() error {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	if e.identity.now.Log != "" {
-		return nil
-	}
-	e.identity.now.Log = replication.LogTan
-	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
+	return e.amend(func(id *replication.Identity) bool {
+		isNews := id.Log == ""
+		id.Log = replication.LogTan
+		return isNews
+	})
 }
 
 // awaitSeed waits until the ensemble is loaded, if it begins with a backup.

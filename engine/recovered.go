@@ -23,9 +23,7 @@ const aloneTime = time.Minute
 // done, nobody else takes part, and the next start does it all again: another survivor may have
 // served since.
 func (e *Engine) completeRecovery() error {
-	e.identity.Lock() // peers are remembered meanwhile
-	me := e.identity.now
-	e.identity.Unlock()
+	me := e.identity.now()
 	if !me.Recovered || len(me.Ancestors) == 0 {
 		return nil
 	}
@@ -64,17 +62,12 @@ func (e *Engine) recoveryBase() (base tree.Zxid, wall time.Time, err error) {
 
 // recovers reports whether this is the first start after a forced recovery, and not complete.
 func (e *Engine) recovers() bool {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	return e.identity.now.Recovered
+	return e.identity.now().Recovered
 }
 
 // endRecovery records that the recovery is complete.
 func (e *Engine) endRecovery() error {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	e.identity.now.Recovered, e.identity.now.Commits = false, nil
-	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now)
+	return e.amend(func(id *replication.Identity) bool { id.Recovered, id.Commits = false, nil; return true })
 }
 
 // recoverShard begins the new lineage on one shard, after a zxid that follows from a time.

@@ -99,7 +99,7 @@ func (e *Engine) open() error {
 	}
 	e.warnReadable()
 	e.warnFiles()
-	joining := e.identity.now.Member == 0
+	joining := e.identity.now().Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.former().SetAside(); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.newTransport()
-	if err := e.become(e.identity.now); err != nil {
+	if err := e.become(e.identity.now()); err != nil {
 		return err
 	}
 	return e.completeRecovery()
@@ -176,7 +176,7 @@ func (e *Engine) loadShard(id ShardID) error {
 	if err != nil {
 		return err
 	}
-	r := e.newReplica(id, callbacks{e}, callbacks{e}, e.origin(e.identity.now))
+	r := e.newReplica(id, callbacks{e}, callbacks{e}, e.origin(e.identity.now()))
 	return r.Load(image)
 }
 
@@ -214,7 +214,7 @@ func runID() uint64 {
 
 // newTransport makes the transport of a node that may not be a member yet.
 func (e *Engine) newTransport() {
-	id, highest := e.identity.now, uint16(0)
+	id, highest := e.identity.now(), uint16(0)
 	if e.cfg.Seams.Next {
 		highest = transport.VersionNext
 	}
@@ -279,9 +279,7 @@ func sessionIDs(ids []MemberID) []session.MemberID {
 
 // logStart logs that the node has started. At the first start it also logs what was founded.
 func (e *Engine) logStart() {
-	e.identity.Lock()
-	id := e.identity.now
-	e.identity.Unlock()
+	id := e.identity.now()
 	directory := fmt.Sprintf("%x", id.Directory)
 	switch {
 	case id.Log == "" && id.Joined:
