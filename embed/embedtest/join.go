@@ -147,15 +147,26 @@ func (n placed) Dial(ctx context.Context, to transport.Target) (net.Conn, error)
 	return n.Network.Dial(ctx, to)
 }
 
-// Resolve returns the present addresses of all members for the name of the seeds.
+// Resolve returns for the name of the seeds the present addresses of the founders, and of all places
+// where somebody was: founders wait for all that are in Join.
 func (n placed) Resolve(ctx context.Context, address string) (list []transport.Target, err error) {
 	if address != seeds {
 		return n.Network.Resolve(ctx, address)
 	}
-	for _, a := range n.e.addresses() {
-		list = append(list, transport.Target{Address: a})
+	for _, id := range n.e.Places() {
+		if int(id) <= len(n.e.found) || n.e.wasStarted(id) {
+			list = append(list, transport.Target{Address: n.e.address(id)})
+		}
 	}
 	return list, ctx.Err()
+}
+
+// wasStarted reports whether somebody runs or ran in a place.
+func (e *Ensemble) wasStarted(id embed.MemberID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, was := e.taken[id]
+	return was
 }
 
 // addresses returns the present addresses of all places.
