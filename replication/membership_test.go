@@ -239,12 +239,12 @@ func TestMembership_EndsWithTheHost(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	asked := make(chan error)
+	asked, host := make(chan error), leader.host
 	go func() {
-		_, err := leader.host.Membership(ctx, 1)
+		_, err := host.Membership(ctx, 1)
 		asked <- err
 	}()
-	s := leader.host.shards[0]
+	s := host.shards[0]
 	eventually(t, "the question", func() bool { return len(s.reading) > 0 })
 	e.stop(leader)
 	if err := <-asked; !errors.Is(err, ErrClosed) {
