@@ -158,11 +158,11 @@ func (b *backup) watch(life context.Context, cancel context.CancelCauseFunc) {
 
 func (b *backup) header() backupfile.Header {
 	e := b.engine
-	h := backupfile.Header{Time: b.began.UnixMilli(), Ensemble: e.cfg.Ensemble, Member: uint64(e.self())}
-	if lineage := session.Lineage(e.lineage()); lineage != (session.Lineage{}) {
+	h := backupfile.Header{Time: b.began.UnixMilli(), Ensemble: e.cfg.Ensemble, Member: uint64(e.roster.Self())}
+	if lineage := session.Lineage(e.roster.Lineage()); lineage != (session.Lineage{}) {
 		h.Lineage = hex.EncodeToString(lineage[:])
 	}
-	for _, m := range e.memberIDs() {
+	for _, m := range e.roster.MemberIDs() {
 		h.Members = append(h.Members, uint64(m))
 	}
 	for i, c := range b.shards {

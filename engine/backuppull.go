@@ -46,7 +46,7 @@ var errPulledWhole = errors.New("the backup has no more parts")
 // give answers a ask.BackupAsk.
 func (e *Engine) give(ctx context.Context, wanted *ask.BackupAsk) (*ask.BackupPart, error) {
 	if e.cfg.Admit != nil {
-		return nil, fmt.Errorf("Config.Admit of member %d decides who may have the data, so it gives no backup to strangers: call Node.Backup there", e.self())
+		return nil, fmt.Errorf("Config.Admit of member %d decides who may have the data, so it gives no backup to strangers: call Node.Backup there", e.roster.Self())
 	}
 	select { // one question at a time
 	case p := <-e.pulled:

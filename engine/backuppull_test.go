@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/roster"
 )
 
 // pulling returns an engine with a backup of these parts. Without any, it gives none yet.
 func pulling(parts ...ask.BackupPart) (*Engine, *pull) {
-	e := &Engine{pulled: make(chan *pull, 1), done: make(chan struct{})}
+	e := &Engine{pulled: make(chan *pull, 1), done: make(chan struct{}), roster: roster.New(nil, nil, slog.New(slog.DiscardHandler))}
 	p := &pull{id: [16]byte{1}, parts: make(chan ask.BackupPart), over: make(chan struct{}), idle: time.AfterFunc(pullIdle, func() {})}
 	go func() {
 		if len(parts) == 0 {

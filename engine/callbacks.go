@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -21,12 +22,13 @@ import (
 type callbacks struct{ engine *Engine }
 
 var (
-	_ outbox.Node  = callbacks{}
-	_ outbox.Raft  = callbacks{}
-	_ replica.Node = callbacks{}
-	_ replica.Raft = callbacks{}
-	_ keeper.Node  = callbacks{}
-	_ seeding.Node = callbacks{}
+	_ outbox.Node   = callbacks{}
+	_ outbox.Raft   = callbacks{}
+	_ replica.Node  = callbacks{}
+	_ replica.Raft  = callbacks{}
+	_ keeper.Node   = callbacks{}
+	_ governor.Node = callbacks{}
+	_ seeding.Node  = callbacks{}
 )
 
 // Calls of an outbox to its node, which mostly go to the keeper.
@@ -63,7 +65,7 @@ func (c callbacks) Committed(id replication.ShardID) uint64 {
 // Transfer tries another member each time, because one of them may be down. A member that lags
 // itself passes the leadership on in the same way.
 func (c callbacks) Transfer(id replication.ShardID, nth int) {
-	next := c.engine.other(id, nth)
+	next := c.engine.roster.Other(id, nth)
 	if next == 0 {
 		return
 	}
@@ -96,7 +98,7 @@ func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session
 // Dismissed fails the node, unless the member is only to go: until it is out of all shards, it has a
 // vote, without which it may never get out. Then it goes on as a replica, serves nobody, and says so.
 func (c callbacks) Dismissed(why error) {
-	if rec, found := c.engine.table().Find(session.MemberID(c.engine.self())); found && rec.OutOf() < len(c.engine.shards) {
+	if rec, found := c.engine.roster.Table().Find(session.MemberID(c.engine.roster.Self())); found && rec.OutOf() < len(c.engine.shards) {
 		text := fmt.Sprintf("%v: it serves nobody, and its vote counts until the others have taken it out; %s", why, afterwards(rec.Reason))
 		if c.engine.toGo.CompareAndSwap(nil, &text) {
 			c.engine.log.Warn("this member is to go", "cause", text)
@@ -117,7 +119,15 @@ func afterwards(why session.Reason) string {
 // Seeded has reportLoop look whether the node serves.
 func (c callbacks) Seeded() { ring(c.engine.lookDue) }
 
-func (c callbacks) MembersChanged() { c.engine.wakeOnMembers() }
+// MembersChanged must not block.
+func (c callbacks) MembersChanged() {
+	e := c.engine
+	e.roster.NoteOwnPart()
+	ring(e.membersChanged)
+	if e.governor != nil { // nil while the node is opened
+		e.governor.Wake()
+	}
+}
 
 func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table *session.Table, registered bool) {
 	c.engine.keeper.Reconcile(at, old, next, table, registered)
@@ -138,5 +148,23 @@ func (c callbacks) Tell(level slog.Level, message string, args ...any) {
 
 // Calls of the loader of Config.Seed to its node.
 
-func (c callbacks) Self() MemberID      { return c.engine.self() }
-func (c callbacks) Members() []MemberID { return c.engine.memberIDs() }
+func (c callbacks) Self() MemberID      { return c.engine.roster.Self() }
+func (c callbacks) Members() []MemberID { return c.engine.roster.MemberIDs() }
+
+// Calls of the governor to its node.
+
+func (c callbacks) RaftLeader(id replication.ShardID) Leader { return c.engine.raftLeader(id) }
+func (c callbacks) LeadsSince() (time.Time, bool)            { return c.engine.LeadsSince() }
+func (c callbacks) Over() error                              { return c.engine.over() }
+func (c callbacks) Go(fn func())                             { c.engine.loops.Go(fn) }
+
+func (c callbacks) HandOver(id replication.ShardID, to MemberID) error {
+	return c.engine.transfer(id, to, TransferAsked)
+}
+
+func ring(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

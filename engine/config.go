@@ -5,9 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
@@ -110,14 +108,6 @@ type Config struct {
 	Seams Seams
 }
 
-// A Candidate is what a node that wants to be a member says of itself.
-type Candidate struct {
-	Name     string
-	Zone     string
-	Address  string
-	Observer bool
-}
-
 // Seams let a test replace parts of the system. The zero value replaces nothing.
 type Seams struct {
 	Network func(transport.Network) transport.Network           // gets the TCP network, returns its replacement
@@ -177,10 +167,3 @@ func (c *Config) closeTimeout() time.Duration {
 }
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + command.Overhead }
-
-// seeds returns where members may be: first the founders, then the addresses in Join.
-func (c *Config) seeds() []string { return append(slices.Sorted(maps.Values(c.Members)), c.Join...) }
-
-func (c *Config) memberIDs() []MemberID {
-	return slices.Sorted(maps.Keys(c.Members))
-}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/internal/crowd"
-	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
@@ -83,41 +81,8 @@ func (e *Engine) checkIdentity() error {
 		return fmt.Errorf("%s %w (%x): is its volume mounted?", e.cfg.Dir, errEmpty, e.cfg.Directory)
 	}
 	id.Start++
-	e.identity.set(id)
-	e.directory = id.Directory
-	e.member.Store(uint64(id.Member)) // the log names it from now on
-	return nil
-}
-
-// An identityFile is the content of the identity file. Whoever reads it does not wait for the disk,
-// which may hang.
-type identityFile struct {
-	rank.Mutex[rank.Identity] // held while the file is written
-	content                   atomic.Pointer[replication.Identity]
-}
-
-// now returns the content, whose map and slices nobody may change.
-func (f *identityFile) now() replication.Identity {
-	if id := f.content.Load(); id != nil {
-		return *id
-	}
-	return replication.Identity{}
-}
-
-func (f *identityFile) set(id replication.Identity) { f.content.Store(&id) }
-
-// amend changes the identity file, unless change returns false. An error has failed the node.
-func (e *Engine) amend(change func(*replication.Identity) bool) error {
-	e.identity.Lock()
-	defer e.identity.Unlock()
-	next := e.identity.now()
-	if !change(&next) {
-		return nil
-	}
-	if err := replication.WriteIdentity(e.disk, e.cfg.Dir, next); err != nil {
-		return err
-	}
-	e.identity.set(next)
+	e.identity.Set(id)
+	e.roster.Claim(id.Member)
 	return nil
 }
 
@@ -134,7 +99,7 @@ func (e *Engine) newIdentity() (replication.Identity, error) {
 func (e *Engine) adopt(id *replication.Identity) {
 	id.Ensemble, id.Shards = e.cfg.Ensemble, e.cfg.Shards
 	if e.cfg.Alone && id.Former == (replication.Former{}) {
-		id.Found(e.cfg.Member, e.cfg.memberIDs())
+		id.Found(e.cfg.Member, e.roster.Founders())
 	}
 }
 
@@ -157,12 +122,12 @@ func (e *Engine) comeBack(old replication.Identity) (replication.Identity, error
 // checkStart compares this start with the starts in the images, and the lineages. The identity file
 // may be older than the rest.
 func (e *Engine) checkStart() error {
-	id := e.identity.now()
+	id := e.identity.Now()
 	if l := e.home().Lineage(); id.Lineage != (session.Lineage{}) && l != (session.Lineage{}) && l != id.Lineage && !slices.Contains(id.Ancestors, [16]byte(l)) {
 		return fmt.Errorf("%s: the identity file is of the lineage %v, the image of %v: part of the directory is from another ensemble; %s", e.cfg.Dir, session.Lineage(id.Lineage), l, replication.WayOut)
 	}
 	others := func(m session.Member) bool { return m.ID != session.MemberID(id.Member) && m.OutOf() < len(e.shards) }
-	if e.cfg.Alone && slices.ContainsFunc(e.table().List, others) {
+	if e.cfg.Alone && slices.ContainsFunc(e.roster.Table().List, others) {
 		return e.notAlone()
 	}
 	for _, r := range e.shards {
@@ -177,7 +142,7 @@ func (e *Engine) checkStart() error {
 // countStart makes the start durable. By now, everything for which the directory can be refused has
 // been checked.
 func (e *Engine) countStart() error {
-	return replication.WriteIdentity(e.disk, e.cfg.Dir, e.identity.now())
+	return e.identity.Write()
 }
 
 // sameFounding checks that the directory was founded as the config says. Members may have come and

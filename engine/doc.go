@@ -5,10 +5,14 @@
 // This package is the hub: it starts and stops the node, finds the shard of a path, and reads for
 // sessions. The rooms below do the rest. A room imports only rooms below it:
 //
-//	       engine              start, config, routing, reads, leaderships, members, reports
+//	       engine              start, config, routing, reads, leaderships, reports
 //	      ╱   │   ╲
-//	 keeper   │   replica      this node's sessions; one shard's replicated state
-//	 │    ╲ steer ╱            who is to be a member and to vote; pure
+//	     │ entry governor      who a node is that joins; what a leader does about members
+//	     │    ╲  ╱   │
+//	     │  roster steer       who is in the ensemble; who is to be, and to vote: pure
+//	     │     │
+//	 keeper replica            this node's sessions; one shard's replicated state
+//	 │    ╲   ╱
 //	claim  outbox              the life of a claim; pure. This node's batches to one shard
 //	      ╱      ╲
 //	command      clock         the formats of log and image; time
@@ -82,14 +86,13 @@
 // # Members
 //
 // Members come and go. The table of members on the home shard has a wish for each
-// of them: learner, voter or out. Package steer decides; this package looks and acts:
+// of them: learner, voter or out. Each member has a roster, and asks the leader for changes:
 //
-//	enter.go, question.go   a node without an id asks the seeds, and joins or founds
-//	members.go              what a member says of itself, leaves, and removes
-//	steering.go             where this node leads a shard: ask steer, and carry out its next step
-//	proof.go                who has just stored an entry, before anybody is counted on
-//	place.go, book.go       who votes, and where members may be
-//	recovered.go            the first start after a recovery
+//	entry                a node without an id asks the seeds, and joins or founds
+//	members.go, leave.go what a member says of itself, leaves, and removes
+//	question.go          what a member answers
+//	governor             where this node leads: admit, judge what is asked, steer each shard
+//	recovered.go         the first start after a recovery
 //
 // Package ask has the questions and who asks, package datadir what a directory holds, what a former
 // member has left there included, and package offline works on the directory of a member that does not
@@ -107,7 +110,7 @@
 // Start binds the port and locks the directory. It checks the identity file, images and logs
 // through a view that changes nothing. Then it loads the images, counts the start, and only then
 // starts Raft. It returns when this node has applied what its logs know to be committed, which
-// needs no quorum. A node that has yet to join starts Raft later, on enterLoop, once it knows its
+// needs no quorum. A node that has yet to join starts Raft later, in enter, once it knows its
 // id. A refusal by a peer fails the node only when Start has opened everything. See start.go. Check
 // looks at the directory of a stopped member in the same way, and reads more of it. See package offline.
 //
@@ -151,9 +154,9 @@
 //	leaders              the leaders that observers know
 //	embed.notifier       calls of Events that wait
 //	embed.auditor        records that wait for Config.Audit
-//	Engine.identity      the identity file
+//	datadir.IdentityFile  the identity file
 //	Engine.end           why the node failed
-//	engine.book          where members may be
+//	roster.book          where members may be
 //	certs.Store          one reading of the files with certificates
 //	replication.Host     calls of dragonboat, some of which would crash it while it ends
 //	shard.starting       one start of a shard at a time
@@ -195,15 +198,15 @@
 //
 // No lock is held over a call of the embedding service. The exception is the pure functions of its
 // authentication schemes, whose panics are contained (scheme.go). No lock above those of
-// replication is held over I/O. The exception is Engine.identity, over the identity file.
+// replication is held over I/O. The exception is datadir.IdentityFile, over that file.
 //
 // # Goroutines
 //
-//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop, steering.loop
+//	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop, steering.loop in governor
 //	for the node     Keeper.Loop, Purger.Loop, failureLoop, reportLoop, memberLoop
 //	if it has shares spreadLoop
-//	at the start     whenReady, until this member has registered; enterLoop, until this node is a member
-//	until it is done raiseLoop, lineageLoop, Loader.Run
+//	at the start     whenReady, until this member has registered; enter, until this node is a member
+//	until it is done raiseLoop, Governor.lineageLoop, Loader.Run
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's

@@ -12,10 +12,14 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/datadir"
+	"github.com/vivarium-go/vivarium/engine/entry"
+	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/replication"
@@ -44,21 +48,16 @@ type Engine struct {
 	seeding    *seeding.Loader
 
 	runID uint64 // a random id of this run
-	book  *book  // where members may be
 
-	// Who this node is. Set before host is, by Start or by enterLoop; immutable afterwards.
-	member atomic.Uint64
-	names  *replication.Names
-	// directory is the id of the directory. It has no lock: writing the identity file may hang.
-	directory [16]byte
-	// place is what does not change once the node is a member; nil before.
-	place atomic.Pointer[place]
-	// learner says for each shard that this member does not vote there, as far as it knows.
-	learner        [MaxShards]atomic.Bool
+	identity *datadir.IdentityFile // the transport's goroutines add peers to it
+	roster   *roster.Roster
+	entry    *entry.Entry
+	// Set before host is, by Start or by enter; immutable afterwards.
+	governor *governor.Governor // nil while the node has yet to join
+	names    *replication.Names
+
 	membersChanged chan struct{} // capacity 1; the table of members has changed
-	steering       []*steering   // by shard
 	cramped        chan struct{} // capacity 1; the disk lacks room
-	reconfiguring  chan struct{} // capacity 1; full while this node records a Reconfig
 	// client is where this node's clients connect, for the other clients; nil if no gateway says so.
 	client atomic.Pointer[string]
 
@@ -67,19 +66,7 @@ type Engine struct {
 	departed  chan struct{} // closed when it is out of all shards
 	noted     atomic.Bool   // its directory says so, or is about to
 
-	// gone is how many members have come and gone, as the leader of the home shard read last.
-	gone atomic.Int64
-
-	// Of a node that has yet to join.
-	entering chan struct{}          // closed when enterLoop ends; nil if there was nothing to enter
-	lack     atomic.Pointer[string] // what enterLoop waits for
-	callers  chan caller            // others that have asked this node
-	// offers says that others may found the ensemble with this node: it has looked, and is in none. A
-	// member that is starting is in one, and so is one whose directory has a former member.
-	offers atomic.Bool
-	// met are the directories of all founders with which this one founds, if the others say the same.
-	// It is set once.
-	met atomic.Pointer[map[MemberID][16]byte]
+	entering chan struct{} // closed when enter ends; nil if there was nothing to enter
 
 	// toGo says why the ensemble no longer registers this member, whose vote still counts; nil if it
 	// does.
@@ -99,16 +86,16 @@ type Engine struct {
 	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
-	loops   sync.WaitGroup
-	done    chan struct{} // closed when the node is over for its users
+	// reach ends when this node reaches no one any more: its disk has failed, or it is stopped.
+	reach    context.Context
+	endReach context.CancelFunc
+	loops    sync.WaitGroup
+	done     chan struct{} // closed when the node is over for its users
 
 	// ended is closed when the node has failed or was closed. A member that leaves is over for its users
 	// before: whoever waits for the end may end the process, and the others need its vote still.
 	ended   chan struct{}
 	tellEnd sync.Once
-
-	// identity is the content of the identity file. The transport's goroutines add peers to it.
-	identity identityFile
 
 	end struct {
 		sync.Once

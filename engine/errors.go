@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/entry"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/seeding"
@@ -40,6 +41,7 @@ var (
 	ErrNotMember      = session.ErrNotMember
 	ErrObserver       = session.ErrObserver
 	ErrNotSeeded      = seeding.ErrNotSeeded
+	ErrJoining        = entry.ErrJoining
 )
 
 // errEmpty means that the directory is empty, and must be one that a node has used before.

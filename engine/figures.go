@@ -96,7 +96,7 @@ func (e *Engine) Figures() Figures {
 func (e *Engine) lookAtShard(s *ShardFigures, r *replica.Replica) {
 	leader := e.Leader(r.Shard)
 	*s = ShardFigures{
-		Shard: r.Shard, Leader: leader, Leads: leader.Member != 0 && leader.Member == e.self(),
+		Shard: r.Shard, Leader: leader, Leads: leader.Member != 0 && leader.Member == e.roster.Self(),
 		State: r.Figures(), Outbox: &r.Outbox.Meters, Replica: &r.Meters,
 		Leaders: &e.meters.leaders[r.Shard-1], Transfers: &e.meters.transfers[r.Shard-1],
 	}

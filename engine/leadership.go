@@ -39,7 +39,7 @@ func (e *Engine) raftLeader(id ShardID) Leader {
 // its leader: Raft has it name the last one for ever, and pass commands to it. So it must have
 // heard from that leader lately. A voter stands for election when its leader is silent.
 func (e *Engine) hears(id ShardID, leader MemberID) bool {
-	if leader == 0 || leader == e.self() || !e.learner[id-1].Load() {
+	if leader == 0 || leader == e.roster.Self() || !e.roster.Learns(id) {
 		return true
 	}
 	return time.Since(e.transport.Pulse(uint64(leader), int(id)).Led) < 2*LongestElection(e.cfg.Tick)
@@ -85,7 +85,7 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 	ring(e.lookDue)
 	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
-		if l.Member == e.self() {
+		if l.Member == e.roster.Self() {
 			e.leaders.since = time.Now()
 		}
 	}
@@ -122,26 +122,12 @@ func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 	if host == nil {
 		return e.notReady(outbox.ErrUnavailable)
 	}
-	if !slices.Contains(e.voters(id), to) {
-		return fmt.Errorf("member %d is none of the members that vote: %s", to, replication.Listed(e.voters(id)))
+	if !slices.Contains(e.roster.Voters(id), to) {
+		return fmt.Errorf("member %d is none of the members that vote: %s", to, replication.Listed(e.roster.Voters(id)))
 	}
 	if err := host.TransferLeader(id, to); err != nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 	}
 	e.meters.transfers[id-1][why].Inc()
 	return nil
-}
-
-// others returns the voters of a shard but this one, in the order of their ids.
-func (e *Engine) others(id ShardID) []MemberID {
-	return slices.DeleteFunc(e.voters(id), func(m MemberID) bool { return m == e.self() })
-}
-
-// other returns another voter of a shard. Successive values of nth go through all of them. It
-// returns zero if there is none.
-func (e *Engine) other(id ShardID, nth int) MemberID {
-	if all := e.others(id); len(all) > 0 {
-		return all[nth%len(all)]
-	}
-	return 0
 }

@@ -3,6 +3,9 @@ package engine
 import (
 	"slices"
 	"testing"
+
+	"github.com/vivarium-go/vivarium/engine/roster"
+	"github.com/vivarium-go/vivarium/replication"
 )
 
 // A leader that steps aside tries all other members in turn, and never itself.
@@ -16,14 +19,16 @@ func TestOtherMembersInTurn(t *testing.T) {
 		{[]MemberID{7, 3, 2, 1}, []MemberID{1, 3, 7, 1}},
 	} {
 		n := newNode(t)
-		n.member.Store(2)
-		n.cfg.Members = make(map[MemberID]string)
+		members := make(map[MemberID]string)
 		for _, id := range c.members {
-			n.cfg.Members[id] = ""
+			members[id] = ""
 		}
+		n.roster = roster.New(n.identity, members, n.Engine.log)
+		n.roster.Load(n.shards)
+		n.roster.Claim(2)
 		var got []MemberID
 		for nth := range c.want {
-			got = append(got, n.other(1, nth))
+			got = append(got, n.roster.Other(1, nth))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("of %v it tries %v, want %v", c.members, got, c.want)
@@ -34,11 +39,10 @@ func TestOtherMembersInTurn(t *testing.T) {
 // Who asks for the founders or the voters may change the list that it gets.
 func TestFounders_AreCopied(t *testing.T) {
 	n := newNode(t)
-	n.member.Store(2)
 	founders := []MemberID{1, 2, 3}
-	n.place.Store(&place{founders: slices.Clone(founders)})
-	n.others(1)
-	if got := n.founders(); !slices.Equal(got, founders) {
+	n.roster.Become(replication.Identity{Member: 2, Founders: slices.Clone(founders)})
+	n.roster.Others(1)
+	if got := n.roster.Founders(); !slices.Equal(got, founders) {
 		t.Errorf("the founders were %v, and are %v", founders, got)
 	}
 }

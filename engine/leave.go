@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
-	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
@@ -79,7 +77,7 @@ func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
 		return e.departure.expected() && e.departure.shards() > 0, err
 	}
 	e.departure.begin()
-	if e.self() == 0 {
+	if e.roster.Self() == 0 {
 		return true, nil
 	}
 	err = e.askOut(ctx)
@@ -92,7 +90,7 @@ func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
 // depart waits until this member is out of all shards, and closes the node. doubt says why nobody
 // knows whether the wish is recorded.
 func (e *Engine) depart(ctx context.Context, doubt error) error {
-	if e.self() == 0 {
+	if e.roster.Self() == 0 {
 		return e.Close() // nobody knows it
 	}
 	err := e.keeper.CloseAll(ctx)
@@ -160,7 +158,7 @@ func (e *Engine) askOut(ctx context.Context) error {
 	for !e.isOut() {
 		if !sent || time.Since(asked) > replica.RetryAfter {
 			asked = time.Now()
-			if recorded, err := e.askLeader(ctx, ask.Question{Leave: e.self()}, what, &sent); recorded || err != nil {
+			if recorded, err := e.askLeader(ctx, ask.Question{Leave: e.roster.Self()}, what, &sent); recorded || err != nil {
 				return err
 			}
 		}
@@ -173,58 +171,4 @@ func (e *Engine) askOut(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// letLeave records that a member leaves, where the home shard is led. If nobody else stays that
-// votes, and somebody comes who can vote in its place, that takes until then.
-func (e *Engine) letLeave(ctx context.Context, m MemberID) (answered bool, err error) {
-	for {
-		answered, err := e.recordDeparture(ctx, m, session.Left)
-		if !errors.Is(err, ErrUnsafe) || !e.isAlone(m) || !e.wishHeir(ctx, m) {
-			return answered, err
-		}
-		select {
-		case <-time.After(LongestElection(e.cfg.Tick) / 2):
-		case <-e.done:
-			return true, e.over()
-		case <-ctx.Done():
-			return true, err
-		}
-	}
-}
-
-// isAlone reports whether a member is the only voter of the home shard that stays.
-func (e *Engine) isAlone(m MemberID) bool {
-	return !slices.ContainsFunc(e.voters(command.HomeShard), func(v MemberID) bool { return v != m && !e.goes(v) })
-}
-
-// hasHeir reports whether somebody other than a member is to vote, and stores what it is sent.
-func (e *Engine) hasHeir(m MemberID, stored map[MemberID]bool) bool {
-	return slices.ContainsFunc(e.table().List, func(other session.Member) bool {
-		id := MemberID(other.ID)
-		return id != m && other.Wish == session.Voter && stored[id]
-	})
-}
-
-// wishHeir wishes that a learner votes in the place of the only voter: the oldest one that is fit.
-// It reports whether there is anybody who answers and may vote; it may have to become fit first.
-// The planner does not do so, because two voters are no better than one unless one of them goes.
-func (e *Engine) wishHeir(ctx context.Context, m MemberID) (comes bool) {
-	for _, other := range e.table().List {
-		id := MemberID(other.ID)
-		if id == m || other.Wish == session.Out || other.Observer || !e.answers(id) {
-			continue
-		}
-		comes = true
-		if other.Wish == session.Voter {
-			return true
-		}
-		if e.isStable(ctx, other.ID) {
-			e.log.Info("a learner is to vote in the place of one that leaves", "peer", id)
-			want := command.EncodeWant(0, other.ID, session.Voter, 0, time.Now().UnixMilli())
-			_, _ = e.host.Load().Propose(command.HomeShard, want) // if it is lost, it is proposed again
-			return true
-		}
-	}
-	return comes
 }

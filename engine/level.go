@@ -52,7 +52,7 @@ func (e *Engine) raiseLevels() (more bool) {
 			continue
 		}
 		more = true
-		if e.Leader(r.Shard).Member == e.self() && !e.isHeldBelow(next) {
+		if e.Leader(r.Shard).Member == e.roster.Self() && !e.isHeldBelow(next) {
 			_, _ = e.host.Load().Propose(r.Shard, command.EncodeRaise(next, nil)) // if it is lost, the loop proposes it again
 		}
 	}
@@ -74,20 +74,16 @@ func (e *Engine) Level() uint32 {
 	return level
 }
 
-// highestLevel returns the level of the highest shard. A member must read it to take part.
-func (e *Engine) highestLevel() uint32 {
-	level := uint32(LevelMin)
-	for _, r := range e.shards {
-		level = max(level, r.Level())
-	}
-	return level
+// levels returns the levels that this node agrees to.
+func (e *Engine) levels() transport.Levels {
+	return transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()}
 }
 
 // HeldDown returns the members that keep the ensemble from the next level, in the order of their
 // ids. It returns none if this build reads no higher level.
 func (e *Engine) HeldDown() []MemberID {
 	next := e.Level() + 1
-	if next > e.cfg.levelRead() || e.self() == 0 {
+	if next > e.cfg.levelRead() || e.roster.Self() == 0 {
 		return nil
 	}
 	var by []MemberID
@@ -147,9 +143,9 @@ func (e *Engine) mayRaise(ctx context.Context, next uint32, behind []MemberID) e
 	}
 	for _, m := range behind {
 		switch {
-		case !slices.Contains(e.memberIDs(), m):
-			return fmt.Errorf("member %d is none of the members %s", m, replication.Listed(e.memberIDs()))
-		case m == e.self() || e.isUp(ctx, m):
+		case !slices.Contains(e.roster.MemberIDs(), m):
+			return fmt.Errorf("member %d is none of the members %s", m, replication.Listed(e.roster.MemberIDs()))
+		case m == e.roster.Self() || e.isUp(ctx, m):
 			return fmt.Errorf("member %d is up: upgrade it, or stop it if it is to be left behind", m)
 		}
 	}
@@ -171,13 +167,13 @@ func (e *Engine) isUp(ctx context.Context, m MemberID) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, half)
 	defer cancel()
-	address := e.book.newest(m)
+	address := e.roster.Address(m)
 	conn, err := e.network.Dial(ctx, transport.Target{Member: uint64(m), Address: address})
 	if err != nil {
 		return false
 	}
 	_ = conn.Close() // nothing was sent
 	a, err := ask.Ask(ctx, e.transport, transport.Target{Address: address}, ask.Question{})
-	other := a.Member != m || a.Lineage != e.lineage() && a.Lineage != (session.Lineage{})
+	other := a.Member != m || a.Lineage != e.roster.Lineage() && a.Lineage != (session.Lineage{})
 	return err != nil || !other
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/replication"
@@ -25,13 +26,19 @@ var (
 	ErrSuperseded = errors.New("a forced recovery has ended this member's lineage")
 )
 
+// Member returns the id of this member, or zero while the node has yet to join an ensemble.
+func (e *Engine) Member() MemberID { return e.roster.Self() }
+
+// Learns reports whether this member does not vote on the home shard.
+func (e *Engine) Learns() bool { return e.roster.Learns(command.HomeShard) }
+
 // Members returns all members that this node knows of, by their ids. Before the table of members is
 // founded, they are the founders.
 func (e *Engine) Members() (list []Member) {
-	table := e.table()
-	leads := e.Leader(command.HomeShard).Member == e.self() && !e.silenced()
+	table := e.roster.Table()
+	leads := e.Leader(command.HomeShard).Member == e.roster.Self() && !e.silenced()
 	if table.Ensemble.Next == 0 {
-		for _, m := range e.founders() {
+		for _, m := range e.roster.Founders() {
 			list = append(list, e.describe(session.Member{ID: session.MemberID(m), Wish: session.Voter}, leads))
 		}
 		return list
@@ -47,13 +54,13 @@ func (e *Engine) Members() (list []Member) {
 func (e *Engine) describe(m session.Member, leads bool) Member {
 	d := Member{Member: m}
 	d.Name = cmp.Or(m.Name, m.Address) // for people
-	if d.Address == "" && e.book != nil {
-		d.Address = e.book.newest(MemberID(m.ID))
+	if d.Address == "" {
+		d.Address = e.roster.Address(MemberID(m.ID))
 	}
 	if !leads {
 		return d
 	}
-	if d.Answers = e.answers(MemberID(m.ID)); !d.Answers || MemberID(m.ID) == e.self() {
+	if d.Answers = e.governor.Answers(MemberID(m.ID)); !d.Answers || MemberID(m.ID) == e.roster.Self() {
 		return d
 	}
 	committed, has := e.host.Load().Committed(command.HomeShard), e.transport.Pulse(uint64(m.ID), int(command.HomeShard)).Index
@@ -73,7 +80,7 @@ func (e *Engine) memberLoop() {
 	defer ticker.Stop()
 	leaderless := time.Now()
 	observerSaid := false
-	present := e.present()
+	present := e.roster.Present()
 	for {
 		select {
 		case <-e.stop:
@@ -97,6 +104,23 @@ func (e *Engine) memberLoop() {
 	}
 }
 
+// noteMembers notes who has joined or is gone since the table had these members. It returns those
+// that it has now. Both lists are sorted.
+func (e *Engine) noteMembers(before []session.MemberID) []session.MemberID {
+	now := e.roster.Present()
+	for _, c := range []struct {
+		kind     health.Kind
+		all, old []session.MemberID
+	}{{health.MemberJoined, now, before}, {health.MemberGone, before, now}} {
+		for _, m := range c.all {
+			if _, had := slices.BinarySearch(c.old, m); !had {
+				e.recent.Note(health.Occurrence{Kind: c.kind, Member: MemberID(m)})
+			}
+		}
+	}
+	return now
+}
+
 // AnnounceClient says where this member's clients connect, so that tree.ConfigPath has it. It
 // returns false if somebody else has said so already. The ensemble hears of it within a second or
 // two.
@@ -108,8 +132,8 @@ func (e *Engine) WithdrawClient() { e.client.Store(nil) }
 // announce enters in the table where this member is, unless it says so already.
 func (e *Engine) announce() {
 	home := e.home()
-	table := e.table()
-	rec, known := table.Find(session.MemberID(e.self()))
+	table := e.roster.Table()
+	rec, known := table.Find(session.MemberID(e.roster.Self()))
 	says := command.Announce{Name: e.nameToSay(table, rec), Address: e.cfg.Advertise, Zone: e.cfg.Zone}
 	if announced := e.client.Load(); announced != nil {
 		says.Client = *announced
@@ -122,7 +146,7 @@ func (e *Engine) announce() {
 	if _, err := home.Outbox.Submit(call); err != nil {
 		return
 	}
-	ctx, cancel := e.lifetime(memberInterval)
+	ctx, cancel := context.WithTimeout(e.reach, memberInterval)
 	defer cancel()
 	_ = home.Outbox.Wait(ctx, call, memberInterval) // the loop looks again
 }
@@ -146,7 +170,7 @@ func (e *Engine) nameToSay(table *session.MembersView, rec session.Member) strin
 // The value counts at the join alone: a voter never becomes a learner again, and nothing in the log
 // changes it for a learner.
 func (e *Engine) sayObserver() bool {
-	rec, known := e.table().Find(session.MemberID(e.self()))
+	rec, known := e.roster.Table().Find(session.MemberID(e.roster.Self()))
 	if !known || rec.Observer == e.cfg.Observer || !isDone(e.home().Outbox.Ready) {
 		return false
 	}
@@ -154,28 +178,13 @@ func (e *Engine) sayObserver() bool {
 	return true
 }
 
-// lifetime returns a context that ends when this node reaches no one any more, or after a time.
-func (e *Engine) lifetime(d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	go func() {
-		select {
-		case <-e.stop:
-			cancel()
-		case <-e.disk.Failed():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
 // seek asks the seeds where the members are. All of them may have moved at once. It also greets
 // them: a learner that was removed says nothing by itself, and nobody would tell it.
 func (e *Engine) seek() {
-	ctx, cancel := e.lifetime(ask.Time)
+	ctx, cancel := context.WithTimeout(e.reach, ask.Time)
 	defer cancel()
-	answers, _ := e.askAll(ctx)
-	own := e.lineage()
+	answers, _ := e.entry.AskAll(ctx)
+	own := e.roster.Lineage()
 	for _, a := range answers {
 		if slices.Contains(a.Ancestors, own) {
 			e.failAsSuperseded(fmt.Sprintf("member %d at %s goes on as lineage %v, which follows %v", a.Member, a.Address, a.Lineage, own))
@@ -184,8 +193,8 @@ func (e *Engine) seek() {
 		if a.Member == 0 || a.Lineage != own && a.Lineage != (session.Lineage{}) || a.Address == "" {
 			continue
 		}
-		e.book.met(a.Member, a.Address)
-		if a.Member != e.self() {
+		e.roster.Met(a.Member, a.Address)
+		if a.Member != e.roster.Self() {
 			_ = e.transport.Probe(ctx, uint64(a.Member)) // a refusal reaches refused
 		}
 	}
@@ -236,7 +245,7 @@ func (e *Engine) failAsRemoved(how string) {
 
 // removed is why a node fails whose member is out.
 func (e *Engine) removed(how string) error {
-	return fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.self(), e.reasonOut(toldByOthers), how)
+	return fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.roster.Self(), e.reasonOut(toldByOthers), how)
 }
 
 const toldByOthers = "told by others"
@@ -244,7 +253,7 @@ const toldByOthers = "told by others"
 // reasonOut returns why this member is to be out by its table, or else what it says if that is not
 // known here.
 func (e *Engine) reasonOut(unknown string) string {
-	if rec, ok := e.table().Find(session.MemberID(e.self())); ok && rec.Wish == session.Out {
+	if rec, ok := e.roster.Table().Find(session.MemberID(e.roster.Self())); ok && rec.Wish == session.Out {
 		return rec.Reason.String()
 	}
 	return unknown
@@ -252,7 +261,7 @@ func (e *Engine) reasonOut(unknown string) string {
 
 // recordOut records in the identity file that this member is out for good.
 func (e *Engine) recordOut(reason string) {
-	_ = e.amend(func(id *replication.Identity) bool { id.Out = reason; return true })
+	_ = e.identity.Amend(func(id *replication.Identity) bool { id.Out = reason; return true })
 }
 
 // isOut reports whether this node ended because its member is out of the ensemble.
@@ -271,7 +280,7 @@ func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
 	var asked time.Time
 	what := ask.RemovalOf(m)
 	for {
-		table := e.table()
+		table := e.roster.Table()
 		rec, found := table.Find(session.MemberID(m))
 		switch {
 		case table.Ensemble.Next == 0:
@@ -331,14 +340,14 @@ func (e *Engine) askLeader(ctx context.Context, q ask.Question, what string, sen
 // proposed, without an error nobody knows.
 func (e *Engine) atLeader(ctx context.Context, q ask.Question) (answered bool, err error) {
 	leader := e.Leader(command.HomeShard).Member
-	if leader == e.self() {
-		return e.change(ctx, &q)
+	if leader == e.roster.Self() {
+		return e.governor.Change(ctx, &q)
 	}
-	address := e.book.newest(leader)
+	address := e.roster.Address(leader)
 	if leader == 0 || address == "" {
 		return false, ask.ErrLater
 	}
-	q.Lineage = e.lineage()
+	q.Lineage = e.roster.Lineage()
 	a, err := ask.Ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
 	if err != nil || a.Lineage != q.Lineage {
 		return false, nil // the leader may be another one by now, or elsewhere
@@ -348,142 +357,4 @@ func (e *Engine) atLeader(ctx context.Context, q ask.Question) (answered bool, e
 	}
 	err = a.Refusal()
 	return a.Done || err != nil, err
-}
-
-// settled waits until this node has led the home shard for so long that it knows who answers. It
-// returns false if ctx ends first, or the leadership.
-func (e *Engine) settled(ctx context.Context) bool {
-	for {
-		since, leads := e.LeadsSince()
-		switch {
-		case !leads:
-			return false
-		case time.Since(since) > 2*LongestElection(e.cfg.Tick):
-			return true
-		}
-		select {
-		case <-time.After(replica.PollInterval):
-		case <-ctx.Done():
-			return false
-		case <-e.done:
-			return false
-		}
-	}
-}
-
-// change does what a member asks where the home shard is led. It returns ask.ErrLater if this node does
-// not lead it, or not for long enough. It returns false without an error if it cannot say what
-// becomes of what it has proposed. A node that is over cannot say anything.
-func (e *Engine) change(ctx context.Context, q *ask.Question) (answered bool, err error) {
-	if answered, err = e.changeOrRefuse(ctx, q); e.over() != nil {
-		return false, nil
-	}
-	return answered, err
-}
-
-func (e *Engine) changeOrRefuse(ctx context.Context, q *ask.Question) (answered bool, err error) {
-	switch {
-	case !e.settled(ctx):
-		return false, ask.ErrLater
-	case q.Remove != 0:
-		return e.recordDeparture(ctx, q.Remove, session.Removed)
-	case q.Reconfig != nil:
-		return e.recordReconfig(ctx, q.Reconfig)
-	}
-	return e.letLeave(ctx, q.Leave)
-}
-
-// recordDeparture records that a member is to be out, where the home shard is led, and returns once the
-// table has it. Until then no other change is judged: each counts on those who stay.
-//
-// A member that is removed is over once it is out of one of several shards, and several at once could
-// take the quorum of another shard. So that is answered only when nobody else is on the way out.
-func (e *Engine) recordDeparture(ctx context.Context, m MemberID, reason session.Reason) (answered bool, err error) {
-	select {
-	case e.reconfiguring <- struct{}{}:
-		defer func() { <-e.reconfiguring }()
-	default:
-		return false, ask.ErrLater
-	}
-	table := e.table()
-	rec, found := table.Find(session.MemberID(m))
-	switch {
-	case !found:
-		return true, fmt.Errorf("%w: %d", session.ErrNotMember, m)
-	case rec.Wish == session.Out:
-		return true, nil
-	case reason == session.Removed && len(e.shards) > 1 && e.anyGoes(table):
-		return false, ask.ErrLater
-	}
-	stored := e.proveAtHome(ctx)
-	if stored == nil {
-		return false, ask.ErrLater
-	}
-	if why := e.unsafeWithout(m, reason == session.Left, stored); why != "" {
-		return true, fmt.Errorf("%w: %s", ErrUnsafe, why)
-	}
-	if reason == session.Removed {
-		e.log.Info("a member is to be removed on request", "peer", m)
-	}
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(0, rec.ID, session.Out, reason, time.Now().UnixMilli())) // if it is lost, the caller asks again
-	ctx, cancel := context.WithTimeout(ctx, admitTime)
-	defer cancel()
-	for {
-		if rec, _ := e.table().Find(session.MemberID(m)); rec.Wish == session.Out {
-			return true, nil
-		}
-		select {
-		case <-time.After(replica.PollInterval):
-		case <-e.done:
-			return false, nil
-		case <-ctx.Done():
-			return false, nil
-		}
-	}
-}
-
-// anyGoes reports whether somebody is to be out, and still votes on some shard.
-func (e *Engine) anyGoes(table *session.MembersView) bool {
-	return slices.ContainsFunc(table.List, func(m session.Member) bool {
-		return m.Wish == session.Out && slices.ContainsFunc(e.shards, func(r *replica.Replica) bool { return m.Votes(uint32(r.Shard)) })
-	})
-}
-
-// unsafeWithout says why the voters that have just stored would be no quorum without a member, on any
-// shard. It is empty if they are one on each. A member that leaves stays until it is out of all
-// shards. Any other is over once it is out of one: on the others they must be a quorum beside it.
-func (e *Engine) unsafeWithout(m MemberID, leaves bool, stored map[MemberID]bool) string {
-	for _, r := range e.shards {
-		if why := e.unsafeOn(r.Shard, m, leaves || len(e.shards) == 1, stored); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// goes reports whether a member is to be out.
-func (e *Engine) goes(m MemberID) bool {
-	rec, _ := e.table().Find(session.MemberID(m))
-	return rec.Wish == session.Out
-}
-
-// unsafeOn is unsafeWithout for one shard. helps says that m is there until it is out of the shard.
-func (e *Engine) unsafeOn(id ShardID, m MemberID, helps bool, stored map[MemberID]bool) string {
-	voters := e.voters(id)
-	if !slices.Contains(voters, m) {
-		return ""
-	}
-	rest := slices.DeleteFunc(voters, func(v MemberID) bool { return v == m || e.goes(v) })
-	answering := slices.DeleteFunc(slices.Clone(rest), func(v MemberID) bool { return !stored[v] })
-	switch {
-	case len(rest) == 0 && helps && e.hasHeir(m, stored):
-		return "" // it stays until that one votes
-	case len(rest) == 0:
-		return fmt.Sprintf("member %d is the only one that votes: let others join before", m)
-	case len(answering) < len(rest)/2+1:
-		return fmt.Sprintf("without member %d the voters would be %s, and of them only %s answer", m, replication.Listed(rest), replication.Listed(answering))
-	case !helps && len(answering) < (len(rest)+1)/2+1:
-		return fmt.Sprintf("member %d is over once it is out of one shard, and shard %d cannot take it out without its vote, because besides it only %s of %s answer: let it leave", m, id, replication.Listed(answering), replication.Listed(rest))
-	}
-	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
@@ -93,10 +94,14 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 		stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	n.Engine = e
-	e.member.Store(uint64(origin.Member))
+	e.reach, e.endReach = context.WithCancel(context.Background())
+	e.identity = &datadir.IdentityFile{Disk: d, Dir: d.Dir()}
+	e.roster = roster.New(e.identity, nil, e.log)
+	e.roster.Claim(MemberID(origin.Member))
 	for range shards {
 		n.newShard(origin)
 	}
+	e.roster.Load(e.shards)
 	n.shard = e.home()
 	n.outbox = n.shard.Outbox
 	e.purger = replica.NewPurger(e.shards, n.log, e.log)

@@ -24,7 +24,7 @@ func (p Peek) ready(path string) error {
 	if err := e.over(); err != nil {
 		return err
 	}
-	self := e.self()
+	self := e.roster.Self()
 	if self == 0 {
 		return fmt.Errorf("%w: %s", ErrJoining, e.Joining())
 	}

@@ -27,9 +27,9 @@ func (e *Engine) accept(peer transport.Identity) error {
 func (e *Engine) recognise(peer transport.Identity) error {
 	m := MemberID(peer.Member)
 	o, _ := e.home().Origin(session.MemberID(m))
-	known, ok := e.directoryOf(m)
+	known, ok := e.roster.DirectoryOf(m)
 	if !ok {
-		if e.isNews(m) {
+		if e.roster.IsNews(m) {
 			return nil
 		}
 		return e.remember(m, peer.Directory)
@@ -56,7 +56,7 @@ func (e *Engine) compareHistory(peer transport.Identity) error {
 		if index, term, yes := host.Contradicts(ShardID(i+1), replication.Held(s.Held)); yes {
 			return &transport.Refusal{Kind: transport.ErrOtherHistory, Text: fmt.Sprintf(
 				"shard %d: member %d knows entry %d to be committed, of term %d; on member %d entry %d is of term %d: acknowledged writes are lost there, because the directory of some member was put back to an earlier state, or its log has lost its end (docs/runbook.md: Two histories)",
-				i+1, peer.Member, s.Held.Commit, s.Held.CommitTerm, e.self(), index, term)}
+				i+1, peer.Member, s.Held.Commit, s.Held.CommitTerm, e.roster.Self(), index, term)}
 		}
 	}
 	return nil
@@ -70,22 +70,10 @@ func (e *Engine) held(shard int) transport.Held {
 	return transport.Held{}
 }
 
-// directoryOf returns the directory under which the ensemble knows a member, or this node alone.
-func (e *Engine) directoryOf(m MemberID) ([16]byte, bool) {
-	if o, ok := e.home().Origin(session.MemberID(m)); ok && o.Start > 0 {
-		return o.Directory, true
-	}
-	if rec, ok := e.table().Find(session.MemberID(m)); ok && rec.Directory != ([16]byte{}) {
-		return rec.Directory, true
-	}
-	known, ok := e.identity.now().Peers[m]
-	return known, ok
-}
-
 // remember records the directory of a founder in the identity file.
 func (e *Engine) remember(m MemberID, directory [16]byte) error {
 	var twice error
-	err := e.amend(func(id *replication.Identity) bool {
+	err := e.identity.Amend(func(id *replication.Identity) bool {
 		known, ok := id.Peers[m]
 		if ok && known != directory {
 			twice = fmt.Errorf("member %d has come with two directories at once, %x and %x", m, known, directory)

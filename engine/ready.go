@@ -90,7 +90,7 @@ func (e *Engine) whenReady() {
 
 // noteLog records in the identity file that the directory has a log.
 func (e *Engine) noteLog() error {
-	return e.amend(func(id *replication.Identity) bool {
+	return e.identity.Amend(func(id *replication.Identity) bool {
 		isNews := id.Log == ""
 		id.Log = replication.LogTan
 		return isNews

@@ -23,7 +23,7 @@ const aloneTime = time.Minute
 // done, nobody else takes part, and the next start does it all again: another survivor may have
 // served since.
 func (e *Engine) completeRecovery() error {
-	me := e.identity.now()
+	me := e.identity.Now()
 	if !me.Recovered || len(me.Ancestors) == 0 {
 		return nil
 	}
@@ -62,12 +62,12 @@ func (e *Engine) recoveryBase() (base tree.Zxid, wall time.Time, err error) {
 
 // recovers reports whether this is the first start after a forced recovery, and not complete.
 func (e *Engine) recovers() bool {
-	return e.identity.now().Recovered
+	return e.identity.Now().Recovered
 }
 
 // endRecovery records that the recovery is complete.
 func (e *Engine) endRecovery() error {
-	return e.amend(func(id *replication.Identity) bool { id.Recovered, id.Commits = false, nil; return true })
+	return e.identity.Amend(func(id *replication.Identity) bool { id.Recovered, id.Commits = false, nil; return true })
 }
 
 // recoverShard begins the new lineage on one shard, after a zxid that follows from a time.
@@ -75,7 +75,7 @@ func (e *Engine) recoverShard(r *replica.Replica, now session.Recovery, to tree.
 	if err := e.beAlone(r); err != nil {
 		return err
 	}
-	table := e.table()
+	table := e.roster.Table()
 	if l := table.Ensemble.Lineage; l != now.Parent && l != now.Lineage {
 		return fmt.Errorf("%s: the identity file says that a recovery has ended the lineage %v, the log is of %v: part of the directory is from another time; %s", e.cfg.Dir, now.Parent, l, replication.WayOut)
 	}
@@ -139,7 +139,7 @@ func (e *Engine) waitAlone(r *replica.Replica, done func() bool) error {
 			index, since = now, time.Now()
 		}
 		if time.Since(since) > aloneTime {
-			return fmt.Errorf("%s: member %d does not lead shard %d alone after its recovery; %s", e.cfg.Dir, e.self(), r.Shard, e.notReady(context.DeadlineExceeded))
+			return fmt.Errorf("%s: member %d does not lead shard %d alone after its recovery; %s", e.cfg.Dir, e.roster.Self(), r.Shard, e.notReady(context.DeadlineExceeded))
 		}
 		select {
 		case <-time.After(replica.PollInterval):
@@ -150,31 +150,9 @@ func (e *Engine) waitAlone(r *replica.Replica, done func() bool) error {
 	return nil
 }
 
-// isAncestor reports whether a forced recovery of this ensemble has ended a lineage.
-func (e *Engine) isAncestor(l [16]byte) bool {
-	return slices.Contains(e.ancestors(), l)
-}
-
-// ancestors returns the lineages that forced recoveries of this ensemble have ended.
-func (e *Engine) ancestors() []session.Lineage {
-	now := e.table().Ensemble
-	if p := e.place.Load(); p != nil && p.isAhead(now.Lineage) {
-		return p.ancestors
-	}
-	return now.Ancestors
-}
-
-// lineagesOf returns lineages in the type of package session.
-func lineagesOf(list [][16]byte) (all []session.Lineage) {
-	for _, l := range list {
-		all = append(all, l)
-	}
-	return all
-}
-
 // failAsSuperseded records in the identity file that a forced recovery has gone on without this
 // member, and fails the node.
 func (e *Engine) failAsSuperseded(how string) {
 	e.recordOut(replication.Superseded)
-	e.fail(fmt.Errorf("%w: member %d: %s", ErrSuperseded, e.self(), how))
+	e.fail(fmt.Errorf("%w: member %d: %s", ErrSuperseded, e.roster.Self(), how))
 }

@@ -70,7 +70,7 @@ func (e *Engine) reportQuorums(q *health.Quorums, now time.Time) time.Duration {
 // never takes the leader of a learner away, nor that of a voter that hears and is not heard.
 func (e *Engine) reachesLeader(id ShardID) bool {
 	leader := e.Leader(id).Member
-	return leader != 0 && (leader == e.self() || slices.Contains(e.Connected(), leader))
+	return leader != 0 && (leader == e.roster.Self() || slices.Contains(e.Connected(), leader))
 }
 
 // shardList formats the ids for a log line: as a number if there is one.

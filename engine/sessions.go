@@ -143,7 +143,7 @@ func (e *Engine) EndSession(ctx context.Context, id tree.SessionID) error {
 			err = e.endRemote(ctx, &r)
 		}
 		return err
-	case MemberID(r.Origin) != e.self():
+	case MemberID(r.Origin) != e.roster.Self():
 		return fmt.Errorf("%w: ask member %d", ErrElsewhere, r.Origin)
 	}
 	s := e.keeper.Find(id)

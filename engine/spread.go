@@ -39,8 +39,8 @@ func (e *Engine) shares() (all []*share) {
 
 // isShare reports whether this member should lead a shard. The voters take turns.
 func (e *Engine) isShare(id ShardID) bool {
-	voters := e.voters(command.HomeShard)
-	return len(voters) > 0 && voters[(int(id)-1)%len(voters)] == e.self()
+	voters := e.roster.Voters(command.HomeShard)
+	return len(voters) > 0 && voters[(int(id)-1)%len(voters)] == e.roster.Self()
 }
 
 func (e *Engine) sharePauseMin() time.Duration {
@@ -64,7 +64,7 @@ func (e *Engine) spreadLoop() {
 		case <-ticker.C:
 		}
 		for _, s := range shares {
-			if e.isShare(s.id) && s.due(e.Leader(s.id).Member, e.self(), e.sharePauseMin(), time.Now()) && e.askFor(s.id) {
+			if e.isShare(s.id) && s.due(e.Leader(s.id).Member, e.roster.Self(), e.sharePauseMin(), time.Now()) && e.askFor(s.id) {
 				s.asked(e.sharePauseMin(), time.Now())
 			}
 		}
@@ -106,6 +106,6 @@ func (e *Engine) askFor(id ShardID) bool {
 	if e.host.Load().Barrier(ctx, id, 0) != nil {
 		return false
 	}
-	_ = e.transfer(id, e.self(), TransferShare) // if it fails, the loop asks again
+	_ = e.transfer(id, e.roster.Self(), TransferShare) // if it fails, the loop asks again
 	return true
 }

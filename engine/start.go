@@ -16,10 +16,13 @@ import (
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
+	"github.com/vivarium-go/vivarium/engine/entry"
+	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
@@ -46,12 +49,15 @@ func Start(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), callers: make(chan caller, callersMax), reconfiguring: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
 	}
 	e.slow.Limit, e.slow.Election, e.slow.Recent, e.slow.States = cfg.Slow, ShortestElection(cfg.Tick), &e.recent, e.states
 	e.serving.Store(&serving{since: e.started})
 	e.pulled <- nil
-	e.log = e.memberLog(cfg.Logger)
+	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
+	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
+	e.log = e.roster.Log
+	e.reach, e.endReach = context.WithCancel(context.Background())
 	e.cfg.Schemes = judges(cfg.Schemes, e.log)
 	if err := e.open(); err != nil {
 		e.undoOpen()
@@ -65,9 +71,9 @@ func Start(cfg Config) (*Engine, error) {
 	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
 	e.run()
-	if e.self() == 0 {
+	if e.roster.Self() == 0 {
 		e.entering = make(chan struct{})
-		e.loops.Go(e.enterLoop)
+		e.loops.Go(e.enter)
 		return e, nil
 	}
 	e.runMember()
@@ -91,6 +97,7 @@ func (e *Engine) open() error {
 	if e.disk, err = disk.Open(e.cfg.Seams.Files, e.cfg.Dir); err != nil {
 		return err
 	}
+	e.identity.Disk = e.disk
 	e.disk.SetFault(e.cfg.Seams.Fault)
 	e.disk.SetReadFault(e.cfg.Seams.Unread)
 	e.disk.OnWait(e.diskWaiting)
@@ -99,7 +106,7 @@ func (e *Engine) open() error {
 	}
 	e.warnReadable()
 	e.warnFiles()
-	joining := e.identity.now().Member == 0
+	joining := e.identity.Now().Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.former().SetAside(); err != nil {
 			return err
@@ -125,7 +132,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.newTransport()
-	if err := e.become(e.identity.now()); err != nil {
+	if err := e.become(e.identity.Now()); err != nil {
 		return err
 	}
 	return e.completeRecovery()
@@ -163,6 +170,7 @@ func (e *Engine) loadShards() error {
 			return err
 		}
 	}
+	e.roster.Load(e.shards)
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
 	e.seeding = seeding.New(seeding.Options{Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
 		Wall: e.clock.Wall, Started: e.started, Log: e.log})
@@ -176,7 +184,7 @@ func (e *Engine) loadShard(id ShardID) error {
 	if err != nil {
 		return err
 	}
-	r := e.newReplica(id, callbacks{e}, callbacks{e}, e.origin(e.identity.now()))
+	r := e.newReplica(id, callbacks{e}, callbacks{e}, e.origin(e.identity.Now()))
 	return r.Load(image)
 }
 
@@ -196,7 +204,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 			JumpMin: e.slow.ClockJump(), Jumped: e.jumped, Noted: e.noteSessions})
 	}
 	e.keeper.AddOutbox(out)
-	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: sessionIDs(e.cfg.memberIDs()),
+	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: roster.SessionIDs(e.roster.Founders()),
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log, Audit: e.cfg.Audit})
 	r.Portion = cmp.Or(e.cfg.Seams.Portion, r.Portion)
 	e.shards = append(e.shards, r)
@@ -214,45 +222,43 @@ func runID() uint64 {
 
 // newTransport makes the transport of a node that may not be a member yet.
 func (e *Engine) newTransport() {
-	id, highest := e.identity.now(), uint16(0)
+	id, highest := e.identity.Now(), uint16(0)
 	if e.cfg.Seams.Next {
 		highest = transport.VersionNext
 	}
-	e.book = newBook(e.cfg.Members, func(m MemberID) string {
-		rec, _ := e.table().Find(session.MemberID(m))
-		return rec.Address
-	})
 	e.transport = transport.New(transport.Options{
 		Self:    e.peerIdentity(replication.Identity{Directory: id.Directory, Start: id.Start}),
-		Highest: highest, Held: e.held, Level: e.highestLevel, Lineage: e.lineage,
+		Highest: highest, Held: e.held, Level: func() uint32 { return replica.HighestLevel(e.shards) }, Lineage: func() [16]byte { return e.roster.Lineage() },
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
-		Address: func(m uint64) string { return e.book.address(MemberID(m)) },
-		Members: e.peerIDs, Knows: e.knows, Learner: e.isLearner, Ancestor: e.isAncestor,
-		Met:     func(m uint64, address string) { e.book.met(MemberID(m), address) },
+		Address: func(m uint64) string { return e.roster.NextAddress(MemberID(m)) },
+		Members: e.roster.PeerIDs, Knows: e.roster.Knows, Learner: e.roster.IsLearner, Ancestor: func(l [16]byte) bool { return slices.Contains(e.roster.Ancestors(), l) },
+		Met:     func(m uint64, address string) { e.roster.Met(MemberID(m), address) },
 		Counted: e.watchPeer, Noted: e.notePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now
+	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
+		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
+		Tick: e.cfg.Tick, Levels: e.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
 }
 
 // peerIdentity returns what a node says to its peers about itself.
 func (e *Engine) peerIdentity(me replication.Identity) transport.Identity {
 	return transport.Identity{Digest: me.Digest, Member: uint64(me.Member), Directory: me.Directory, Start: me.Start, Run: e.runID,
-		Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()}, Shards: e.found, Address: e.cfg.Advertise}
+		Tick: e.cfg.Tick, Levels: e.levels(), Shards: e.found, Address: e.cfg.Advertise}
 }
 
 // become makes the node a member: it starts the Raft groups. It is called once.
 func (e *Engine) become(me replication.Identity) error {
 	founders := me.Founders
 	for _, r := range e.shards {
-		r.Become(e.origin(me), sessionIDs(founders))
+		r.Become(e.origin(me), roster.SessionIDs(founders))
 	}
-	e.place.Store(&place{founders: founders, joined: me.Joined, lineage: me.Lineage, ancestors: lineagesOf(me.Ancestors)})
+	e.roster.Become(me)
 	e.names = replication.NewNames(me.Digest)
-	e.member.Store(uint64(me.Member))
-	e.newSteering()
-	e.noteOwnPart()
-	e.transport.Become(e.peerIdentity(me), settings(e.cfg.Ensemble, founders, e.cfg.Shards))
+	e.governor = e.newGovernor()
+	e.roster.NoteOwnPart()
+	e.transport.Become(e.peerIdentity(me), entry.Settings(e.cfg.Ensemble, founders, e.cfg.Shards))
 	cfg := e.hostConfig(me)
 	cfg.Transport = e.transport
 	host, err := replication.Open(cfg)
@@ -268,18 +274,31 @@ func (e *Engine) become(me replication.Identity) error {
 	return nil
 }
 
-// sessionIDs returns ids in the type of package session.
-func sessionIDs(ids []MemberID) []session.MemberID {
-	list := make([]session.MemberID, len(ids))
-	for i, m := range ids {
-		list[i] = session.MemberID(m)
+// newGovernor returns what this node does about members where it leads.
+func (e *Engine) newGovernor() *governor.Governor {
+	return governor.New(governor.Options{Node: callbacks{e}, Roster: e.roster, Shards: e.shards, Transport: e.transport, Host: e.host.Load,
+		Ensemble: e.cfg.Ensemble, Tick: e.cfg.Tick, Election: LongestElection(e.cfg.Tick), RequestTimeout: e.cfg.RequestTimeout,
+		Voters: e.cfg.Voters, DeadAfter: e.cfg.DeadAfter, Admit: e.cfg.Admit, Reach: e.reach, Done: e.done})
+}
+
+// enter finds out who this node is, and makes it that member.
+func (e *Engine) enter() {
+	defer close(e.entering)
+	me, ok := e.entry.Find(e.reach)
+	if !ok {
+		return
 	}
-	return list
+	if err := e.become(me); err != nil {
+		e.fail(err)
+		return
+	}
+	e.runMember()
+	e.logStart()
 }
 
 // logStart logs that the node has started. At the first start it also logs what was founded.
 func (e *Engine) logStart() {
-	id := e.identity.now()
+	id := e.identity.Now()
 	directory := fmt.Sprintf("%x", id.Directory)
 	switch {
 	case id.Log == "" && id.Joined:
@@ -334,12 +353,11 @@ func (e *Engine) runMember() {
 	e.loops.Go(e.whenReady)
 	e.loops.Go(e.spreadLoop)
 	e.loops.Go(e.raiseLoop)
-	e.loops.Go(e.lineageLoop)
 	e.loops.Go(e.memberLoop)
 	if e.cfg.Seed != nil {
 		e.loops.Go(func() { e.seeding.Run(e.whole()) })
 	}
-	e.runSteering()
+	e.governor.Run()
 	for _, r := range e.shards {
 		r.Outbox.Signal()
 	}

@@ -18,6 +18,7 @@ import (
 func (e *Engine) failureLoop() {
 	select {
 	case <-e.disk.Failed():
+		e.endReach()
 		why, cause := e.switched()
 		e.finish(why, cause)
 		if cause != nil {
@@ -98,6 +99,7 @@ func (e *Engine) Close() error {
 			_ = e.outrun(nil)
 		}
 		close(e.stop)
+		e.endReach()
 		e.disk.Patience(0)
 		e.left = e.undoOpen()
 		close(e.closed)
@@ -189,7 +191,7 @@ func (e *Engine) unlockAfter(ended <-chan error) {
 
 // transferAll transfers all leaderships of this node to other members, and waits until those lead.
 func (e *Engine) transferAll(ctx context.Context) {
-	if e.halted() || e.self() == 0 {
+	if e.halted() || e.roster.Self() == 0 {
 		return
 	}
 	var all sync.WaitGroup
@@ -200,17 +202,17 @@ func (e *Engine) transferAll(ctx context.Context) {
 }
 
 func (e *Engine) transferShard(ctx context.Context, id ShardID) {
-	if e.raftLeader(id).Member != e.self() {
+	if e.raftLeader(id).Member != e.roster.Self() {
 		return
 	}
-	next := e.others(id)
+	next := e.roster.Others(id)
 	if len(next) > 1 {
-		stored := e.prove(ctx, id, next)
+		stored := e.governor.Prove(ctx, id, next)
 		first := slices.DeleteFunc(slices.Clone(next), func(m MemberID) bool { return !stored[m] })
 		next = append(first, slices.DeleteFunc(next, func(m MemberID) bool { return stored[m] })...)
 	}
 	for _, m := range next {
-		if e.raftLeader(id).Member != e.self() {
+		if e.raftLeader(id).Member != e.roster.Self() {
 			return
 		}
 		if err := e.transfer(id, m, TransferShutdown); err != nil {
@@ -230,5 +232,5 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 // while the next leader is still collecting votes, this node's among them.
 func (e *Engine) leadsOrNobody(id ShardID) bool {
 	leader := e.raftLeader(id).Member
-	return leader == e.self() || leader == 0
+	return leader == e.roster.Self() || leader == 0
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
@@ -24,6 +25,8 @@ type (
 	Audited = replica.Audited
 	// A Member is what a node knows of a member of the ensemble.
 	Member = ask.Member
+	// A Candidate is what a node that wants to be a member says of itself.
+	Candidate = governor.Candidate
 	// A Visit is how a process asks that is no member.
 	Visit = ask.Visit
 	// A Reconfig is a change of the members that a person asks for.

@@ -43,13 +43,10 @@ func (e *Engine) lacking(id ShardID, err error) error {
 // Joining says what a node waits for that has yet to join. It is empty for a member, and for a node
 // that is over.
 func (e *Engine) Joining() string {
-	if e.self() != 0 || e.over() != nil {
+	if e.roster.Self() != 0 || e.over() != nil {
 		return ""
 	}
-	if lack := e.lack.Load(); lack != nil {
-		return *lack
-	}
-	return ErrJoining.Error()
+	return e.entry.Lack()
 }
 
 // lacks lists, in words, what keeps this node from serving. It names shards without a leader, and
@@ -169,7 +166,7 @@ func isConnected(p transport.Peer) bool {
 func (e *Engine) needs(peer MemberID) bool {
 	return slices.ContainsFunc(e.shards, func(r *replica.Replica) bool {
 		leader := e.Leader(r.Shard).Member
-		return leader == 0 || leader == e.self() || leader == peer
+		return leader == 0 || leader == e.roster.Self() || leader == peer
 	})
 }
 

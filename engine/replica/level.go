@@ -11,6 +11,15 @@ import (
 // Level returns the shard's feature level. It takes no lock.
 func (r *Replica) Level() uint32 { return r.level.Load() }
 
+// HighestLevel returns the level of the highest of some shards. A member must read it to take part.
+func HighestLevel(shards []*Replica) uint32 {
+	level := uint32(command.LevelMin)
+	for _, r := range shards {
+		level = max(level, r.Level())
+	}
+	return level
+}
+
 // HeldDown returns the members without which the shard cannot rise to a level: those that have not
 // registered with a build and a config that agree to it. They are founders, and who else has
 // registered here. Who was left behind at a level before does not count, nor who is out. It takes no

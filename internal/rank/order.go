@@ -123,7 +123,7 @@ func Order() []Place {
 		at[Leaders]("leaders"),
 		at[Notifier]("embed.notifier"),
 		at[Auditor]("embed.auditor"),
-		at[Identity]("Engine.identity"), at[End]("Engine.end"), at[Book]("engine.book"), at[Certificates]("certs.Store"),
+		at[Identity]("datadir.IdentityFile"), at[End]("Engine.end"), at[Book]("roster.book"), at[Certificates]("certs.Store"),
 
 		at[Host]("replication.Host"), at[Starting]("shard.starting"), at[Barrier]("barrier.mu"), at[Retention]("retention.mu"), at[Leader]("shard.mu"),
 		at[Hosts]("logBridge.mu"), at[Directories]("replication.locked"),

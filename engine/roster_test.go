@@ -10,23 +10,6 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// A member that was recovered knows more than what it has applied, also when both lists of ancestors
-// are as long as they get.
-func TestPlace_IsAhead(t *testing.T) {
-	lineage := func(n int) session.Lineage { return session.Lineage{byte(n)} }
-	p := &place{lineage: lineage(session.AncestorsMax + 2)}
-	for n := range session.AncestorsMax {
-		p.ancestors = append(p.ancestors, lineage(n+2)) // the first one is forgotten
-	}
-	for applied, want := range map[session.Lineage]bool{
-		{}: true, lineage(session.AncestorsMax + 1): true, p.lineage: false, lineage(session.AncestorsMax + 3): false,
-	} {
-		if got := p.isAhead(applied); got != want {
-			t.Errorf("after lineage %v: %t", applied, got)
-		}
-	}
-}
-
 // M56: a leader that became a voter a moment ago needs the vote of a member that lags. So an id
 // that the table does not have yet is let in, and any id before there is a table. M5: who is out is not, nor an id that was given before
 // and is forgotten. Who is to be out, and is not yet, still votes.
@@ -34,7 +17,7 @@ func TestKnows(t *testing.T) {
 	withNode(t, func(t *testing.T, n *node) {
 		want := func(member uint64, refused error) {
 			t.Helper()
-			no := n.knows(member)
+			no := n.roster.Knows(member)
 			if (no == nil) != (refused == nil) || no != nil && !errors.Is(no, refused) {
 				t.Errorf("member %d: %v, want %v", member, no, refused)
 			}

@@ -1,4 +1,4 @@
-package engine
+package governor
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/steer"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
@@ -17,7 +18,8 @@ import (
 // shard it also makes the wishes. Package steer decides; this is its eyes and hands.
 type steering struct {
 	// Immutable.
-	engine *Engine
+	*Options
+	gone   *count
 	r      *replica.Replica
 	rules  steer.Rules
 	wake   chan struct{} // capacity 1; there may be something to do
@@ -74,47 +76,15 @@ const (
 	forgetAfter = time.Hour
 )
 
-// newSteering makes what runSteering starts.
-func (e *Engine) newSteering() {
-	longest := LongestElection(e.cfg.Tick)
-	rules := steer.Rules{Voters: e.cfg.Voters, Period: longest / 2, Election: longest, StableFor: stableTicks * e.cfg.Tick,
-		DeadAfter: e.cfg.DeadAfter, ForgetAfter: e.cfg.forgetAfter(), LeaveWait: stableTicks*e.cfg.Tick + heirElections*longest}
-	for _, r := range e.shards {
-		e.steering = append(e.steering, &steering{engine: e, r: r, rules: rules, wake: make(chan struct{}, 1), probed: make(chan probe, probesMax), judge: make(chan judgement)})
-	}
-}
-
-func (e *Engine) runSteering() {
-	for _, s := range e.steering {
-		e.loops.Go(s.loop)
-	}
-}
-
-// wakeOnMembers is called when the table of members has changed. It must not block.
-func (e *Engine) wakeOnMembers() {
-	e.noteOwnPart()
-	ring(e.membersChanged)
-	for _, s := range e.steering {
-		ring(s.wake)
-	}
-}
-
-func ring(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // loop looks twice an election, and whenever there may be something to do. It ends with the node.
 func (s *steering) loop() {
 	ticker := time.NewTicker(s.rules.Period)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.engine.stop:
+		case <-s.Reach.Done():
 			return
-		case <-s.engine.disk.Failed():
+		case <-s.Reach.Done():
 			return
 		case p := <-s.probed:
 			s.note(p)
@@ -130,9 +100,8 @@ func (s *steering) loop() {
 
 // round looks once, and does at most one thing. It reports whether there may be more to do at once.
 func (s *steering) round() (more bool) {
-	e := s.engine
-	leader := e.raftLeader(s.r.Shard)
-	if leader.Member != e.self() || e.home().Lineage() == (session.Lineage{}) {
+	leader := s.Node.RaftLeader(s.r.Shard)
+	if leader.Member != s.Roster.Self() || s.home().Lineage() == (session.Lineage{}) {
 		s.term = 0
 		return false
 	}
@@ -159,7 +128,7 @@ func (s *steering) round() (more bool) {
 // proven returns the health of those who have just stored an entry; nobody else is well. It returns
 // nil if the entry was not committed.
 func (s *steering) proven() func(session.MemberID) steer.Health {
-	stored := s.engine.prove(context.Background(), s.r.Shard, append(slices.Clone(s.known.Voters), s.known.Learners...))
+	stored := s.Prove(context.Background(), s.r.Shard, append(slices.Clone(s.known.Voters), s.known.Learners...))
 	if stored == nil {
 		return nil
 	}
@@ -174,7 +143,7 @@ func (s *steering) proven() func(session.MemberID) steer.Health {
 
 // readInTime is read with a bound.
 func (s *steering) readInTime() bool {
-	ctx, cancel := s.engine.lifetime(s.rules.Election)
+	ctx, cancel := context.WithTimeout(s.Reach, s.rules.Election)
 	defer cancel()
 	return s.read(ctx)
 }
@@ -191,7 +160,7 @@ func (s *steering) begin(term uint64) {
 // recorded before. It reports whether that worked.
 func (s *steering) read(ctx context.Context) bool {
 	s.known = nil
-	host := s.engine.host.Load()
+	host := s.Host()
 	members, err := host.Membership(ctx, s.r.Shard)
 	if err == nil && s.r.Shard != command.HomeShard {
 		err = host.Barrier(ctx, command.HomeShard, 0)
@@ -201,20 +170,20 @@ func (s *steering) read(ctx context.Context) bool {
 	}
 	s.known = &members
 	if s.r.Shard == command.HomeShard {
-		s.engine.noteGone(len(members.Removed))
+		s.gone.note(len(members.Removed))
 	}
 	return true
 }
 
 // look takes in how the other replicas answer, and dials members that have none here yet.
 func (s *steering) look(now time.Time) {
-	e, table := s.engine, s.engine.table()
-	committed := e.host.Load().Committed(s.r.Shard)
+	table := s.Roster.Table()
+	committed := s.Host().Committed(s.r.Shard)
 	s.watch.Look(steer.Look{Now: now, Committed: committed, Table: table, Pulse: func(m session.MemberID) steer.Pulse {
-		if MemberID(m) == e.self() {
+		if MemberID(m) == s.Roster.Self() {
 			return steer.Pulse{Answered: now, Index: committed}
 		}
-		p := e.transport.Pulse(uint64(m), int(s.r.Shard))
+		p := s.Transport.Pulse(uint64(m), int(s.r.Shard))
 		return steer.Pulse{Answered: p.Answered, Index: p.Index}
 	}})
 	s.probeNext(now, table)
@@ -250,21 +219,20 @@ func (s *steering) has(m MemberID) bool {
 // probe finds out whether a member can be reached, and is who it should be.
 func (s *steering) probe(m session.MemberID) {
 	s.probing[m] = true
-	e, p := s.engine, probe{member: m, term: s.term}
-	e.loops.Go(func() {
-		ctx, cancel := e.lifetime(reachedFor)
+	p := probe{member: m, term: s.term}
+	s.Node.Go(func() {
+		ctx, cancel := context.WithTimeout(s.Reach, reachedFor)
 		defer cancel()
-		if p.err = e.transport.Probe(ctx, uint64(m)); p.err != nil {
-			e.log.Debug("a member that is to take part is not reached", "peer", m, "shard", s.r.Shard, "cause", p.err)
+		if p.err = s.Transport.Probe(ctx, uint64(m)); p.err != nil {
+			s.Roster.Log.Debug("a member that is to take part is not reached", "peer", m, "shard", s.r.Shard, "cause", p.err)
 			select { // the next probe comes later
-			case <-time.After(LongestElection(e.cfg.Tick) / 2):
-			case <-e.stop:
+			case <-time.After(s.Election / 2):
+			case <-s.Reach.Done():
 			}
 		}
 		select {
 		case s.probed <- p:
-		case <-e.stop:
-		case <-e.disk.Failed():
+		case <-s.Reach.Done():
 		}
 	})
 }
@@ -293,23 +261,23 @@ func (s *steering) complain(p probe) {
 		s.lost[p.member] = time.Now()
 	case !since.IsZero() && time.Since(since) > s.rules.StableFor:
 		s.lost[p.member] = time.Time{}
-		s.engine.log.Warn("a new member is not reached where it says that it is: check its Config.Advertise",
-			"peer", p.member, "address", s.engine.book.newest(MemberID(p.member)), "cause", p.err)
+		s.Roster.Log.Warn("a new member is not reached where it says that it is: check its Config.Advertise",
+			"peer", p.member, "address", s.Roster.Address(MemberID(p.member)), "cause", p.err)
 	}
 }
 
 // shard returns what this node knows of the shard, whose members are of the given health.
 func (s *steering) shard(health func(session.MemberID) steer.Health) steer.Shard {
-	e, table := s.engine, s.engine.table()
-	return steer.Shard{ID: uint32(s.r.Shard), Self: session.MemberID(e.self()), Voters: sessionIDs(s.known.Voters), Learners: sessionIDs(s.known.Learners),
-		Removed: sessionIDs(s.known.Removed), Change: s.known.Change, Table: table, Health: health,
+	table := s.Roster.Table()
+	return steer.Shard{ID: uint32(s.r.Shard), Self: session.MemberID(s.Roster.Self()), Voters: roster.SessionIDs(s.known.Voters), Learners: roster.SessionIDs(s.known.Learners),
+		Removed: roster.SessionIDs(s.known.Removed), Change: s.known.Change, Table: table, Health: health,
 		Connected: func(m session.MemberID) bool { return time.Since(s.reached[m]) < reachedFor },
-		Sessions:  e.home().HasSessions, Retired: s.r.Retired, Rules: s.rules}
+		Sessions:  s.home().HasSessions, Retired: s.r.Retired, Rules: s.rules}
 }
 
 // do carries out a step. It reports whether that changed something.
 func (s *steering) do(step steer.Step) bool {
-	e, m := s.engine, MemberID(step.Member)
+	m := MemberID(step.Member)
 	switch step.Kind {
 	case steer.AddLearner:
 		return s.change(replication.AddLearner, m)
@@ -319,7 +287,7 @@ func (s *steering) do(step steer.Step) bool {
 		return s.change(replication.Remove, m)
 	case steer.HandOver:
 		if s.mayPropose(step) {
-			_ = e.transfer(s.r.Shard, m, TransferAsked) // if it fails, the loop asks again
+			_ = s.Node.HandOver(s.r.Shard, m) // if it fails, the loop asks again
 		}
 	case steer.Retire:
 		s.propose(step, s.r.Shard, command.EncodeRetire(step.Member))
@@ -332,11 +300,11 @@ func (s *steering) do(step steer.Step) bool {
 // change changes the members of the shard, and waits until that is so. What happened is what the
 // members are afterwards.
 func (s *steering) change(kind replication.ChangeKind, m MemberID) bool {
-	e, before := s.engine, s.known.Change
-	ctx, cancel := e.lifetime(s.rules.Election)
+	before := s.known.Change
+	ctx, cancel := context.WithTimeout(s.Reach, s.rules.Election)
 	defer cancel()
-	if err := e.host.Load().Change(s.r.Shard, replication.Change{Kind: kind, Member: m, After: before}); err != nil {
-		e.log.Debug("change of the members not proposed", "shard", s.r.Shard, "peer", m, "cause", err)
+	if err := s.Host().Change(s.r.Shard, replication.Change{Kind: kind, Member: m, After: before}); err != nil {
+		s.Roster.Log.Debug("change of the members not proposed", "shard", s.r.Shard, "peer", m, "cause", err)
 		return false
 	}
 	for {
@@ -347,7 +315,7 @@ func (s *steering) change(kind replication.ChangeKind, m MemberID) bool {
 		case <-time.After(replica.PollInterval):
 		}
 		if s.read(ctx) && s.known.Change != before {
-			e.log.Info("members of the shard changed", "shard", s.r.Shard, "voters", s.known.Voters, "learners", s.known.Learners)
+			s.Roster.Log.Info("members of the shard changed", "shard", s.r.Shard, "voters", s.known.Voters, "learners", s.known.Learners)
 			return true
 		}
 	}
@@ -368,20 +336,20 @@ func (s *steering) mayPropose(what any) bool {
 // loop is woken.
 func (s *steering) propose(what any, at ShardID, cmd []byte) {
 	if s.mayPropose(what) {
-		_, _ = s.engine.host.Load().Propose(at, cmd)
+		_, _ = s.Host().Propose(at, cmd)
 	}
 }
 
 // plan makes the next wish. It first takes a number for this leadership, so that no wish of an
 // earlier one counts any more.
 func (s *steering) plan() (more bool) {
-	e, table := s.engine, s.engine.table()
-	self := session.MemberID(e.self())
+	table := s.Roster.Table()
+	self := session.MemberID(s.Roster.Self())
 	if s.number == 0 {
-		if g := table.Ensemble.Govern; table.Ensemble.Governor == self && s.proposed.what == governing(g) {
-			s.number = g
+		if n := table.Ensemble.Govern; table.Ensemble.Governor == self && s.proposed.what == governing(n) {
+			s.number = n
 		} else {
-			s.propose(governing(g+1), command.HomeShard, command.EncodeGovern(g+1, self))
+			s.propose(governing(n+1), command.HomeShard, command.EncodeGovern(n+1, self))
 			return false
 		}
 	}
@@ -404,9 +372,9 @@ func (s *steering) plan() (more bool) {
 		wish, ok = steer.Plan(situation)
 	}
 	if ok {
-		e.log.Info("a member is to have another part", "peer", wish.Member, "part", wish.Part.String(), "cause", wish.Reason.String())
+		s.Roster.Log.Info("a member is to have another part", "peer", wish.Member, "part", wish.Part.String(), "cause", wish.Reason.String())
 		s.wish, s.wished = wish, time.Now()
-		_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeWant(s.number, wish.Member, wish.Part, wish.Reason, s.wished.UnixMilli()))
+		s.Options.propose(command.EncodeWant(s.number, wish.Member, wish.Part, wish.Reason, s.wished.UnixMilli()))
 	}
 	return false
 }
@@ -419,12 +387,3 @@ func fulfilled(table *session.MembersView, w steer.Wish) bool {
 
 // governing is the number under which a leadership makes wishes.
 type governing uint64
-
-// forgetAfter returns the silence after which a member that does not vote is forgotten: a voter stays
-// no longer than a learner. Zero means never.
-func (c *Config) forgetAfter() time.Duration {
-	if c.DeadAfter <= 0 {
-		return 0
-	}
-	return max(forgetAfter, c.DeadAfter)
-}

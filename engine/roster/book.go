@@ -1,9 +1,10 @@
-package engine
+package roster
 
 import (
 	"slices"
 
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -11,19 +12,19 @@ import (
 // the handshake shows who answers. So a wrong address costs a dial, and the book tries the others.
 type book struct {
 	// Immutable.
-	configured map[MemberID]string
-	table      func(MemberID) string // the address in the table of members; empty if it has none
+	configured map[replication.MemberID]string
+	table      func(replication.MemberID) string // the address in the table of members; empty if it has none
 
 	mu struct {
 		rank.Mutex[rank.Book]
-		heard map[MemberID]string // what members said in their newest handshakes
-		tries map[MemberID]int    // dials since the last handshake
+		heard map[replication.MemberID]string // what members said in their newest handshakes
+		tries map[replication.MemberID]int    // dials since the last handshake
 	}
 }
 
-func newBook(configured map[MemberID]string, table func(MemberID) string) *book {
+func newBook(configured map[replication.MemberID]string, table func(replication.MemberID) string) *book {
 	b := &book{configured: configured, table: table}
-	b.mu.heard, b.mu.tries = make(map[MemberID]string), make(map[MemberID]int)
+	b.mu.heard, b.mu.tries = make(map[replication.MemberID]string), make(map[replication.MemberID]int)
 	return b
 }
 
@@ -32,7 +33,7 @@ func newBook(configured map[MemberID]string, table func(MemberID) string) *book 
 const bookMax = 2 * session.MembersMax
 
 // met records where a member says it is reached, after a handshake with it.
-func (b *book) met(m MemberID, address string) {
+func (b *book) met(m replication.MemberID, address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.makeRoomLocked(m)
@@ -40,7 +41,7 @@ func (b *book) met(m MemberID, address string) {
 }
 
 // makeRoomLocked empties the book if it is full and does not have a member yet.
-func (b *book) makeRoomLocked(m MemberID) {
+func (b *book) makeRoomLocked(m replication.MemberID) {
 	_, tried := b.mu.tries[m] // who was heard of is among them
 	if !tried && len(b.mu.tries) >= bookMax {
 		clear(b.mu.heard)
@@ -50,7 +51,7 @@ func (b *book) makeRoomLocked(m MemberID) {
 
 // address returns where to dial a member next; empty if nothing is known. It goes through all that
 // is known, the newest first.
-func (b *book) address(m MemberID) string {
+func (b *book) address(m replication.MemberID) string {
 	told := b.table(m) // before the lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +71,7 @@ func (b *book) address(m MemberID) string {
 }
 
 // newest returns the address that is most likely right, without counting a dial.
-func (b *book) newest(m MemberID) string {
+func (b *book) newest(m replication.MemberID) string {
 	told := b.table(m)
 	b.mu.Lock()
 	defer b.mu.Unlock()

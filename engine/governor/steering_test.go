@@ -1,4 +1,4 @@
-package engine
+package governor
 
 import (
 	"bytes"
@@ -15,12 +15,19 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/internal/files/memory"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
-	"github.com/vivarium-go/vivarium/storage/disk"
 )
+
+// A node only runs what the governor runs.
+type node struct {
+	Node
+	runs sync.WaitGroup
+}
+
+func (n *node) Go(fn func()) { n.runs.Go(fn) }
 
 // silence is a network in which nobody answers. Some addresses refuse at once, the others never say
 // anything. It counts how often each was dialled.
@@ -47,20 +54,18 @@ func TestSteering_NewcomersThatNeverShowUpStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const newcomers = 3*probesMax + 1
 		nobody := &silence{dialled: make(map[string]int)}
-		d, err := disk.Open(memory.New(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := &Engine{cfg: Config{Tick: DefaultTick}, disk: d, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), done: make(chan struct{})}
-		e.transport = transport.New(transport.Options{Self: transport.Identity{Member: 1}, Network: nobody, Logger: e.log,
+		reach, stop := context.WithCancel(t.Context())
+		var n node
+		log := slog.New(slog.DiscardHandler)
+		o := &Options{Node: &n, Roster: roster.New(nil, nil, log), Election: time.Second, Reach: reach}
+		o.Transport = transport.New(transport.Options{Self: transport.Identity{Member: 1}, Network: nobody, Logger: log,
 			Address: func(m uint64) string { return fmt.Sprintf("member-%d", m) }})
 		defer func() {
-			close(e.stop)
-			close(e.done)
-			_ = e.transport.Close()
-			e.loops.Wait()
+			stop()
+			_ = o.Transport.Close()
+			n.runs.Wait()
 		}()
-		s := &steering{engine: e, r: &replica.Replica{Shard: 1}, probed: make(chan probe, probesMax), known: &replication.Membership{Voters: []MemberID{1}}}
+		s := &steering{Options: o, r: &replica.Replica{Shard: 1}, probed: make(chan probe, probesMax), known: &replication.Membership{Voters: []MemberID{1}}}
 		s.reached, s.tried, s.probing = make(map[session.MemberID]time.Time), make(map[session.MemberID]time.Time), make(map[session.MemberID]bool)
 		s.lost = make(map[session.MemberID]time.Time)
 		table := &session.MembersView{List: []session.Member{{ID: 1, Wish: session.Voter}}}
@@ -96,19 +101,19 @@ func (n *silence) counts() (reached, most int) {
 // and admits nobody before members could no longer catch up.
 func TestSteering_MembersThatHaveGoneAreCounted(t *testing.T) {
 	var log bytes.Buffer
-	e := &Engine{log: slog.New(slog.NewTextHandler(&log, nil))}
+	g := &Governor{gone: count{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	for n, want := range map[int]int{20_000 - 1: 0, 20_000: 1, 50_000: 1} {
-		e.gone.Store(0)
+		g.gone.n.Store(0)
 		for range 3 {
-			e.noteGone(n)
+			g.gone.note(n)
 		}
 		if got := strings.Count(log.String(), "\n"); got != want {
 			t.Errorf("with %d gone it warns %d times", n, got)
 		}
 		log.Reset()
 	}
-	e.noteGone(100_000)
-	if err := e.mayAdmit(t.Context(), &ask.Question{}); err == nil || !strings.Contains(err.Error(), "100000 members have come and gone") {
+	g.gone.note(100_000)
+	if err := g.mayAdmit(t.Context(), &ask.Question{}); err == nil || !strings.Contains(err.Error(), "100000 members have come and gone") {
 		t.Errorf("it admits another one: %v", err)
 	}
 }

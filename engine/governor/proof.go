@@ -1,4 +1,4 @@
-package engine
+package governor
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 //
 // A member has one log for all shards, so what it stores of one speaks for all. It returns nil if the
 // entry was not committed, or if ctx ended before all had their time.
-func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[MemberID]bool {
-	bounded, cancel := context.WithTimeout(ctx, LongestElection(e.cfg.Tick))
+func (o *Options) Prove(ctx context.Context, id ShardID, members []MemberID) map[MemberID]bool {
+	bounded, cancel := context.WithTimeout(ctx, o.Election)
 	defer cancel()
-	host := e.host.Load()
+	host := o.Host()
 	before := host.Committed(id) // nothing above it has been acknowledged
 	for _, m := range members {
-		before = max(before, e.transport.Pulse(uint64(m), int(id)).Index)
+		before = max(before, o.Transport.Pulse(uint64(m), int(id)).Index)
 	}
 	if _, err := host.Propose(id, command.EncodeReap(time.Now().UnixMilli(), nil)); err != nil { // it changes nothing
 		return nil
@@ -30,11 +30,11 @@ func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[
 	for {
 		waits := host.Committed(id) <= before
 		for _, m := range members {
-			p := e.transport.Pulse(uint64(m), int(id))
+			p := o.Transport.Pulse(uint64(m), int(id))
 			switch {
-			case m == e.self(), p.Index > before:
+			case m == o.Roster.Self(), p.Index > before:
 				stored[m] = true
-			case time.Since(p.Answered) < 2*LongestElection(e.cfg.Tick):
+			case time.Since(p.Answered) < 2*o.Election:
 				waits = true
 			}
 		}
@@ -43,7 +43,7 @@ func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[
 		}
 		select {
 		case <-time.After(replica.PollInterval):
-		case <-e.disk.Failed():
+		case <-o.Reach.Done():
 			return nil
 		case <-bounded.Done():
 			if ctx.Err() != nil || host.Committed(id) <= before {
@@ -55,6 +55,6 @@ func (e *Engine) prove(ctx context.Context, id ShardID, members []MemberID) map[
 }
 
 // proveAtHome is prove for all members of the home shard.
-func (e *Engine) proveAtHome(ctx context.Context) map[MemberID]bool {
-	return e.prove(ctx, command.HomeShard, e.memberIDs())
+func (o *Options) proveAtHome(ctx context.Context) map[MemberID]bool {
+	return o.Prove(ctx, command.HomeShard, o.Roster.MemberIDs())
 }

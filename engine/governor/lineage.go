@@ -1,4 +1,4 @@
-package engine
+package governor
 
 import (
 	"crypto/rand"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -20,14 +21,14 @@ const (
 
 // lineageLoop has the ensemble choose its lineage, and records it in the identity file. It ends then,
 // or with the node. The table of members takes the directory of each founder from its Register.
-func (e *Engine) lineageLoop() {
+func (o *Options) lineageLoop() {
 	ticker := time.NewTicker(lineageInterval)
 	defer ticker.Stop()
-	for looks := 0; !e.knowLineage(looks); looks++ {
+	for looks := 0; !o.knowLineage(looks); looks++ {
 		select {
-		case <-e.stop:
+		case <-o.Reach.Done():
 			return
-		case <-e.done:
+		case <-o.Done:
 			return
 		case <-ticker.C:
 		}
@@ -35,21 +36,21 @@ func (e *Engine) lineageLoop() {
 }
 
 // knowLineage does one round of lineageLoop. It reports whether the lineage is known.
-func (e *Engine) knowLineage(looks int) bool {
-	home := e.home()
+func (o *Options) knowLineage(looks int) bool {
+	home := o.home()
 	l := home.Lineage()
-	if slices.Contains(e.ancestors(), l) {
+	if slices.Contains(o.Roster.Ancestors(), l) {
 		return false // the new one comes later in the log
 	}
 	if l == (session.Lineage{}) {
 		here := func(m MemberID) bool { _, known := home.Origin(session.MemberID(m)); return known }
-		complete := !slices.ContainsFunc(e.founders(), func(m MemberID) bool { return !here(m) })
-		if e.Leader(home.Shard).Member == e.self() && (complete || looks >= foundersLooks) {
-			e.proposeLineage()
+		complete := !slices.ContainsFunc(o.Roster.Founders(), func(m MemberID) bool { return !here(m) })
+		if o.Node.Leader(home.Shard).Member == o.Roster.Self() && (complete || looks >= foundersLooks) {
+			o.proposeLineage()
 		}
 		return false
 	}
-	_ = e.amend(func(id *replication.Identity) bool {
+	_ = o.Roster.Identity.Amend(func(id *replication.Identity) bool {
 		isNews := id.Lineage != l
 		id.Lineage = l
 		return isNews
@@ -59,21 +60,8 @@ func (e *Engine) knowLineage(looks int) bool {
 
 // proposeLineage proposes a random lineage. Whoever leads at this time may propose another; the
 // first one in the log counts. If it is lost, the loop proposes one again.
-func (e *Engine) proposeLineage() {
+func (o *Options) proposeLineage() {
 	var l session.Lineage
 	rand.Read(l[:]) // never fails
-	_, _ = e.host.Load().Propose(command.HomeShard, command.EncodeFound(l, sessionIDs(e.founders()), uint32(e.cfg.Shards), time.Now().UnixMilli()))
-}
-
-// lineage returns the ensemble's lineage; zero if this node does not know it. The identity file has
-// it before the home shard is loaded.
-func (e *Engine) lineage() [16]byte {
-	l := e.home().Lineage()
-	if p := e.place.Load(); p != nil && slices.Contains(p.ancestors, l) {
-		return p.lineage
-	}
-	if l != (session.Lineage{}) {
-		return l
-	}
-	return e.identity.now().Lineage
+	o.propose(command.EncodeFound(l, roster.SessionIDs(o.Roster.Founders()), uint32(len(o.Shards)), time.Now().UnixMilli()))
 }

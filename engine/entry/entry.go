@@ -1,16 +1,19 @@
-package engine
+package entry
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/replication"
@@ -22,51 +25,90 @@ import (
 var ErrJoining = errors.New("this node has yet to join the ensemble")
 
 const (
-	// enterPauseMin and enterPauseMax bound the pauses between two rounds of questions, which double.
-	enterPauseMin = 100 * time.Millisecond
-	enterPauseMax = 5 * time.Second
+	// pauseMin and pauseMax bound the pauses between two rounds of questions, which double.
+	pauseMin = 100 * time.Millisecond
+	pauseMax = 5 * time.Second
 	// callersMax bounds the rounds of questions that others cause.
 	callersMax = 64
 )
 
-// enterLoop finds the ensemble, or founds it with others, and makes this node a member of it. It
-// asks until that is done, or the node is over.
-func (e *Engine) enterLoop() {
-	defer close(e.entering)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stopped := make(chan struct{})
-	defer close(stopped)
-	go func() {
-		select {
-		case <-e.stop:
-		case <-e.done:
-		case <-stopped:
-		}
-		cancel()
-	}()
-	me, ok := e.enter(ctx)
-	if !ok {
-		return
-	}
-	if err := e.become(me); err != nil {
-		e.fail(err)
-		return
-	}
-	e.runMember()
-	e.logStart()
+// MemberID names a member of the ensemble.
+type MemberID = replication.MemberID
+
+// Options are all that an Entry needs. Most of them are as in Config of package embed.
+type Options struct {
+	Roster    *roster.Roster
+	Transport *transport.Transport
+	Network   transport.Network
+
+	Member   MemberID // as which it may found; zero: it may not
+	Members  map[MemberID]string
+	Alone    bool
+	Join     []string
+	Ensemble string
+	Shards   int
+	Found    func(context.Context) (bool, error)
+
+	// What it says of itself to who may let it in.
+	Tick       time.Duration
+	Levels     transport.Levels
+	Schemes    []string
+	Name, Zone string
+	Advertise  string
+	Observer   bool
 }
 
-// enter repeats rounds of questions until one says who this node is. It returns false if ctx ends
+// An Entry finds out who a node is that has yet to join.
+type Entry struct {
+	Options
+	log     *slog.Logger
+	lack    atomic.Pointer[string] // what Find waits for
+	callers chan caller            // others that have asked this node
+	// offers says that others may found the ensemble with this node: it has looked, and is in none. A
+	// member that is starting is in one, and so is one whose directory has a former member.
+	offers atomic.Bool
+	// met are the directories of all founders with which this one founds, if the others say the same.
+	// It is set once.
+	met atomic.Pointer[map[MemberID][16]byte]
+}
+
+// New returns the entry of a node, which asks nobody yet.
+func New(o Options) *Entry {
+	return &Entry{Options: o, log: o.Roster.Log, callers: make(chan caller, callersMax)}
+}
+
+// Lack says what Find waits for.
+func (e *Entry) Lack() string {
+	if lack := e.lack.Load(); lack != nil {
+		return *lack
+	}
+	return ErrJoining.Error()
+}
+
+// Answer answers a question at a node that has yet to join.
+func (e *Entry) Answer(q *ask.Question, a *ask.Answer) {
+	if e.offers.Load() {
+		a.Founder, a.Founders = e.Member, e.founders()
+		if met := e.met.Load(); met != nil {
+			a.Directories = *met
+		}
+	}
+	select {
+	case e.callers <- caller{q.Directory, q.Met}:
+	default: // enough others have asked
+	}
+}
+
+// Find repeats rounds of questions until one says who this node is. It returns false if ctx ends
 // first, or if the identity cannot be stored.
-func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
+func (e *Entry) Find(ctx context.Context) (replication.Identity, bool) {
 	var told string
 	known := make(map[caller]bool)
 	var p pace.Pace // some reasons differ each time, by a port
-	for pause := enterPauseMin; ; pause = min(2*pause, enterPauseMax) {
-		me, err := e.enterRound(ctx)
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		me, err := e.round(ctx)
 		if err == nil {
-			return me, e.amend(func(id *replication.Identity) bool { *id = me; return true }) == nil
+			return me, e.Roster.Identity.Amend(func(id *replication.Identity) bool { *id = me; return true }) == nil
 		}
 		lack := err.Error()
 		e.lack.Store(&lack)
@@ -82,6 +124,14 @@ func (e *Engine) enter(ctx context.Context) (replication.Identity, bool) {
 	}
 }
 
+// me is what the identity file says.
+func (e *Entry) me() replication.Identity { return e.Roster.Identity.Now() }
+
+func (e *Entry) founders() []MemberID { return slices.Sorted(maps.Keys(e.Members)) }
+
+// seeds returns where members may be: first the founders, then the addresses in Join.
+func (e *Entry) seeds() []string { return append(slices.Sorted(maps.Values(e.Members)), e.Join...) }
+
 // A caller is somebody that has asked this node.
 type caller struct {
 	directory [16]byte
@@ -91,7 +141,7 @@ type caller struct {
 // pauseFor waits between two rounds of questions. It ends early when somebody asks this node for the
 // first time, who may be the founder that was missing, and when it has met all founders. So founders
 // found as soon as the last is there.
-func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[caller]bool) {
+func (e *Entry) pauseFor(ctx context.Context, d time.Duration, known map[caller]bool) {
 	over := time.After(d)
 	for {
 		select {
@@ -108,18 +158,18 @@ func (e *Engine) pauseFor(ctx context.Context, d time.Duration, known map[caller
 	}
 }
 
-// enterRound asks everybody once, and does what follows from the answers. The error says what this
+// round asks everybody once, and does what follows from the answers. The error says what this
 // node waits for.
-func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
-	me := e.identity.now() // only this loop changes it meanwhile
-	answers, silent := e.askAll(ctx)
+func (e *Entry) round(ctx context.Context) (replication.Identity, error) {
+	me := e.me() // only this loop changes it meanwhile
+	answers, silent := e.AskAll(ctx)
 	found, err := e.mayFound(ctx, answers, silent)
-	e.offers.Store((err != nil || found != nil) && e.cfg.Found == nil)
+	e.offers.Store((err != nil || found != nil) && e.Options.Found == nil)
 	switch {
 	case err != nil:
 		return me, err
 	case found != nil:
-		me.Found(cmp.Or(e.cfg.Member, 1), slices.Sorted(maps.Keys(found)))
+		me.Found(cmp.Or(e.Member, 1), slices.Sorted(maps.Keys(found)))
 		me.Peers = maps.Clone(found) // each as it was there: another one with its id is a stranger
 		delete(me.Peers, me.Member)
 		return me, nil
@@ -128,26 +178,26 @@ func (e *Engine) enterRound(ctx context.Context) (replication.Identity, error) {
 }
 
 // ownQuestion returns what this node asks.
-func (e *Engine) ownQuestion() ask.Question {
-	id := e.identity.now()
+func (e *Entry) ownQuestion() ask.Question {
+	id := e.me()
 	return ask.Question{Directory: id.Directory, Former: id.Former,
-		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: transport.Levels{Min: LevelMin, Max: e.cfg.levelMax()},
-		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Founder: e.cfg.Member, Founders: e.cfg.memberIDs(), Met: e.met.Load() != nil,
-		Name: e.cfg.Name, Zone: e.cfg.Zone, Address: e.cfg.Advertise, Observer: e.cfg.Observer}
+		Ensemble: e.Ensemble, Shards: e.Shards, Tick: e.Tick, Levels: e.Levels,
+		Schemes: e.Schemes, Founder: e.Member, Founders: e.founders(), Met: e.met.Load() != nil,
+		Name: e.Name, Zone: e.Zone, Address: e.Advertise, Observer: e.Observer}
 }
 
-// askAll asks all seeds, founders and members in the table who they are.
-func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []ask.Silence) {
-	if e.cfg.Alone {
+// AskAll asks all seeds, founders and members in the table who they are.
+func (e *Entry) AskAll(ctx context.Context) (answers []ask.Answer, silent []ask.Silence) {
+	if e.Alone {
 		return nil, nil
 	}
-	names := e.cfg.seeds()
-	for _, m := range e.table().List {
+	names := e.seeds()
+	for _, m := range e.Roster.Table().List {
 		if m.OutOf() == 0 && m.Address != "" && !slices.Contains(names, m.Address) {
 			names = append(names, m.Address)
 		}
 	}
-	return ask.All(ctx, e.transport, e.network, names, e.ownQuestion())
+	return ask.All(ctx, e.Transport, e.Network, names, e.ownQuestion())
 }
 
 // mayFound returns the founders, with their directories, if this node is to found the ensemble with
@@ -156,21 +206,21 @@ func (e *Engine) askAll(ctx context.Context) (answers []ask.Answer, silent []ask
 //
 // Nobody founds because nobody answers, but a sole founder: all founders must be there and fresh.
 // So those who come first cannot found beside others that come later.
-func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
-	if e.cfg.Found == nil && e.cfg.Member == 0 || e.identity.now().Former != (replication.Former{}) { // there is an ensemble that it was in
+func (e *Entry) mayFound(ctx context.Context, answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
+	if e.Options.Found == nil && e.Member == 0 || e.me().Former != (replication.Former{}) { // there is an ensemble that it was in
 		return nil, nil
 	}
 	members := slices.DeleteFunc(slices.Clone(answers), func(a ask.Answer) bool { return a.Member == 0 })
-	if e.cfg.Found != nil {
+	if e.Options.Found != nil {
 		if len(members) > 0 {
 			return nil, nil
 		}
-		yes, err := service.Call(ctx, "Config.Found", e.cfg.Found)
+		yes, err := service.Call(ctx, "Config.Found", e.Options.Found)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("Config.Found does not say whether to found: %w", err)
 		case yes:
-			return map[MemberID][16]byte{cmp.Or(e.cfg.Member, 1): e.Directory()}, nil
+			return map[MemberID][16]byte{cmp.Or(e.Member, 1): e.me().Directory}, nil
 		}
 		return nil, fmt.Errorf("%w: Config.Found says no, so this node waits for a member, or for the node to which Found says yes; %w",
 			ErrJoining, e.noMember(answers, silent))
@@ -180,22 +230,22 @@ func (e *Engine) mayFound(ctx context.Context, answers []ask.Answer, silent []as
 
 // foundWithOthers returns the founders in Config.Members if all of them are there, want the same, and
 // have met the same directories. Once one of them has founded, the others follow it.
-func (e *Engine) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
-	founders, present := e.cfg.memberIDs(), map[MemberID][16]byte{e.cfg.Member: e.Directory()}
+func (e *Entry) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map[MemberID][16]byte, error) {
+	founders, present := e.founders(), map[MemberID][16]byte{e.Member: e.me().Directory}
 	has := func(m MemberID) bool { _, is := present[m]; return is }
 	var others string
 	var founded map[MemberID][16]byte // by somebody who had met all founders, this node included
 	for _, a := range answers {
-		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.cfg.Ensemble && a.Shards == e.cfg.Shards
+		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.Ensemble && a.Shards == e.Shards
 		switch {
 		case a.Founder != 0 && !agrees:
-			others += fmt.Sprintf("; the node at %s has %s", a.Address, settings(a.Ensemble, a.Founders, a.Shards))
+			others += fmt.Sprintf("; the node at %s has %s", a.Address, Settings(a.Ensemble, a.Founders, a.Shards))
 		case a.Founder != 0 && has(a.Founder):
 			return nil, errTwice(a.Founder)
 		case a.Founder != 0:
 			present[a.Founder] = a.Directory
-		case len(founders) > 1 && a.Ensemble != e.cfg.Ensemble: // the others still have to be there
-		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Directories[e.cfg.Member] != e.Directory()):
+		case len(founders) > 1 && a.Ensemble != e.Ensemble: // the others still have to be there
+		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Directories[e.Member] != e.me().Directory):
 			// An ensemble that others founded, or one that had another directory as this founder.
 			return nil, nil
 		case a.Member != 0:
@@ -207,7 +257,7 @@ func (e *Engine) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (ma
 	}
 	if missing := slices.DeleteFunc(slices.Clone(founders), has); len(missing) > 0 {
 		if others != "" {
-			others = "; this node has " + settings(e.cfg.Ensemble, founders, e.cfg.Shards) + others
+			others = "; this node has " + Settings(e.Ensemble, founders, e.Shards) + others
 		}
 		return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
 	}
@@ -222,15 +272,15 @@ func (e *Engine) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (ma
 }
 
 // strangers returns who does not answer at an address in Join, and is none of the founders.
-func (e *Engine) strangers(silent []ask.Silence) []ask.Silence {
-	founders := slices.Collect(maps.Values(e.cfg.Members))
+func (e *Entry) strangers(silent []ask.Silence) []ask.Silence {
+	founders := slices.Collect(maps.Values(e.Members))
 	return slices.DeleteFunc(slices.Clone(silent), func(s ask.Silence) bool { return slices.Contains(founders, s.Name) })
 }
 
 // agree returns why this node does not found yet with those that are present, or nil. Each founder says
 // once with which directories it founds, and founds when all others have said the same. So no two of
 // them found with different ones, whoever met whom.
-func (e *Engine) agree(present map[MemberID][16]byte, answers []ask.Answer) error {
+func (e *Entry) agree(present map[MemberID][16]byte, answers []ask.Answer) error {
 	e.met.CompareAndSwap(nil, &present)
 	for m, was := range *e.met.Load() {
 		if now := present[m]; now != was {
@@ -253,10 +303,10 @@ func (e *Engine) agree(present map[MemberID][16]byte, answers []ask.Answer) erro
 	return nil
 }
 
-// foundedWith returns the directories of the founders with which this node has founded.
-func (e *Engine) foundedWith() map[MemberID][16]byte {
-	with := map[MemberID][16]byte{e.self(): e.Directory()}
-	maps.Copy(with, e.identity.now().Peers)
+// FoundedWith returns the directories of the founders with which this node has founded.
+func (e *Entry) FoundedWith() map[MemberID][16]byte {
+	with := map[MemberID][16]byte{e.Roster.Self(): e.me().Directory}
+	maps.Copy(with, e.me().Peers)
 	return with
 }
 
@@ -264,8 +314,8 @@ func errTwice(m MemberID) error {
 	return fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", ErrJoining, m)
 }
 
-// settings says what must be the same on all founders.
-func settings(ensemble string, founders []MemberID, shards int) string {
+// Settings says what must be the same on all founders.
+func Settings(ensemble string, founders []MemberID, shards int) string {
 	return fmt.Sprintf("Ensemble %q, Members %s and Shards %d", ensemble, replication.Listed(founders), shards)
 }
 
@@ -287,7 +337,7 @@ func listed(silent []ask.Silence) string {
 
 // noMember says, without a member that could let this node in, who is there instead, and why this
 // node founds no ensemble.
-func (e *Engine) noMember(answers []ask.Answer, silent []ask.Silence) error {
+func (e *Entry) noMember(answers []ask.Answer, silent []ask.Silence) error {
 	var there string
 	for _, a := range answers {
 		if a.Member != 0 {
@@ -296,17 +346,17 @@ func (e *Engine) noMember(answers []ask.Answer, silent []ask.Silence) error {
 			there += fmt.Sprintf("; the node at %s has yet to join, too", a.Address)
 		}
 	}
-	switch former := e.identity.now().Former; {
+	switch former := e.me().Former; {
 	case former != (replication.Former{}):
 		there += fmt.Sprintf("; this node was member %d before, so it founds nothing", former.Member)
-	case e.cfg.Found == nil && e.cfg.Member == 0:
+	case e.Options.Found == nil && e.Member == 0:
 		there += "; this node has no Found and is not in Members, so it founds nothing"
 	}
-	return fmt.Errorf("no seed of %v is a member that lets others in%s%s", e.cfg.Join, there, because(silent))
+	return fmt.Errorf("no seed of %v is a member that lets others in%s%s", e.Join, there, because(silent))
 }
 
 // join asks to be let in, at the members that have answered. The leader decides.
-func (e *Engine) join(ctx context.Context, me replication.Identity, answers []ask.Answer, silent []ask.Silence) (replication.Identity, error) {
+func (e *Entry) join(ctx context.Context, me replication.Identity, answers []ask.Answer, silent []ask.Silence) (replication.Identity, error) {
 	answers = e.meant(answers)
 	var first *ask.Answer
 	for i := range answers {
@@ -341,7 +391,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []as
 			me.Ancestors = append(me.Ancestors, l)
 		}
 		for m, address := range a.Members {
-			e.book.met(m, address)
+			e.Roster.Met(m, address)
 		}
 		return me, nil
 	}
@@ -350,7 +400,7 @@ func (e *Engine) join(ctx context.Context, me replication.Identity, answers []as
 
 // meant leaves out the answers of members without which forced recoveries have gone on, and of members
 // of ensembles with another name. If there are no others, the leader says what is wrong.
-func (e *Engine) meant(answers []ask.Answer) []ask.Answer {
+func (e *Entry) meant(answers []ask.Answer) []ask.Answer {
 	named := slices.ContainsFunc(answers, e.isNamesake)
 	return slices.DeleteFunc(slices.Clone(answers), func(a ask.Answer) bool {
 		ended := slices.ContainsFunc(answers, func(next ask.Answer) bool { return slices.Contains(next.Ancestors, a.Lineage) })
@@ -359,10 +409,10 @@ func (e *Engine) meant(answers []ask.Answer) []ask.Answer {
 }
 
 // isNamesake reports whether a member answers whose ensemble has the name of this node's.
-func (e *Engine) isNamesake(a ask.Answer) bool { return a.Member != 0 && a.Ensemble == e.cfg.Ensemble }
+func (e *Entry) isNamesake(a ask.Answer) bool { return a.Member != 0 && a.Ensemble == e.Ensemble }
 
 // joinAt asks the leader that a member names to let this node in.
-func (e *Engine) joinAt(ctx context.Context, a ask.Answer) (MemberID, error) {
+func (e *Entry) joinAt(ctx context.Context, a ask.Answer) (MemberID, error) {
 	q := e.ownQuestion()
 	q.Join, q.Lineage = true, a.Lineage
 	for range ask.HopsMax {
@@ -370,7 +420,7 @@ func (e *Engine) joinAt(ctx context.Context, a ask.Answer) (MemberID, error) {
 		if a.Leader == 0 || address == "" {
 			return 0, fmt.Errorf("member %d knows of no leader", a.Member)
 		}
-		next, err := ask.Ask(ctx, e.transport, transport.Target{Address: address}, q)
+		next, err := ask.Ask(ctx, e.Transport, transport.Target{Address: address}, q)
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("member %d at %s, which leads: %w", a.Leader, address, err)

@@ -1,9 +1,9 @@
-package engine
+package entry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"reflect"
 	"runtime"
@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
-	"github.com/vivarium-go/vivarium/internal/testkit"
+	"github.com/vivarium-go/vivarium/engine/datadir"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 )
@@ -84,16 +85,15 @@ func TestMayFound(t *testing.T) {
 		"Found says yes, and a member answers":  {found: says(true, nil), answers: []ask.Answer{started(2, own)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &Engine{cfg: Config{Ensemble: "e", Shards: shards, Found: c.found, Members: make(map[MemberID]string)}}
+			o := Options{Ensemble: "e", Shards: shards, Found: c.found, Members: make(map[MemberID]string)}
 			for _, m := range c.founders {
-				e.cfg.Member, e.cfg.Members[m] = 1, ""
+				o.Member, o.Members[m] = 1, ""
 			}
 			id := replication.Identity{Directory: own}
 			if c.former {
 				id.Former = replication.Former{Member: 1, Directory: lost}
 			}
-			e.identity.set(id)
-			e.directory = own
+			e := newEntry(o, id)
 			if c.before != nil {
 				e.met.Store(&c.before)
 			}
@@ -109,33 +109,20 @@ func TestMayFound(t *testing.T) {
 // M133: a member that is starting has data, and is no fresh founder for others that ask it. Nor is a
 // node that has not looked yet.
 func TestAnswer_OffersItselfOnlyWhenItHasLooked(t *testing.T) {
-	e := &Engine{cfg: Config{Member: 1, Members: map[MemberID]string{1: "", 2: "", 3: ""}}, callers: make(chan caller, 2)}
-	ask1 := func() (a ask.Answer) {
-		testkit.Must(t, json.Unmarshal(e.answer(t.Context(), []byte("{}")), &a))
-		return a
-	}
-	if a := ask1(); a.Founder != 0 || a.Member != 0 {
+	e := newEntry(Options{Member: 1, Members: map[MemberID]string{1: "", 2: "", 3: ""}}, replication.Identity{})
+	var a ask.Answer
+	if e.Answer(&ask.Question{}, &a); a.Founder != 0 || a.Member != 0 {
 		t.Errorf("it has not looked: %+v", a)
 	}
-	if e.offers.Store(true); ask1().Founder != 1 {
+	e.offers.Store(true)
+	if e.Answer(&ask.Question{}, &a); a.Founder != 1 {
 		t.Error("it does not offer itself")
 	}
 }
 
-// M155: who this node is can be said while its disk hangs in the middle of a write of the identity
-// file. Whatever asks, and whatever answers others, goes on.
-func TestIdentity_WhileItIsWritten(t *testing.T) {
-	n := newNode(t)
-	n.identity.set(replication.Identity{Directory: [16]byte{7}, Peers: map[MemberID][16]byte{9: {8}}})
-	n.identity.Lock()
-	defer n.identity.Unlock()
-	if q := n.ownQuestion(); q.Directory != [16]byte{7} {
-		t.Errorf("%x", q.Directory)
-	}
-	if dir, ok := n.directoryOf(9); !ok || dir != [16]byte{8} {
-		t.Errorf("%x, %v", dir, ok)
-	}
-	if n.recovers() || n.foundedWith()[9] != [16]byte{8} {
-		t.Error("it is not who it is")
-	}
+func newEntry(o Options, me replication.Identity) *Entry {
+	identity := &datadir.IdentityFile{}
+	identity.Set(me)
+	o.Roster = roster.New(identity, o.Members, slog.New(slog.DiscardHandler))
+	return New(o)
 }
