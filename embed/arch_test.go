@@ -38,6 +38,7 @@ var imports = map[string][]string{
 	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree"},
 	"engine/datadir":    {"internal/rank", "replication", "session", "storage", "storage/disk"},
 	"engine/entry":      {"engine/ask", "engine/roster", "engine/service", "internal/pace", "replication", "replication/transport", "session"},
+	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch"},
 	"engine/governor":   {"engine/ask", "engine/command", "engine/replica", "engine/roster", "engine/service", "engine/steer", "engine/outbox", "replication", "replication/transport", "session", "tree"},
 	"engine/roster":     {"engine/command", "engine/datadir", "engine/replica", "internal/rank", "replication", "replication/transport", "session"},
 	"engine/offline":    {"engine/ask", "engine/backupfile", "engine/command", "engine/datadir", "engine/replica", "internal/certs", "internal/files", "replication", "replication/transport", "session", "storage", "storage/disk", "tree"},
@@ -53,7 +54,7 @@ var imports = map[string][]string{
 	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
 	"engine/service":    {},
 	"engine/steer":      {"session"},
-	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/entry", "engine/governor", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/rank"},
+	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/entry", "engine/forest", "engine/governor", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/rank"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -27,6 +28,7 @@ var (
 	_ replica.Node  = callbacks{}
 	_ replica.Raft  = callbacks{}
 	_ keeper.Node   = callbacks{}
+	_ forest.Node   = callbacks{}
 	_ governor.Node = callbacks{}
 	_ seeding.Node  = callbacks{}
 )
@@ -136,7 +138,7 @@ func (c callbacks) Reconcile(at replication.ShardID, old, next *tree.Tree, table
 // Calls of the keeper to its node.
 
 func (c callbacks) Route(ops []tree.Op) (replication.ShardID, error) {
-	r, err := c.engine.route(ops)
+	r, err := c.engine.shards.Route(ops)
 	return r.Shard, err
 }
 
@@ -160,6 +162,35 @@ func (c callbacks) Go(fn func())                             { c.engine.loops.Go
 
 func (c callbacks) HandOver(id replication.ShardID, to MemberID) error {
 	return c.engine.transfer(id, to, TransferAsked)
+}
+
+// Calls of a Peek to its node.
+
+func (c callbacks) Joined() (session.MemberID, error) {
+	e := c.engine
+	if err := e.over(); err != nil {
+		return 0, err
+	}
+	self := e.roster.Self()
+	if self == 0 {
+		return 0, fmt.Errorf("%w: %s", ErrJoining, e.Joining())
+	}
+	return session.MemberID(self), nil
+}
+
+func (c callbacks) NotLoaded(id replication.ShardID) error {
+	return fmt.Errorf("%w: no state was loaded yet%s", ErrJoining, c.engine.onShards([]ShardID{id}))
+}
+
+func (c callbacks) Hides() error {
+	e := c.engine
+	if over := e.over(); over != nil {
+		return over
+	}
+	if e.seeding.Pending() {
+		return fmt.Errorf("%w: the backup that the ensemble begins with is not loaded yet", ErrJoining)
+	}
+	return nil
 }
 
 func ring(c chan struct{}) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
@@ -123,9 +124,9 @@ func (e *Engine) numbers(ctx context.Context) (sessions, ephemerals int, err err
 // Znodes counts the znodes, including those that exist from birth.
 func (e *Engine) Znodes() (n int) {
 	for _, r := range e.shards {
-		n += r.Figures().Znodes - fromBirth - 1 // the root, too, is on every shard
+		n += r.Figures().Znodes - forest.FromBirth - 1 // the root, too, is on every shard
 	}
-	return n + fromBirth + 1
+	return n + forest.FromBirth + 1
 }
 
 // bornBytes is the size of the znodes that exist from birth.

@@ -77,11 +77,11 @@
 //
 // # Shards
 //
-// The first component of a path decides its shard (route.go). Each shard is a Raft group with its
+// The first component of a path decides its shard (package forest). Each shard is a Raft group with its
 // own replica, image and stream of this node's batches. The first shard is the home shard: it has
 // the table of all sessions, and the stream that keeps sessions alive. Another shard gets a session
 // on its first write there. The root and a few other znodes are on every shard; readers put them
-// together (span.go). Each member asks for the leaderships that are its share (spread.go).
+// together. Each member asks for the leaderships that are its share (spread.go).
 //
 // # Members
 //

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/clock"
-	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/entry"
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -41,7 +41,7 @@ type Engine struct {
 	listener   net.Listener // nil once the transport has it
 	transport  *transport.Transport
 	found      []transport.ShardState // the state of the logs when this start opened them
-	shards     []*replica.Replica     // indexed by ShardID - 1
+	shards     forest.Forest          // indexed by ShardID - 1
 	registries watch.Shards           // of all shards
 	keeper     *keeper.Keeper
 	purger     *replica.Purger
@@ -135,7 +135,7 @@ func (e *Engine) endedAt() time.Time {
 }
 
 // home returns the replica of the home shard, which has the session table.
-func (e *Engine) home() *replica.Replica { return e.shards[command.HomeShard-1] }
+func (e *Engine) home() *replica.Replica { return e.shards.Home() }
 
 // bounded returns ctx with the request timeout as its deadline, or ctx itself if it has a deadline.
 func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {

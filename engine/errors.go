@@ -5,6 +5,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/entry"
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/seeding"
@@ -16,15 +17,13 @@ import (
 var (
 	// ErrNoSession means that no session with this id is open, as far as this node has applied.
 	ErrNoSession = errors.New("no such session")
-	// ErrCrossShard means that the operations of one transaction belong to several shards. None was
-	// applied.
-	ErrCrossShard = errors.New("more than one shard")
 	// ErrFailed means that the node has failed and refuses requests. Err says why it failed.
 	ErrFailed = errors.New("node failed")
 )
 
 // Errors of the rooms below. Package embed knows them by these names.
 var (
+	ErrCrossShard     = forest.ErrCrossShard
 	ErrUnsafe         = ask.ErrUnsafe
 	ErrConfigChanged  = ask.ErrConfigChanged
 	ErrReconfiguring  = ask.ErrReconfiguring

@@ -246,7 +246,7 @@ func TestRemoteClientReleases(t *testing.T) {
 					t.Errorf("of a path that is too long: %v", err)
 				}
 				for _, path := range paths {
-					stat, _ := n.at(path).Tree().Exists(path)
+					stat, _ := n.shards.At(path).Tree().Exists(path)
 					release(path, stat.Czxid)
 				}
 				go s.Close()
@@ -285,7 +285,7 @@ func TestWhatASuspendedSessionHeldLingers(t *testing.T) {
 				n.lead(enginetest.Other)
 				n.commit()
 				n.wantState(s, session.Connected)
-				stat, ok := n.at(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim))
+				stat, ok := n.shards.At(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim))
 				if !ok || stat.EphemeralOwner != 0 || !errors.Is(held.Err(), keeper.ErrSuspended) {
 					t.Errorf("what was held is %+v, %v", stat, held.Err())
 				}
@@ -323,7 +323,7 @@ func TestCloseDoesNotOvertakeALoss(t *testing.T) {
 		go s.Close()
 		n.faster()
 		n.commit()
-		if stat, ok := n.at(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim)); !ok || stat.EphemeralOwner != 0 {
+		if stat, ok := n.shards.At(pathOf(held.Claim)).Tree().Exists(pathOf(held.Claim)); !ok || stat.EphemeralOwner != 0 {
 			t.Errorf("what was held is there: %v, %+v", ok, stat)
 		}
 	})

@@ -284,7 +284,7 @@ func holdErr(c *keeper.Claim) error {
 
 // exists reports whether a znode exists on the shard of its path.
 func (n *node) exists(path string) bool {
-	_, ok := n.at(path).Tree().Exists(path)
+	_, ok := n.shards.At(path).Tree().Exists(path)
 	return ok
 }
 

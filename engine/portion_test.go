@@ -280,7 +280,7 @@ func TestLargeSessionEndsOnAllShards(t *testing.T) {
 				}
 				n.carry()
 				for _, path := range paths {
-					if stat, ok := n.at(path).Tree().Exists(path); ok != lost || ok && stat.EphemeralOwner != 0 {
+					if stat, ok := n.shards.At(path).Tree().Exists(path); ok != lost || ok && stat.EphemeralOwner != 0 {
 						t.Errorf("%s is there: %v, of %d", path, ok, stat.EphemeralOwner)
 					}
 				}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -31,13 +33,15 @@ type Session struct {
 }
 
 // reader returns this node's replicas, as the session may see them.
-func (s *Session) reader() reader { return reader{engine: s.engine, who: s.Identities()} }
+func (s *Session) reader() forest.Reader {
+	return forest.Reader{Forest: s.engine.shards, Who: s.Identities()}
+}
 
 // Log returns the node's log.
 func (s *Session) Log() *slog.Logger { return s.engine.log }
 
 // view returns the shard of a path, as the session may see it.
-func (s *Session) view(path string) tree.View { return s.reader().view(path) }
+func (s *Session) view(path string) tree.View { return s.reader().View(path) }
 
 // mayRead runs under the lock of a registry.
 func (s *Session) mayRead(acl []tree.ACL) bool { return s.engine.home().MayRead(s.Identities(), acl) }
@@ -157,7 +161,7 @@ func (s *Session) Meets(ctx context.Context, id tree.SessionID) (bool, error) {
 // refuses children of a znode that is on several shards. Each shard numbers its own, so a contender
 // there would be first on every shard.
 func (s *Session) Before(path string, match ...string) (string, bool, error) {
-	if path != command.RootPath && s.engine.spans(tree.Parent(path)) {
+	if path != command.RootPath && s.engine.shards.Spans(tree.Parent(path)) {
 		return "", false, fmt.Errorf("%w: the children of %s are on several, each of which numbers its own", ErrCrossShard, tree.Parent(path))
 	}
 	name, ok, err := s.view(path).Before(path, match...)
@@ -175,13 +179,13 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 		return 0, err
 	}
 	wait := func(r *replica.Replica) error { return s.engine.barrier(ctx, r.Shard) }
-	if s.engine.spans(path) {
+	if s.engine.shards.Spans(path) {
 		if err := s.engine.eachShard(wait); err != nil {
 			return 0, err
 		}
 		return 0, s.Live()
 	}
-	r := s.engine.at(path)
+	r := s.engine.shards.At(path)
 	if err := wait(r); err != nil {
 		return 0, err
 	}
@@ -192,12 +196,12 @@ func (s *Session) Sync(ctx context.Context, path string) (tree.Zxid, error) {
 // Await waits until this node shows transaction z of the path's shard, or a later one. A path that
 // is on all shards is refused: their zxids do not compare.
 func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
-	if s.engine.spans(path) {
+	if s.engine.shards.Spans(path) {
 		return fmt.Errorf("%w: %s is on each, and their zxids do not compare", ErrCrossShard, path)
 	}
 	bounded, cancel := s.engine.bounded(ctx)
 	defer cancel()
-	r := s.engine.at(path)
+	r := s.engine.shards.At(path)
 	reached, stop := r.Watches.Reached(z)
 	defer stop()
 	select {
@@ -227,7 +231,7 @@ func (s *Session) Walk(ctx context.Context, path string, depth int, fn func(z tr
 	if err := s.Live(); err != nil {
 		return 0, err
 	}
-	z, err := s.reader().walk(ctx, path, depth, fn)
+	z, err := s.reader().Walk(ctx, path, depth, fn)
 	return z, cmp.Or(s.Live(), err)
 }
 
@@ -368,4 +372,58 @@ func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked t
 // timeoutWithin clamps a session's timeout to the configured bounds.
 func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
 	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
+}
+
+// watchedOn returns the index of the shard that has everything the watch sees, or watch.Everywhere.
+func (e *Engine) watchedOn(path string, mode watch.Mode) int {
+	if e.shards.Spans(path) || mode == watch.Recursive && e.shards.Reaches(path) {
+		return watch.Everywhere
+	}
+	return int(command.ShardOf(path, len(e.shards)) - 1)
+}
+
+// watch arms a watch on every shard that has a part of what it sees.
+func (e *Engine) watch(path string, mode watch.Mode, o watch.Options, who *watch.Watcher) keeper.Stream {
+	at := e.watchedOn(path, mode)
+	if at == watch.Everywhere {
+		return watch.Join(e.registries.Registries, path, mode, o, who)
+	}
+	return e.shards[at].Watches.Add(path, mode, o, who)
+}
+
+// Watches looks at up to n watches of this node's sessions on each shard, and returns what they
+// watch, in the order of the paths. It reports whether there are more. A watch on several shards
+// counts once. Watches of connections are not among them.
+func (e *Engine) Watches(n int) (list []watch.Watched, more bool) {
+	all := make(map[string]watch.Watched)
+	for _, r := range e.shards {
+		found, rest := r.Watches.Streams(n)
+		more = more || rest
+		for _, w := range found {
+			was := all[w.Path]
+			all[w.Path] = watch.Watched{Path: w.Path, Once: max(w.Once, was.Once), Persistent: max(w.Persistent, was.Persistent), Recursive: max(w.Recursive, was.Recursive)}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[path])
+	}
+	return list, more
+}
+
+// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data
+// watch, on each shard.
+func (e *Engine) WatchedPaths() (n int) {
+	for _, r := range e.shards {
+		n += r.Watches.Watched()
+	}
+	return n
+}
+
+// Peek returns a Peek with the given identities.
+func (e *Engine) Peek(who ...tree.Identity) Peek { return forest.NewPeek(e.shards, callbacks{e}, who) }
+
+// WatchRemotely returns the watches of a connection with these identities. There are none yet.
+// limit bounds the events that may wait; see watch.NewClient.
+func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
+	return forest.NewRemoteWatches(e.shards, &e.registries, limit, e.over, who)
 }

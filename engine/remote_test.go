@@ -161,7 +161,7 @@ func TestNothingIsSubmittedAfterItsSessionHasLeft(t *testing.T) {
 		ops := []tree.Op{create("/late")}
 		w := outbox.NewCall(s.Owner, &command.Request{Kind: command.RequestTxn, Session: s.ID(), Ops: ops})
 		next := m.reattach(1, s)
-		_, _ = s.engine.at("/late").Outbox.Submit(w) // its error is its outcome
+		_, _ = s.engine.shards.At("/late").Outbox.Submit(w) // its error is its outcome
 		m.commit()
 		if err := callOutcome(w); err != session.ErrMoved {
 			t.Errorf("its outcome is %v", err)

@@ -24,7 +24,7 @@ func (n *node) write(s *Session, ops ...tree.Op) tree.Zxid {
 	if err := outcome(p); err != nil {
 		n.t.Fatalf("%v: %v", ops, err)
 	}
-	return n.at(ops[0].Path).Visible()
+	return n.shards.At(ops[0].Path).Visible()
 }
 
 // sent receives all waiting events.

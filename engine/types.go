@@ -2,6 +2,8 @@ package engine
 
 import (
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/command"
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -38,6 +40,19 @@ type (
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
 )
+
+// Types of reads.
+type (
+	// A Peek reads this node's replicas without a session.
+	Peek = forest.Peek
+	// RemoteWatches are the watches of one connection of ZooKeeper's protocol.
+	RemoteWatches = forest.RemoteWatches
+	// A Still shows all shards as they are at one moment.
+	Still = forest.Still
+)
+
+// ShardOf returns the shard of a path in an ensemble of n shards.
+func ShardOf(path string, n int) ShardID { return command.ShardOf(path, n) }
 
 // Levels are the feature levels that this build reads.
 var Levels = transport.Levels{Min: LevelMin, Max: LevelMax}

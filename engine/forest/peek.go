@@ -1,9 +1,9 @@
-package engine
+package forest
 
 import (
 	"context"
-	"fmt"
 
+	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -11,29 +11,39 @@ import (
 // A Peek reads this node's replicas without a session, and so without a quorum. What it shows may be
 // stale, and may be older than what a session of this node has shown. Its methods are safe for
 // concurrent use.
-type Peek struct{ reader reader }
+type Peek struct {
+	reader Reader
+	node   Node
+}
 
-// Peek returns a Peek with the given identities.
-func (e *Engine) Peek(who ...tree.Identity) Peek { return Peek{reader{engine: e, who: who}} }
+// A Node is what a Peek needs from above it.
+type Node interface {
+	// Joined returns this member's id, or why the node has none.
+	Joined() (session.MemberID, error)
+	// NotLoaded is the error of a read on a shard that has no state yet.
+	NotLoaded(replication.ShardID) error
+	// Hides returns why nothing can be read now that was read a moment ago, or nil.
+	Hides() error
+}
+
+// NewPeek returns a Peek with the given identities.
+func NewPeek(f Forest, n Node, who []tree.Identity) Peek { return Peek{Reader{Forest: f, Who: who}, n} }
 
 // ready returns why a path cannot be read: the node is over, or the shard has yet to load a state. A
 // shard has a state once it has applied a Register of this member, of this start or an earlier one.
 // Before that an empty tree could pass for one without the znode.
 func (p Peek) ready(path string) error {
-	e := p.reader.engine
-	if err := e.over(); err != nil {
+	self, err := p.node.Joined()
+	if err != nil {
 		return err
 	}
-	self := e.roster.Self()
-	if self == 0 {
-		return fmt.Errorf("%w: %s", ErrJoining, e.Joining())
-	}
-	for _, r := range e.shards {
-		if r != e.at(path) && !e.reaches(path) {
+	f := p.reader.Forest
+	for _, r := range f {
+		if r != f.At(path) && !f.Reaches(path) {
 			continue
 		}
-		if _, known := r.Origin(session.MemberID(self)); !known {
-			return fmt.Errorf("%w: no state was loaded yet%s", ErrJoining, e.onShards([]ShardID{r.Shard}))
+		if _, known := r.Origin(self); !known {
+			return p.node.NotLoaded(r.Shard)
 		}
 	}
 	return nil
@@ -43,12 +53,8 @@ func (p Peek) ready(path string) error {
 // when it is over, and the ensemble may begin to load a backup at any time. So it must be called
 // after the read.
 func (p Peek) over(err error) error {
-	e := p.reader.engine
-	if over := e.over(); over != nil {
-		return over
-	}
-	if e.seeding.Pending() {
-		return fmt.Errorf("%w: the backup that the ensemble begins with is not loaded yet", ErrJoining)
+	if hides := p.node.Hides(); hides != nil {
+		return hides
 	}
 	return err
 }
@@ -110,10 +116,10 @@ func (p Peek) Page(path, after string, n int) ([]string, error) {
 // Zxid returns a zxid of the path's shard that reads show. It is zero for a path that is on all
 // shards, whose zxids do not compare.
 func (p Peek) Zxid(path string) tree.Zxid {
-	if p.reader.engine.spans(path) {
+	if p.reader.Spans(path) {
 		return 0
 	}
-	return p.reader.engine.at(path).Visible()
+	return p.reader.At(path).Visible()
 }
 
 // Walk is Session.Walk.
@@ -121,6 +127,6 @@ func (p Peek) Walk(ctx context.Context, path string, fn func(z tree.Zxid, path s
 	if err := p.ready(path); err != nil {
 		return 0, err
 	}
-	z, err := p.reader.walk(ctx, path, 0, fn)
+	z, err := p.reader.Walk(ctx, path, 0, fn)
 	return z, p.over(err)
 }

@@ -1,8 +1,6 @@
-package engine
+package forest
 
 import (
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/vivarium-go/vivarium/engine/command"
@@ -18,16 +16,18 @@ import (
 type RemoteWatches struct {
 	*watch.Client
 
-	engine *Engine
-	who    atomic.Pointer[[]tree.Identity]
+	forest     Forest
+	registries *watch.Shards
+	gone       func() error
+	who        atomic.Pointer[[]tree.Identity]
 }
 
-// WatchRemotely returns the watches of a connection with these identities. There are none yet.
-// limit bounds the events that may wait; see watch.NewClient.
-func (e *Engine) WatchRemotely(limit int, who ...tree.Identity) *RemoteWatches {
-	w := &RemoteWatches{engine: e}
+// NewRemoteWatches returns the watches of a connection with these identities. There are none yet.
+// limit bounds the events that may wait; see watch.NewClient. over returns why the node is over, or nil.
+func NewRemoteWatches(f Forest, registries *watch.Shards, limit int, over func() error, who []tree.Identity) *RemoteWatches {
+	w := &RemoteWatches{forest: f, registries: registries, gone: over}
 	w.SetIdentities(who...)
-	w.Client = watch.NewClient(&e.registries, limit, w.mayRead)
+	w.Client = watch.NewClient(registries, limit, w.mayRead)
 	return w
 }
 
@@ -36,21 +36,21 @@ func (w *RemoteWatches) SetIdentities(who ...tree.Identity) { w.who.Store(&who) 
 
 // mayRead runs under the lock of a registry.
 func (w *RemoteWatches) mayRead(acl []tree.ACL) bool {
-	return w.engine.home().MayRead(*w.who.Load(), acl)
+	return w.forest.Home().MayRead(*w.who.Load(), acl)
 }
 
-func (w *RemoteWatches) reader() reader { return reader{engine: w.engine, who: *w.who.Load()} }
+func (w *RemoteWatches) reader() Reader { return Reader{Forest: w.forest, Who: *w.who.Load()} }
 
 // A Still shows all shards as they are at one moment, with some identities, until Close. It can
 // be read at leisure, and nothing waits for its reader.
-type Still struct{ reader }
+type Still struct{ Reader }
 
 // Still returns all shards as they are now, and the place of this moment among the events. Apply
 // waits only while the trees are pinned.
 func (w *RemoteWatches) Still() (Still, watch.Place, error) {
 	s := Still{w.reader()}
 	place, err := w.Arm(command.RootPath, watch.Data, func() bool {
-		for _, r := range w.engine.shards {
+		for _, r := range w.forest {
 			s.pins = append(s.pins, r.Tree().Pin())
 		}
 		return false
@@ -71,7 +71,7 @@ func (s Still) Close() {
 // Here returns the place of an answer that was read on any shard before the call.
 func (w *RemoteWatches) Here() watch.Place {
 	var z tree.Zxid
-	for _, r := range w.engine.shards {
+	for _, r := range w.forest {
 		z = max(z, r.Visible())
 	}
 	return w.At(z)
@@ -82,7 +82,7 @@ func (w *RemoteWatches) Here() watch.Place {
 // do not compare, or the write was never applied, it is Here.
 func (w *RemoteWatches) Behind(p keeper.Pending) watch.Place {
 	z := p.Zxid()
-	if len(w.engine.shards) > 1 || z == 0 {
+	if len(w.forest) > 1 || z == 0 {
 		return w.Here()
 	}
 	return w.Until(z)
@@ -91,7 +91,7 @@ func (w *RemoteWatches) Behind(p keeper.Pending) watch.Place {
 // over must be called after the read that it vouches for. A node that ends drops its trees only
 // when it is over.
 func (w *RemoteWatches) over(err error) error {
-	if over := w.engine.over(); over != nil {
+	if over := w.gone(); over != nil {
 		return over
 	}
 	return err
@@ -126,7 +126,7 @@ func named(path string) string {
 
 // find looks for a znode, and arms a watch if the znode exists and may be read. Apply waits while
 // it looks, so the caller copies the data afterwards.
-func (w *RemoteWatches) find(path string, mode watch.Mode) (f finding, place watch.Place, err error) {
+func (w *RemoteWatches) find(path string, mode watch.Mode) (f Finding, place watch.Place, err error) {
 	place, ended := w.Arm(path, mode, func() bool {
 		f, err = w.reader().find(named(path))
 		err = w.over(err)
@@ -158,13 +158,13 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 // shards.
 func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
 	place, err = w.Arm(path, mode, func() bool {
-		stat, ok = w.engine.at(path).Tree().Exists(path)
+		stat, ok = w.forest.At(path).Tree().Exists(path)
 		if !w.Owns(stat.EphemeralOwner) {
 			stat, _, _ = w.reader().Exists(path)
 		}
 		return true
 	})
-	if len(w.engine.shards) == 1 || w.engine.registries.Of(path, mode) != watch.Everywhere {
+	if len(w.forest) == 1 || w.registries.Of(path, mode) != watch.Everywhere {
 		z = place.Zxid
 	}
 	return stat, ok, z, place, w.over(err)
@@ -173,39 +173,11 @@ func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok 
 // Reset resumes the watches of an earlier connection. The zxids of several shards do not compare
 // with the zxid that a client knows. Then it reports everything as changed that could have changed.
 func (w *RemoteWatches) Reset(was watch.Reset) (watch.Place, error) {
-	was.Unknown = was.Unknown || len(w.engine.shards) > 1
+	was.Unknown = was.Unknown || len(w.forest) > 1
 	place, err := w.Client.Reset(&was, func(path string) (stat tree.Stat, exists, hidden bool) {
 		stat, exists, err := w.reader().Exists(named(path))
 		hidden = err == tree.ErrNoAuth
 		return stat, exists || hidden, hidden
 	})
 	return place, w.over(err)
-}
-
-// Watches looks at up to n watches of this node's sessions on each shard, and returns what they
-// watch, in the order of the paths. It reports whether there are more. A watch on several shards
-// counts once. Watches of connections are not among them.
-func (e *Engine) Watches(n int) (list []watch.Watched, more bool) {
-	all := make(map[string]watch.Watched)
-	for _, r := range e.shards {
-		found, rest := r.Watches.Streams(n)
-		more = more || rest
-		for _, w := range found {
-			was := all[w.Path]
-			all[w.Path] = watch.Watched{Path: w.Path, Once: max(w.Once, was.Once), Persistent: max(w.Persistent, was.Persistent), Recursive: max(w.Recursive, was.Recursive)}
-		}
-	}
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, all[path])
-	}
-	return list, more
-}
-
-// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data
-// watch, on each shard.
-func (e *Engine) WatchedPaths() (n int) {
-	for _, r := range e.shards {
-		n += r.Watches.Watched()
-	}
-	return n
 }

@@ -1,6 +1,8 @@
-package engine
+package command
 
-import "testing"
+import (
+	"testing"
+)
 
 // F1: this is the only place that says which shard has a znode. These values can never change.
 // Another program computed them.
