@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/backups"
 	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
@@ -28,6 +29,7 @@ var (
 	_ replica.Node  = callbacks{}
 	_ replica.Raft  = callbacks{}
 	_ keeper.Node   = callbacks{}
+	_ backups.Node  = callbacks{}
 	_ forest.Node   = callbacks{}
 	_ governor.Node = callbacks{}
 	_ seeding.Node  = callbacks{}
@@ -191,6 +193,24 @@ func (c callbacks) Hides() error {
 		return fmt.Errorf("%w: the backup that the ensemble begins with is not loaded yet", ErrJoining)
 	}
 	return nil
+}
+
+// Calls of the maker of backups to its node.
+
+func (c callbacks) CatchUp(ctx context.Context) error {
+	if c.engine.host.Load() == nil {
+		return ErrUnavailable
+	}
+	return c.engine.tryReady(ctx)
+}
+
+func (c callbacks) Lacking(err error) error { return c.engine.notReady(err) }
+
+func (c callbacks) Silenced() error {
+	if over := c.engine.over(); over != nil || c.engine.disk.Err() == nil {
+		return over
+	}
+	return ErrFailed
 }
 
 func ring(c chan struct{}) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/backups"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -120,7 +121,7 @@ type Seams struct {
 	Close   time.Duration                                       // instead of closeMin, even if RequestTimeout is longer
 	Keep    uint64                                              // how many entries a cut log keeps for members that lag, instead of megabytes
 	Portion int                                                 // instead of replica.EndPortion; the same on all members
-	Behind  int64                                               // instead of backupBehindMax
+	Behind  int64                                               // instead of backups.BehindMax
 	Part    int                                                 // instead of seeding.PartSize; the same on all members
 	Next    bool                                                // a build to come: it reads command.LevelNext and speaks transport.VersionNext
 }
@@ -141,7 +142,7 @@ func LongestElection(tick time.Duration) time.Duration {
 func SessionTimeoutFloor(tick time.Duration) time.Duration { return 3 * LongestElection(tick) }
 
 // backupBehind returns how far the images may go ahead of a backup.
-func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backupBehindMax) }
+func (c *Config) backupBehind() int64 { return cmp.Or(c.Seams.Behind, backups.BehindMax) }
 
 // seedPart returns when a part of a backup is full, in bytes.
 func (c *Config) seedPart() int { return cmp.Or(c.Seams.Part, seeding.PartSize) }

@@ -1,15 +1,17 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/backups"
+	"github.com/vivarium-go/vivarium/engine/census"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/entry"
@@ -46,6 +48,7 @@ type Engine struct {
 	keeper     *keeper.Keeper
 	purger     *replica.Purger
 	seeding    *seeding.Loader
+	backups    *backups.Maker
 
 	runID uint64 // a random id of this run
 
@@ -83,7 +86,6 @@ type Engine struct {
 	slow    health.Slowness
 	recent  health.Recent
 	started time.Time
-	pulled  chan *pull    // capacity 1; the backup that somebody pulls, or pulled last
 	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
 	// reach ends when this node reaches no one any more: its disk has failed, or it is stopped.
@@ -165,19 +167,14 @@ func (e *Engine) over() error {
 	}
 }
 
-// eachShard runs fn for all shards at the same time. It returns the first error in the order of the
-// shards.
-func (e *Engine) eachShard(fn func(r *replica.Replica) error) error {
-	if len(e.shards) == 1 {
-		return fn(e.home())
-	}
-	errs := make([]error, len(e.shards))
-	var all sync.WaitGroup
-	for i, r := range e.shards {
-		all.Go(func() { errs[i] = fn(r) })
-	}
-	all.Wait()
-	return cmp.Or(errs...)
+// Tables returns the tables of sessions.
+func (e *Engine) Tables() *census.Tables {
+	return &census.Tables{Forest: e.shards, Timeout: e.cfg.RequestTimeout, Over: e.over, Done: e.done}
+}
+
+// Backup is Maker.Backup of package backups.
+func (e *Engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
+	return e.backups.Backup(ctx, w)
 }
 
 // RequestSnapshot asks for a snapshot of every shard, which compacts its log.

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/backups"
+	"github.com/vivarium-go/vivarium/engine/census"
 	"github.com/vivarium-go/vivarium/engine/entry"
 	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
@@ -15,8 +17,6 @@ import (
 
 // Errors of the engine.
 var (
-	// ErrNoSession means that no session with this id is open, as far as this node has applied.
-	ErrNoSession = errors.New("no such session")
 	// ErrFailed means that the node has failed and refuses requests. Err says why it failed.
 	ErrFailed = errors.New("node failed")
 )
@@ -24,6 +24,8 @@ var (
 // Errors of the rooms below. Package embed knows them by these names.
 var (
 	ErrCrossShard     = forest.ErrCrossShard
+	ErrSlowBackup     = backups.ErrSlow
+	ErrNoSession      = census.ErrNoSession
 	ErrUnsafe         = ask.ErrUnsafe
 	ErrConfigChanged  = ask.ErrConfigChanged
 	ErrReconfiguring  = ask.ErrReconfiguring

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/health"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // Health says whether a node serves now. It is known without asking anybody.
@@ -69,4 +70,32 @@ func (e *Engine) noteServing(q *health.Quorums, now time.Time) {
 	if old := e.serving.Load(); old.ready != ready {
 		e.serving.Store(&serving{ready, now})
 	}
+}
+
+// Peers returns how many members are connected to this one.
+func (e *Engine) Peers() int {
+	if e.transport == nil || e.silenced() {
+		return 0
+	}
+	return e.transport.Heard()
+}
+
+// Status returns what this node knows of each shard now.
+func (e *Engine) Status() []ShardStatus {
+	list := make([]ShardStatus, len(e.shards))
+	for i, r := range e.shards {
+		f := r.Figures()
+		list[i] = ShardStatus{Shard: r.Shard, Leader: e.Leader(r.Shard), Applied: f.Applied, Zxid: f.Zxid, TreeSize: f.TreeSize, OverSoftQuota: f.OverSoftQuota}
+	}
+	return list
+}
+
+// ShardStatus is what a node knows of one shard.
+type ShardStatus struct {
+	Shard         ShardID
+	Leader        Leader
+	Applied       uint64 // index in the Raft log
+	Zxid          tree.Zxid
+	TreeSize      int64  // see tree.Weight
+	OverSoftQuota uint64 // since the start, in transactions
 }

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/session"
 )
 
@@ -80,7 +77,7 @@ func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
 	if e.roster.Self() == 0 {
 		return true, nil
 	}
-	err = e.askOut(ctx)
+	err = e.Petitioner().Leave(ctx, e.isOut)
 	if err == nil || e.isOut() {
 		return true, nil
 	}
@@ -148,27 +145,4 @@ func (e *Engine) outrun(why error) error {
 		return fmt.Errorf("the node ended before its member was out: %w", why)
 	}
 	return err
-}
-
-// askOut has the leader of the home shard record that this member is to be out.
-func (e *Engine) askOut(ctx context.Context) error {
-	const what = "the departure of this member"
-	var sent bool
-	var asked time.Time
-	for !e.isOut() {
-		if !sent || time.Since(asked) > replica.RetryAfter {
-			asked = time.Now()
-			if recorded, err := e.askLeader(ctx, ask.Question{Leave: e.roster.Self()}, what, &sent); recorded || err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(replica.PollInterval):
-		case <-e.done:
-			return e.gaveUp(ctx, sent, what)
-		case <-ctx.Done():
-			return e.gaveUp(ctx, sent, what)
-		}
-	}
-	return nil
 }

@@ -121,9 +121,9 @@ func (e *Engine) RaiseLevel(ctx context.Context, behind []MemberID) error {
 		}
 		select {
 		case <-ctx.Done():
-			return e.gaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
+			return e.Petitioner().GaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
 		case <-e.done:
-			return e.gaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
+			return e.Petitioner().GaveUp(ctx, sent, fmt.Sprintf("the raise to level %d", next))
 		case <-time.After(replica.PollInterval):
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/petition"
 	"github.com/vivarium-go/vivarium/replication"
-	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
+	"github.com/vivarium-go/vivarium/tree"
 )
 
 // Errors of members that come and go.
@@ -68,6 +68,23 @@ func (e *Engine) describe(m session.Member, leads bool) Member {
 		d.Behind = committed - has
 	}
 	return d
+}
+
+// MayReconfig returns ErrNoAuth unless somebody may ask for a Reconfig.
+func (e *Engine) MayReconfig(who []tree.Identity) error {
+	return e.home().Tree().As(who).CheckWrite(tree.ConfigPath)
+}
+
+// Config returns what tree.ConfigPath says; empty until all members have said where they are.
+func (e *Engine) Config() string {
+	data, _, _ := e.home().Tree().Get(tree.ConfigPath) // every tree has it
+	return string(data)
+}
+
+// Petitioner returns who asks for changes of the ensemble.
+func (e *Engine) Petitioner() *petition.Petitioner {
+	return &petition.Petitioner{Node: callbacks{e}, Roster: e.roster, Governor: e.governor, Transport: e.transport, Shards: len(e.shards),
+		Timeout: e.cfg.RequestTimeout, Done: e.done}
 }
 
 // memberInterval is how often memberLoop looks without a change of the table.
@@ -267,94 +284,9 @@ func (e *Engine) recordOut(reason string) {
 // isOut reports whether this node ended because its member is out of the ensemble.
 func (e *Engine) isOut() bool { return errors.Is(e.disk.Err(), ErrRemoved) }
 
-// RemoveMember takes a member out of the ensemble, wherever it is, and waits until no shard has it
-// any more. ErrUnsafe says that the members that answer now would be no quorum without it. If ctx
-// ends after the removal was recorded, the removal goes on, and the error is ErrUnknownOutcome.
-func (e *Engine) RemoveMember(ctx context.Context, m MemberID) error {
-	ctx, cancel := e.bounded(ctx)
-	defer cancel()
-	if err := e.over(); err != nil {
-		return err
-	}
-	var sent bool
-	var asked time.Time
-	what := ask.RemovalOf(m)
-	for {
-		table := e.roster.Table()
-		rec, found := table.Find(session.MemberID(m))
-		switch {
-		case table.Ensemble.Next == 0:
-			// It has no table yet, or this node has not loaded it.
-		case found && rec.OutOf() == len(e.shards), sent && !found:
-			return nil
-		case !found:
-			return fmt.Errorf("%w: %d", session.ErrNotMember, m)
-		case rec.Wish == session.Out:
-			sent = true
-		case time.Since(asked) > replica.RetryAfter:
-			asked = time.Now()
-			if _, err := e.askLeader(ctx, ask.Question{Remove: m}, what, &sent); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-time.After(replica.PollInterval):
-		case <-e.done:
-			return e.gaveUp(ctx, sent, what)
-		case <-ctx.Done():
-			return e.gaveUp(ctx, sent, what)
-		}
-	}
-}
-
-// gaveUp is the error of a change of the ensemble that this node no longer waits for. What was sent may
-// be recorded, whatever ended the wait.
-func (e *Engine) gaveUp(ctx context.Context, sent bool, what string) error {
-	over := e.over()
-	switch {
-	case !sent && over != nil:
-		return over
-	case !sent:
-		return e.notReady(outbox.Lacking(ctx, ctx.Err()))
-	case over != nil:
-		return ask.Unsure(what, errors.New(over.Error())) // it matches none of those that say that nothing was applied
-	}
-	return ask.Unsure(what, e.notReady(ctx.Err()))
-}
-
-// askLeader has the leader of the home shard record a change. sent says whether the change may have
-// been proposed, now or before.
-func (e *Engine) askLeader(ctx context.Context, q ask.Question, what string, sent *bool) (recorded bool, err error) {
-	recorded, err = e.atLeader(ctx, q)
-	switch {
-	case errors.Is(err, ask.ErrLater):
-		return false, nil
-	case err != nil:
-		return false, ask.Refused(err, *sent, what)
-	}
-	*sent = true
-	return recorded, nil
-}
-
-// atLeader has the leader of the home shard record the change that a question asks for. It returns false if that is worth another try: with ask.ErrLater nothing was
-// proposed, without an error nobody knows.
-func (e *Engine) atLeader(ctx context.Context, q ask.Question) (answered bool, err error) {
-	leader := e.Leader(command.HomeShard).Member
-	if leader == e.roster.Self() {
-		return e.governor.Change(ctx, &q)
-	}
-	address := e.roster.Address(leader)
-	if leader == 0 || address == "" {
-		return false, ask.ErrLater
-	}
-	q.Lineage = e.roster.Lineage()
-	a, err := ask.Ask(ctx, e.transport, transport.Target{Member: uint64(leader), Address: address}, q)
-	if err != nil || a.Lineage != q.Lineage {
-		return false, nil // the leader may be another one by now, or elsewhere
-	}
-	if a.Later {
-		return false, ask.ErrLater
-	}
-	err = a.Refusal()
-	return a.Done || err != nil, err
+// failAsSuperseded records in the identity file that a forced recovery has gone on without this
+// member, and fails the node.
+func (e *Engine) failAsSuperseded(how string) {
+	e.recordOut(replication.Superseded)
+	e.fail(fmt.Errorf("%w: member %d: %s", ErrSuperseded, e.roster.Self(), how))
 }

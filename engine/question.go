@@ -45,13 +45,13 @@ func (e *Engine) answerAsMember(ctx context.Context, q *ask.Question, a *ask.Ans
 		a.Tell(q, e.Members())
 	}
 	if q.Backup != nil {
-		part, err := e.give(ctx, q.Backup)
+		part, err := e.backups.Give(ctx, q.Backup)
 		if a.Backup = part; err != nil {
 			a.Refuse(err)
 		}
 		return
 	}
-	if a.Leader != a.Member || e.recovers() {
+	if a.Leader != a.Member || e.identity.Now().Recovered {
 		a.Later = true
 		return // only the leader admits and removes: it knows who answers
 	}

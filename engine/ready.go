@@ -62,7 +62,7 @@ func (e *Engine) tryReady(ctx context.Context) error {
 	}
 	step, cancel := context.WithTimeout(ctx, e.cfg.RequestTimeout)
 	defer cancel()
-	return e.eachShard(func(r *replica.Replica) error { return e.host.Load().Barrier(step, r.Shard, 0) })
+	return e.shards.Each(func(r *replica.Replica) error { return e.host.Load().Barrier(step, r.Shard, 0) })
 }
 
 // whenReady runs until this member's Register is applied, and with it everything that the log held

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/backups"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
@@ -21,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/recovery"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
@@ -49,11 +51,10 @@ func Start(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), pulled: make(chan *pull, 1), closed: make(chan struct{}),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
 	}
 	e.slow.Limit, e.slow.Election, e.slow.Recent, e.slow.States = cfg.Slow, ShortestElection(cfg.Tick), &e.recent, e.states
 	e.serving.Store(&serving{since: e.started})
-	e.pulled <- nil
 	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
 	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
 	e.log = e.roster.Log
@@ -135,7 +136,8 @@ func (e *Engine) open() error {
 	if err := e.become(e.identity.Now()); err != nil {
 		return err
 	}
-	return e.completeRecovery()
+	return recovery.Complete(recovery.Options{Dir: e.cfg.Dir, Forest: e.shards, Roster: e.roster, Host: e.host.Load(), Disk: e.disk,
+		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Lacking: e.notReady})
 }
 
 func (e *Engine) listen() (net.Listener, error) {
@@ -172,6 +174,8 @@ func (e *Engine) loadShards() error {
 	}
 	e.roster.Load(e.shards)
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
+	e.backups = backups.New(backups.Options{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Ensemble: e.cfg.Ensemble, Behind: e.cfg.backupBehind(),
+		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Private: e.cfg.Admit != nil, Work: &e.slow.Work.Backups, Done: e.done})
 	e.seeding = seeding.New(seeding.Options{Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
 		Wall: e.clock.Wall, Started: e.started, Log: e.log})
 	return nil

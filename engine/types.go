@@ -2,6 +2,8 @@ package engine
 
 import (
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/census"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
@@ -39,6 +41,24 @@ type (
 	Kind = health.Kind
 	// A Watch is a stream of events that ends with its session.
 	Watch = keeper.Watch
+)
+
+// Types of backups.
+type (
+	// BackupInfo says what a backup has.
+	BackupInfo = backupfile.Info
+	// BackupShard says what a backup has of one shard.
+	BackupShard = backupfile.ShardInfo
+)
+
+// Types of Tables.
+type (
+	// A Census has the sessions of the ensemble for monitoring.
+	Census = census.Census
+	// SessionCensus is a session of the ensemble.
+	SessionCensus = census.SessionCensus
+	// A SessionRecord is what this node knows of a session of the ensemble.
+	SessionRecord = census.SessionRecord
 )
 
 // Types of reads.

@@ -1,9 +1,11 @@
 package forest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -19,6 +21,21 @@ type Forest []*replica.Replica
 
 // Home returns the replica of the home shard, which has the session table.
 func (f Forest) Home() *replica.Replica { return f[command.HomeShard-1] }
+
+// Each runs fn for all shards at the same time. It returns the first error in the order of the
+// shards.
+func (f Forest) Each(fn func(r *replica.Replica) error) error {
+	if len(f) == 1 {
+		return fn(f.Home())
+	}
+	errs := make([]error, len(f))
+	var all sync.WaitGroup
+	for i, r := range f {
+		all.Go(func() { errs[i] = fn(r) })
+	}
+	all.Wait()
+	return cmp.Or(errs...)
+}
 
 // At returns the replica of the shard to which a path belongs.
 func (f Forest) At(path string) *replica.Replica {

@@ -1,4 +1,4 @@
-package engine
+package backups
 
 import (
 	"context"
@@ -9,30 +9,62 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backupfile"
+	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
+	"github.com/vivarium-go/vivarium/engine/roster"
+	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage"
 )
 
-// Types of a backup that package embed uses.
-type (
-	// BackupInfo says what a backup has.
-	BackupInfo = backupfile.Info
-	// BackupShard says what a backup has of one shard.
-	BackupShard = backupfile.ShardInfo
-)
-
-// ErrSlowBackup says that a backup was given up, because its writer took the data so slowly that
+// ErrSlow says that a backup was given up, because its writer took the data so slowly that
 // the disk would have had to keep too much for it.
-var ErrSlowBackup = errors.New("the backup is written too slowly")
+var ErrSlow = errors.New("the backup is written too slowly")
 
 const (
-	// backupBehindMax bounds what the disk keeps of a shard only for the sake of a backup.
-	backupBehindMax = 4 << 30
-	// backupLook is how often a backup looks whether it must be given up.
-	backupLook = time.Second
+	// BehindMax bounds what the disk keeps of a shard only for the sake of a backup.
+	BehindMax = 4 << 30
+	// look is how often a backup looks whether it must be given up.
+	look = time.Second
 )
+
+// A Node is what backups need from above them.
+type Node interface {
+	// CatchUp waits until this node has applied everything that was acknowledged before the call.
+	CatchUp(context.Context) error
+	// Lacking adds to an error what the node lacks now, if anything.
+	Lacking(error) error
+	// Silenced returns why the node is over, or will be soon because its disk has failed; or nil.
+	Silenced() error
+}
+
+// Options are all that a Maker needs.
+type Options struct {
+	Node     Node
+	Forest   forest.Forest
+	Roster   *roster.Roster
+	Ensemble string
+	Behind   int64         // how far the images may go ahead of a backup, in bytes
+	Timeout  time.Duration // of what waits for a quorum
+	Wall     func() time.Time
+	Private  bool // somebody decides who may join: strangers get no backup
+	Work     *meter.Work
+	Done     <-chan struct{} // closed when the node is over for its users
+}
+
+// A Maker makes backups of one node.
+type Maker struct {
+	Options
+	pulled chan *pull // capacity 1; the backup that somebody pulls, or pulled last
+}
+
+// New returns a maker of backups.
+func New(o Options) *Maker {
+	m := &Maker{Options: o, pulled: make(chan *pull, 1)}
+	m.pulled <- nil
+	return m
+}
 
 // Backup writes a backup of all shards. Each is as it is on this node at a moment of its own, after
 // the call and with everything that was acknowledged anywhere before the call.
@@ -41,14 +73,14 @@ const (
 // keeps in memory what is replaced meanwhile; the image keeps it on disk. Writes and apply go on
 // while w takes the data: nothing is locked during a Write. If w hangs, the snapshots are released
 // when ctx or the node ends, or when too much was written to the image meanwhile.
-func (e *Engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
-	e.slow.Work.Backups.Begin()
-	defer e.slow.Work.Backups.End()
-	b := backup{engine: e, began: e.clock.Wall()}
+func (m *Maker) Backup(ctx context.Context, w io.Writer) (backupfile.Info, error) {
+	m.Work.Begin()
+	defer m.Work.End()
+	b := backup{Options: &m.Options, began: m.Wall()}
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := b.capture(ctx); err != nil {
-		return BackupInfo{}, err
+		return backupfile.Info{}, err
 	}
 	defer b.close()
 	defer context.AfterFunc(life, b.close)()
@@ -61,15 +93,15 @@ func (e *Engine) Backup(ctx context.Context, w io.Writer) (BackupInfo, error) {
 		err = ctx.Err()
 	case life.Err() != nil:
 		err = context.Cause(life) // and not that a snapshot is closed
-	case e.over() != nil && errors.Is(err, storage.ErrClosed):
-		err = e.over() // which watch has not noticed yet
+	case m.Node.Silenced() != nil && errors.Is(err, storage.ErrClosed):
+		err = m.Node.Silenced() // which watch has not noticed yet
 	}
-	return BackupInfo{}, err
+	return backupfile.Info{}, err
 }
 
 // A backup is one call of Backup.
 type backup struct {
-	engine *Engine
+	*Options
 	began  time.Time
 	shards []replica.Capture // indexed by ShardID - 1
 }
@@ -77,33 +109,30 @@ type backup struct {
 // capture fixes what the backup has. It waits at most until ctx ends, or for the request timeout if
 // ctx has no deadline.
 func (b *backup) capture(ctx context.Context) error {
-	e := b.engine
-	bounded, cancel := e.bounded(ctx)
-	defer cancel()
-	if e.host.Load() == nil {
-		return e.notReady(ErrUnavailable)
+	bounded, cancel := ctx, context.CancelFunc(func() {})
+	if _, ok := ctx.Deadline(); !ok {
+		bounded, cancel = context.WithTimeout(ctx, b.Timeout)
 	}
-	err := e.tryReady(bounded)
+	defer cancel()
+	err := b.Node.CatchUp(bounded)
 	if err == nil {
-		b.shards = make([]replica.Capture, len(e.shards))
-		err = e.eachShard(func(r *replica.Replica) (err error) {
-			b.shards[r.Shard-1], err = r.Capture(bounded, e.done)
+		b.shards = make([]replica.Capture, len(b.Forest))
+		err = b.Forest.Each(func(r *replica.Replica) (err error) {
+			b.shards[r.Shard-1], err = r.Capture(bounded, b.Done)
 			return err
 		})
 		if err == nil && b.loading() {
 			err = replica.ErrLoading
 		}
 	}
+	silenced := b.Node.Silenced()
 	switch {
-	case err == nil && !e.silenced():
+	case err == nil && silenced == nil:
 		return nil
-	case e.silenced(): // what was applied on a disk that had failed may not be committed
-		err = ErrFailed
-		if over := e.over(); over != nil {
-			err = over
-		}
+	case silenced != nil: // what was applied on a disk that had failed may not be committed
+		err = silenced
 	case !errors.Is(err, storage.ErrCorrupt):
-		err = e.notReady(outbox.Lacking(ctx, err))
+		err = b.Node.Lacking(outbox.Lacking(ctx, err))
 	}
 	b.close()
 	return err
@@ -133,23 +162,25 @@ func (b *backup) close() {
 // watch gives the backup up if the node ends, or if the images have gone too far ahead. It returns
 // when life ends.
 func (b *backup) watch(life context.Context, cancel context.CancelCauseFunc) {
-	ticker := time.NewTicker(backupLook)
+	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-life.Done():
 			return
-		case <-b.engine.done:
-			cancel(b.engine.over())
+		case <-b.Done:
+			cancel(b.Node.Silenced())
 			return
 		case <-ticker.C:
-			if isDone(b.engine.done) {
+			select {
+			case <-b.Done:
 				continue // the images are being closed
+			default:
 			}
 		}
 		for i, c := range b.shards {
-			if behind := c.Behind(); behind > b.engine.cfg.backupBehind() {
-				cancel(fmt.Errorf("%w: %d bytes were written on shard %d meanwhile", ErrSlowBackup, behind, i+1))
+			if behind := c.Behind(); behind > b.Behind {
+				cancel(fmt.Errorf("%w: %d bytes were written on shard %d meanwhile", ErrSlow, behind, i+1))
 				return
 			}
 		}
@@ -157,12 +188,11 @@ func (b *backup) watch(life context.Context, cancel context.CancelCauseFunc) {
 }
 
 func (b *backup) header() backupfile.Header {
-	e := b.engine
-	h := backupfile.Header{Time: b.began.UnixMilli(), Ensemble: e.cfg.Ensemble, Member: uint64(e.roster.Self())}
-	if lineage := session.Lineage(e.roster.Lineage()); lineage != (session.Lineage{}) {
+	h := backupfile.Header{Time: b.began.UnixMilli(), Ensemble: b.Ensemble, Member: uint64(b.Roster.Self())}
+	if lineage := b.Roster.Lineage(); lineage != (session.Lineage{}) {
 		h.Lineage = hex.EncodeToString(lineage[:])
 	}
-	for _, m := range e.roster.MemberIDs() {
+	for _, m := range b.Roster.MemberIDs() {
 		h.Members = append(h.Members, uint64(m))
 	}
 	for i, c := range b.shards {
@@ -172,15 +202,15 @@ func (b *backup) header() backupfile.Header {
 	return h
 }
 
-func (b *backup) write(life context.Context, w io.Writer) (BackupInfo, error) {
+func (b *backup) write(life context.Context, w io.Writer) (backupfile.Info, error) {
 	h := b.header()
 	out, err := backupfile.NewWriter(w, h)
 	if err != nil {
-		return BackupInfo{}, err
+		return backupfile.Info{}, err
 	}
 	for i, c := range b.shards {
 		if err := copyShard(life, out, uint32(i+1), c.Snapshot); err != nil {
-			return BackupInfo{}, err
+			return backupfile.Info{}, err
 		}
 	}
 	sum, err := out.Close()

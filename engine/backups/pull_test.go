@@ -1,4 +1,4 @@
-package engine
+package backups
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 )
 
 // pulling returns an engine with a backup of these parts. Without any, it gives none yet.
-func pulling(parts ...ask.BackupPart) (*Engine, *pull) {
-	e := &Engine{pulled: make(chan *pull, 1), done: make(chan struct{}), roster: roster.New(nil, nil, slog.New(slog.DiscardHandler))}
+func pulling(parts ...ask.BackupPart) (*Maker, *pull) {
+	m := &Maker{pulled: make(chan *pull, 1), Options: Options{Roster: roster.New(nil, nil, slog.New(slog.DiscardHandler))}}
 	p := &pull{id: [16]byte{1}, parts: make(chan ask.BackupPart), over: make(chan struct{}), idle: time.AfterFunc(pullIdle, func() {})}
 	go func() {
 		if len(parts) == 0 {
@@ -26,17 +26,17 @@ func pulling(parts ...ask.BackupPart) (*Engine, *pull) {
 			p.parts <- part
 		}
 	}()
-	e.pulled <- p
-	return e, p
+	m.pulled <- p
+	return m, p
 }
 
 // Each part is given once, and again if its answer was lost; nothing else is.
 func TestPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, p := pulling(ask.BackupPart{Data: []byte("a")}, ask.BackupPart{Data: []byte("b"), Last: true})
+		m, p := pulling(ask.BackupPart{Data: []byte("a")}, ask.BackupPart{Data: []byte("b"), Last: true})
 		defer p.idle.Stop()
 		ask := func(id byte, part uint64) (string, error) {
-			got, err := e.give(t.Context(), &ask.BackupAsk{ID: [16]byte{id}, Part: part})
+			got, err := m.Give(t.Context(), &ask.BackupAsk{ID: [16]byte{id}, Part: part})
 			if err != nil {
 				return "", err
 			}
@@ -56,7 +56,7 @@ func TestPull(t *testing.T) {
 		if _, err := ask(1, 3); err != errPulledWhole {
 			t.Error(err)
 		}
-		e.cfg.Admit = func(context.Context, Candidate) error { return nil }
+		m.Private = true
 		if _, err := ask(1, 2); err == nil {
 			t.Error("a member that decides who may join gives its data to anybody")
 		}
@@ -66,18 +66,18 @@ func TestPull(t *testing.T) {
 // With its last part a backup is over, and in nobody's way.
 func TestPull_Over(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, p := pulling()
+		m, p := pulling()
 		defer p.idle.Stop()
 		go func() {
 			p.parts <- ask.BackupPart{Last: true}
 			<-time.After(time.Second) // until its goroutine goes on
 			close(p.over)
 		}()
-		part, err := e.give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1})
+		part, err := m.Give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1})
 		if err != nil || !part.Last {
 			t.Errorf("%+v, %v", part, err)
 		}
-		if !isDone(p.over) {
+		if !p.isOver() {
 			t.Error("it has still to end")
 		}
 	})
@@ -86,15 +86,15 @@ func TestPull_Over(t *testing.T) {
 // A question that nobody waits for any more takes no part with it.
 func TestPull_LostQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, p := pulling()
+		m, p := pulling()
 		defer p.idle.Stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := e.give(ctx, &ask.BackupAsk{ID: p.id, Part: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := m.Give(ctx, &ask.BackupAsk{ID: p.id, Part: 1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		go func() { p.parts <- ask.BackupPart{Data: []byte("a")} }()
-		if part, err := e.give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1}); err != nil || string(part.Data) != "a" {
+		if part, err := m.Give(t.Context(), &ask.BackupAsk{ID: p.id, Part: 1}); err != nil || string(part.Data) != "a" {
 			t.Errorf("%v, %v", part, err)
 		}
 	})

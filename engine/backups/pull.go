@@ -1,4 +1,4 @@
-package engine
+package backups
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/ask"
+	"github.com/vivarium-go/vivarium/engine/outbox"
 )
 
 // A member also gives its backup to a process that is no member. That process pulls it, a part with
@@ -29,9 +30,18 @@ type pull struct {
 	err   error         // why; nil if all were given. Set before over
 	idle  *time.Timer   // ends it
 
-	// Owned by whoever has taken the pull from Engine.pulled.
+	// Owned by whoever has taken the pull from Maker.pulled.
 	at  uint64 // the part that was given last
 	now ask.BackupPart
+}
+
+func (p *pull) isOver() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // errPulled refuses a second pull. One is enough: its reader decides how long it takes.
@@ -43,15 +53,15 @@ var errPulledIdle = fmt.Errorf("the backup was given up, because nobody asked fo
 // errPulledWhole refuses a part after the last.
 var errPulledWhole = errors.New("the backup has no more parts")
 
-// give answers a ask.BackupAsk.
-func (e *Engine) give(ctx context.Context, wanted *ask.BackupAsk) (*ask.BackupPart, error) {
-	if e.cfg.Admit != nil {
-		return nil, fmt.Errorf("Config.Admit of member %d decides who may have the data, so it gives no backup to strangers: call Node.Backup there", e.roster.Self())
+// Give answers a BackupAsk.
+func (m *Maker) Give(ctx context.Context, wanted *ask.BackupAsk) (*ask.BackupPart, error) {
+	if m.Private {
+		return nil, fmt.Errorf("Config.Admit of member %d decides who may have the data, so it gives no backup to strangers: call Node.Backup there", m.Roster.Self())
 	}
 	select { // one question at a time
-	case p := <-e.pulled:
-		next, part, err := e.giveNext(ctx, p, wanted)
-		e.pulled <- next
+	case p := <-m.pulled:
+		next, part, err := m.giveNext(ctx, p, wanted)
+		m.pulled <- next
 		return part, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -59,12 +69,12 @@ func (e *Engine) give(ctx context.Context, wanted *ask.BackupAsk) (*ask.BackupPa
 }
 
 // giveNext returns the part that is asked for, and the pull that goes on.
-func (e *Engine) giveNext(ctx context.Context, p *pull, wanted *ask.BackupAsk) (*pull, *ask.BackupPart, error) {
-	if p != nil && p.id != wanted.ID && !isDone(p.over) {
+func (m *Maker) giveNext(ctx context.Context, p *pull, wanted *ask.BackupAsk) (*pull, *ask.BackupPart, error) {
+	if p != nil && p.id != wanted.ID && !p.isOver() {
 		return p, nil, errPulled
 	}
 	if wanted.Part == 0 && (p == nil || p.id != wanted.ID) {
-		p = e.newPull(wanted.ID)
+		p = m.newPull(wanted.ID)
 	}
 	switch {
 	case p == nil || p.id != wanted.ID:
@@ -92,15 +102,15 @@ func (e *Engine) giveNext(ctx context.Context, p *pull, wanted *ask.BackupAsk) (
 }
 
 // newPull begins a backup. Its part 0 is empty.
-func (e *Engine) newPull(id [16]byte) *pull {
+func (m *Maker) newPull(id [16]byte) *pull {
 	ctx, cancel := context.WithCancel(context.Background()) // it ends with the node, too
 	p := &pull{id: id, parts: make(chan ask.BackupPart), over: make(chan struct{}), idle: time.AfterFunc(pullIdle, cancel)}
 	go func() {
 		defer cancel()
 		defer p.idle.Stop()
 		defer close(p.over)
-		w := partWriter{ctx: ctx, done: e.done, to: p.parts}
-		if _, p.err = e.Backup(ctx, &w); p.err == nil {
+		w := partWriter{ctx: ctx, done: m.Done, to: p.parts}
+		if _, p.err = m.Backup(ctx, &w); p.err == nil {
 			p.err = w.give(true)
 		}
 		if ctx.Err() != nil {
@@ -138,7 +148,7 @@ func (w *partWriter) give(last bool) error {
 		w.part = nil // it may be asked for again
 		return nil
 	case <-w.done:
-		return ErrClosed
+		return outbox.ErrClosed
 	case <-w.ctx.Done():
 		return w.ctx.Err()
 	}
