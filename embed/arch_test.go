@@ -36,10 +36,15 @@ var imports = map[string][]string{
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree"},
+	"engine/backups":    {"engine/ask", "engine/backupfile", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "internal/meter", "session", "storage"},
+	"engine/census":     {"engine/forest", "engine/outbox", "engine/replica", "replication", "session", "tree"},
 	"engine/datadir":    {"internal/rank", "replication", "session", "storage", "storage/disk"},
 	"engine/entry":      {"engine/ask", "engine/roster", "engine/service", "internal/pace", "replication", "replication/transport", "session"},
 	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch"},
 	"engine/governor":   {"engine/ask", "engine/command", "engine/replica", "engine/roster", "engine/service", "engine/steer", "engine/outbox", "replication", "replication/transport", "session", "tree"},
+	"engine/levels":     {"engine/ask", "engine/command", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "replication", "replication/transport", "session"},
+	"engine/petition":   {"engine/ask", "engine/command", "engine/governor", "engine/outbox", "engine/replica", "engine/roster", "replication", "replication/transport", "session"},
+	"engine/recovery":   {"engine/command", "engine/forest", "engine/replica", "engine/roster", "replication", "session", "storage/disk", "tree"},
 	"engine/roster":     {"engine/command", "engine/datadir", "engine/replica", "internal/rank", "replication", "replication/transport", "session"},
 	"engine/offline":    {"engine/ask", "engine/backupfile", "engine/command", "engine/datadir", "engine/replica", "internal/certs", "internal/files", "replication", "replication/transport", "session", "storage", "storage/disk", "tree"},
 	"engine/backupfile": {"engine/command", "replication", "tree"},
@@ -52,9 +57,10 @@ var imports = map[string][]string{
 	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/health":     {"internal/meter", "internal/pace", "internal/rank", "replication"},
 	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
-	"engine/service":    {},
+	"engine/service":    {"internal/lines", "tree"},
+	"engine/spread":     {"engine/command", "engine/forest", "engine/roster", "replication"},
 	"engine/steer":      {"session"},
-	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/entry", "engine/forest", "engine/governor", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/lines", "internal/meter", "internal/rank"},
+	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/service", "engine/backups", "engine/census", "engine/entry", "engine/forest", "engine/governor", "engine/levels", "engine/petition", "engine/recovery", "engine/spread", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/meter", "internal/rank"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},

@@ -11,9 +11,12 @@ import (
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/petition"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/seeding"
+	"github.com/vivarium-go/vivarium/engine/spread"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -32,6 +35,9 @@ var (
 	_ backups.Node  = callbacks{}
 	_ forest.Node   = callbacks{}
 	_ governor.Node = callbacks{}
+	_ levels.Node   = callbacks{}
+	_ petition.Node = callbacks{}
+	_ spread.Node   = callbacks{}
 	_ seeding.Node  = callbacks{}
 )
 
@@ -211,6 +217,11 @@ func (c callbacks) Silenced() error {
 		return over
 	}
 	return ErrFailed
+}
+
+// TakeOver is a call of the spreader.
+func (c callbacks) TakeOver(id replication.ShardID) error {
+	return c.engine.transfer(id, c.engine.roster.Self(), TransferShare)
 }
 
 func ring(c chan struct{}) {

@@ -168,3 +168,6 @@ func (c *Config) closeTimeout() time.Duration {
 }
 
 func (c *Config) requestBytesMax() int { return c.MaxDataSize + command.Overhead }
+
+// levels returns the feature levels that this node agrees to.
+func (c *Config) levels() transport.Levels { return transport.Levels{Min: LevelMin, Max: c.levelMax()} }

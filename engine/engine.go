@@ -19,6 +19,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
@@ -170,6 +171,12 @@ func (e *Engine) over() error {
 // Tables returns the tables of sessions.
 func (e *Engine) Tables() *census.Tables {
 	return &census.Tables{Forest: e.shards, Timeout: e.cfg.RequestTimeout, Over: e.over, Done: e.done}
+}
+
+// Levels returns who raises the feature level.
+func (e *Engine) Levels() *levels.Raiser {
+	return &levels.Raiser{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Transport: e.transport, Network: e.network, Host: e.host.Load, GaveUp: e.Petitioner().GaveUp,
+		Read: e.cfg.levelRead(), Agreed: e.cfg.levelMax(), Timeout: e.cfg.RequestTimeout, Reach: e.reach, Done: e.done}
 }
 
 // Backup is Maker.Backup of package backups.

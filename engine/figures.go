@@ -68,7 +68,7 @@ func (e *Engine) Figures() Figures {
 	over := e.silenced()
 	f := Figures{
 		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
-		Level: e.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
+		Level: e.Levels().Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
 		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(),
 		Started: e.started, Starts: e.startTimes(),
 	}

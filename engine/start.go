@@ -26,6 +26,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
+	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -59,7 +60,7 @@ func Start(cfg Config) (*Engine, error) {
 	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
 	e.log = e.roster.Log
 	e.reach, e.endReach = context.WithCancel(context.Background())
-	e.cfg.Schemes = judges(cfg.Schemes, e.log)
+	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
 	if err := e.open(); err != nil {
 		e.undoOpen()
 		return nil, err
@@ -243,13 +244,13 @@ func (e *Engine) newTransport() {
 	e.listener = nil // the transport has it now
 	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
 		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
-		Tick: e.cfg.Tick, Levels: e.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
+		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
 }
 
 // peerIdentity returns what a node says to its peers about itself.
 func (e *Engine) peerIdentity(me replication.Identity) transport.Identity {
 	return transport.Identity{Digest: me.Digest, Member: uint64(me.Member), Directory: me.Directory, Start: me.Start, Run: e.runID,
-		Tick: e.cfg.Tick, Levels: e.levels(), Shards: e.found, Address: e.cfg.Advertise}
+		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Shards: e.found, Address: e.cfg.Advertise}
 }
 
 // become makes the node a member: it starts the Raft groups. It is called once.
@@ -355,8 +356,10 @@ func (e *Engine) runMember() {
 	}
 	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.whenReady)
-	e.loops.Go(e.spreadLoop)
-	e.loops.Go(e.raiseLoop)
+	if !e.cfg.Alone && len(e.shards) > 1 { // else there is nothing to spread
+		e.loops.Go(e.spreader().Loop)
+	}
+	e.loops.Go(e.Levels().Loop)
 	e.loops.Go(e.memberLoop)
 	if e.cfg.Seed != nil {
 		e.loops.Go(func() { e.seeding.Run(e.whole()) })

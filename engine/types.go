@@ -74,6 +74,16 @@ type (
 // ShardOf returns the shard of a path in an ensemble of n shards.
 func ShardOf(path string, n int) ShardID { return command.ShardOf(path, n) }
 
+// The feature levels that this build reads and writes.
+const (
+	LevelMin = command.LevelMin
+	LevelMax = command.LevelMax
+)
+
+// ErrLevel says that the ensemble is at a feature level that this build does not read, or that the
+// config wants to hold it below, or that a member keeps it down.
+var ErrLevel = command.ErrLevel
+
 // Levels are the feature levels that this build reads.
 var Levels = transport.Levels{Min: LevelMin, Max: LevelMax}
 

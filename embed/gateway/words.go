@@ -494,7 +494,7 @@ func (g *Gateway) monitor(line func(key string, value any)) {
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("snap_count", counts.states)
-	line("feature_level", g.node.Engine.Level())
+	line("feature_level", g.node.Engine.Levels().Level())
 	s := g.standing()
 	line("quorum_size", s.voters)
 	if cfg.Alone {

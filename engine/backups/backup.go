@@ -39,7 +39,7 @@ type Node interface {
 	Silenced() error
 }
 
-// Options are all that a Maker needs.
+// Options are all that a backup needs.
 type Options struct {
 	Node     Node
 	Forest   forest.Forest
@@ -53,19 +53,6 @@ type Options struct {
 	Done     <-chan struct{} // closed when the node is over for its users
 }
 
-// A Maker makes backups of one node.
-type Maker struct {
-	Options
-	pulled chan *pull // capacity 1; the backup that somebody pulls, or pulled last
-}
-
-// New returns a maker of backups.
-func New(o Options) *Maker {
-	m := &Maker{Options: o, pulled: make(chan *pull, 1)}
-	m.pulled <- nil
-	return m
-}
-
 // Backup writes a backup of all shards. Each is as it is on this node at a moment of its own, after
 // the call and with everything that was acknowledged anywhere before the call.
 //
@@ -73,10 +60,10 @@ func New(o Options) *Maker {
 // keeps in memory what is replaced meanwhile; the image keeps it on disk. Writes and apply go on
 // while w takes the data: nothing is locked during a Write. If w hangs, the snapshots are released
 // when ctx or the node ends, or when too much was written to the image meanwhile.
-func (m *Maker) Backup(ctx context.Context, w io.Writer) (backupfile.Info, error) {
-	m.Work.Begin()
-	defer m.Work.End()
-	b := backup{Options: &m.Options, began: m.Wall()}
+func (o *Options) Backup(ctx context.Context, w io.Writer) (backupfile.Info, error) {
+	o.Work.Begin()
+	defer o.Work.End()
+	b := backup{Options: o, began: o.Wall()}
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := b.capture(ctx); err != nil {
@@ -93,8 +80,8 @@ func (m *Maker) Backup(ctx context.Context, w io.Writer) (backupfile.Info, error
 		err = ctx.Err()
 	case life.Err() != nil:
 		err = context.Cause(life) // and not that a snapshot is closed
-	case m.Node.Silenced() != nil && errors.Is(err, storage.ErrClosed):
-		err = m.Node.Silenced() // which watch has not noticed yet
+	case o.Node.Silenced() != nil && errors.Is(err, storage.ErrClosed):
+		err = o.Node.Silenced() // which watch has not noticed yet
 	}
 	return backupfile.Info{}, err
 }

@@ -15,6 +15,19 @@ import (
 // each question, because an answer has a bounded size. A part is asked for again if its answer was
 // lost.
 
+// A Maker makes backups of one node.
+type Maker struct {
+	Options
+	pulled chan *pull // capacity 1; the backup that somebody pulls, or pulled last
+}
+
+// New returns a maker of backups.
+func New(o Options) *Maker {
+	m := &Maker{Options: o, pulled: make(chan *pull, 1)}
+	m.pulled <- nil
+	return m
+}
+
 const (
 	// pullPart is the size of a part. As base64 it fits in an answer.
 	pullPart = 512 << 10

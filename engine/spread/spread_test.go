@@ -1,21 +1,23 @@
-package engine
+package spread
 
 import (
 	"testing"
 	"time"
+
+	"github.com/vivarium-go/vivarium/replication"
 )
 
 // A shareholder is member 1, which looks at a share once a second. The first pause is 10 s.
 type shareholder struct {
 	share
 	now    time.Time
-	leader MemberID
+	leader replication.MemberID
 	times  int
 }
 
 const testPause = 10 * time.Second
 
-func newShareholder(leader MemberID) *shareholder {
+func newShareholder(leader replication.MemberID) *shareholder {
 	return &shareholder{share: share{pause: testPause}, now: time.Unix(1000, 0), leader: leader}
 }
 

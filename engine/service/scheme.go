@@ -1,4 +1,4 @@
-package engine
+package service
 
 import (
 	"log/slog"
@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// schemePanicPause is the least time between two log lines about the panics of one scheme.
-const schemePanicPause = time.Minute
+// SchemePanicPause is the least time between two log lines about the panics of one scheme.
+const SchemePanicPause = time.Minute
 
 // A judge stands between the tree and a scheme of the service. If the scheme panics, the answer is
 // no.
@@ -49,19 +49,19 @@ func (j judge) contain(method string, ok *bool) {
 	}
 }
 
-// note logs a panic, at most once per schemePanicPause. It runs where the panic happened, so that the
+// note logs a panic, at most once per SchemePanicPause. It runs where the panic happened, so that the
 // stack shows it.
 func (j judge) note(method string, value any) {
 	last, now := j.noted.Load(), time.Now()
-	if last != nil && now.Sub(*last) < schemePanicPause || !j.noted.CompareAndSwap(last, &now) {
+	if last != nil && now.Sub(*last) < SchemePanicPause || !j.noted.CompareAndSwap(last, &now) {
 		return
 	}
 	j.log.Error("an authentication scheme panicked, which counts as no", "scheme", j.name,
 		"method", method, "cause", lines.Text(value), "stack", string(debug.Stack()))
 }
 
-// judges returns the schemes, each behind a judge.
-func judges(schemes tree.Schemes, log *slog.Logger) tree.Schemes {
+// Judges returns the schemes, each behind a judge.
+func Judges(schemes tree.Schemes, log *slog.Logger) tree.Schemes {
 	judged := make(tree.Schemes, len(schemes))
 	for name, scheme := range schemes {
 		judged[name] = judge{scheme: scheme, name: name, noted: new(atomic.Pointer[time.Time]), log: log}
