@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
-	"engine/health":     {"internal/meter", "internal/pace", "internal/rank", "replication"},
+	"engine/health":     {"engine/forest", "engine/replica", "engine/roster", "internal/meter", "internal/pace", "internal/rank", "replication", "replication/transport", "storage/disk"},
 	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
 	"engine/service":    {"internal/lines", "tree"},
 	"engine/spread":     {"engine/command", "engine/forest", "engine/roster", "replication"},

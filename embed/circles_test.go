@@ -40,7 +40,7 @@ var circles = map[string]int{
 	"embed/partition":                     4,
 	"embed/task":                          5,
 	"embed/view":                          5,
-	"engine":                              21,
+	"engine":                              16,
 	"engine/ask":                          2,
 	"engine/claim":                        2,
 	"engine/clock":                        2,

@@ -35,6 +35,7 @@ var (
 	_ backups.Node  = callbacks{}
 	_ forest.Node   = callbacks{}
 	_ governor.Node = callbacks{}
+	_ health.Node   = callbacks{}
 	_ levels.Node   = callbacks{}
 	_ petition.Node = callbacks{}
 	_ spread.Node   = callbacks{}
@@ -43,11 +44,13 @@ var (
 
 // Calls of an outbox to its node, which mostly go to the keeper.
 
-func (c callbacks) CheckDeadlines()                                 { c.engine.keeper.CheckDeadlines() }
-func (c callbacks) Proved(sent, offset time.Duration)               { c.engine.keeper.Proved(sent, offset) }
-func (c callbacks) BeatInterval() time.Duration                     { return c.engine.keeper.BeatInterval() }
-func (c callbacks) AppliedAtHome() tree.Zxid                        { return c.engine.home().Visible() }
-func (c callbacks) Explain(id replication.ShardID, err error) error { return c.engine.lacking(id, err) }
+func (c callbacks) CheckDeadlines()                   { c.engine.keeper.CheckDeadlines() }
+func (c callbacks) Proved(sent, offset time.Duration) { c.engine.keeper.Proved(sent, offset) }
+func (c callbacks) BeatInterval() time.Duration       { return c.engine.keeper.BeatInterval() }
+func (c callbacks) AppliedAtHome() tree.Zxid          { return c.engine.home().Visible() }
+func (c callbacks) Explain(id replication.ShardID, err error) error {
+	return c.engine.health.ExplainOn(id, err)
+}
 
 // Calls of an outbox and a replica to Raft.
 
@@ -101,7 +104,7 @@ func (c callbacks) Expired(id tree.SessionID) {
 }
 
 func (c callbacks) Raised(at replication.ShardID, level uint32, behind []session.MemberID) {
-	c.engine.recent.Note(health.Occurrence{Kind: health.LevelRaised, Shard: at, Number: uint64(level)})
+	c.engine.health.Recent.Note(health.Occurrence{Kind: health.LevelRaised, Shard: at, Number: uint64(level)})
 	c.engine.log.Info("feature level raised", "shard", at, "level", level, "behind", fmt.Sprint(behind))
 }
 
@@ -127,7 +130,7 @@ func afterwards(why session.Reason) string {
 }
 
 // Seeded has reportLoop look whether the node serves.
-func (c callbacks) Seeded() { ring(c.engine.lookDue) }
+func (c callbacks) Seeded() { c.engine.health.Look() }
 
 // MembersChanged must not block.
 func (c callbacks) MembersChanged() {
@@ -187,7 +190,7 @@ func (c callbacks) Joined() (session.MemberID, error) {
 }
 
 func (c callbacks) NotLoaded(id replication.ShardID) error {
-	return fmt.Errorf("%w: no state was loaded yet%s", ErrJoining, c.engine.onShards([]ShardID{id}))
+	return fmt.Errorf("%w: no state was loaded yet%s", ErrJoining, c.engine.health.OnShards([]ShardID{id}))
 }
 
 func (c callbacks) Hides() error {
@@ -210,7 +213,7 @@ func (c callbacks) CatchUp(ctx context.Context) error {
 	return c.engine.tryReady(ctx)
 }
 
-func (c callbacks) Lacking(err error) error { return c.engine.notReady(err) }
+func (c callbacks) Lacking(err error) error { return c.engine.health.Explain(err) }
 
 func (c callbacks) Silenced() error {
 	if over := c.engine.over(); over != nil || c.engine.disk.Err() == nil {
@@ -218,6 +221,27 @@ func (c callbacks) Silenced() error {
 	}
 	return ErrFailed
 }
+
+// Calls of the watcher to its node.
+
+func (c callbacks) Joining() string { return c.engine.Joining() }
+
+func (c callbacks) ToGo() string {
+	if why := c.engine.toGo.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+func (c callbacks) Finished() (over, cause error, at time.Time) {
+	e := c.engine
+	if over = e.over(); over != nil {
+		cause, at = e.Err(), e.endedAt()
+	}
+	return over, cause, at
+}
+
+func (c callbacks) Loading() string { return c.engine.seeding.Lack() }
 
 // TakeOver is a call of the spreader.
 func (c callbacks) TakeOver(id replication.ShardID) error {

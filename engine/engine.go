@@ -76,16 +76,11 @@ type Engine struct {
 	// does.
 	toGo atomic.Pointer[string]
 
-	serving  atomic.Pointer[serving]
-	diskLack atomic.Pointer[diskLack] // nil: the disk has always had room
-
 	host    atomic.Pointer[replication.Host]
 	leaders leaders
 	meters  meters
 	space   spaceLook
-	lookDue chan struct{} // capacity 1; reportLoop is to look at the leaders
-	slow    health.Slowness
-	recent  health.Recent
+	health  *health.Watcher
 	started time.Time
 	opened  chan struct{} // closed when Start has opened everything
 	stop    chan struct{} // closed by Close; ends the loops
@@ -213,4 +208,13 @@ type leaders struct {
 	known []Leader   // indexed by ShardID - 1; empty before the first
 	last  []MemberID // who leads, or led last; indexed by ShardID - 1, empty before the first
 	since time.Time  // since when this node leads the first shard; zero: it does not
+}
+
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

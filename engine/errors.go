@@ -6,10 +6,10 @@ import (
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/backups"
 	"github.com/vivarium-go/vivarium/engine/census"
-	"github.com/vivarium-go/vivarium/engine/entry"
 	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/storage/disk"
@@ -42,7 +42,9 @@ var (
 	ErrNotMember      = session.ErrNotMember
 	ErrObserver       = session.ErrObserver
 	ErrNotSeeded      = seeding.ErrNotSeeded
-	ErrJoining        = entry.ErrJoining
+	ErrJoining        = roster.ErrJoining
+	ErrRemoved        = roster.ErrRemoved
+	ErrSuperseded     = roster.ErrSuperseded
 )
 
 // errEmpty means that the directory is empty, and must be one that a node has used before.

@@ -1,76 +1,32 @@
 package engine
 
 import (
-	"fmt"
-	"strings"
-	"time"
-
-	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Health says whether a node serves now. It is known without asking anybody.
-type Health struct {
-	// Ready: the ensemble has registered the member, and no shard has been without a leader that this
-	// member is connected with for longer than an election takes. The disk has room. The backup is loaded that the ensemble
-	// begins with, if there is one.
-	Ready   bool
-	Since   time.Time // Ready is as it is since then; of a node that never served, its start
-	Waiting string    // what the node lacks, in words; empty if Ready
-	Slow    string    // that the disk was slow within the last minute, in words
-	Err     error     // why it is over: ErrFailed with the cause, or ErrClosed
+// Health returns what the node knows of itself. It never waits.
+func (e *Engine) Health() Health { return e.health.Health() }
+
+// Joining says what a node waits for that has yet to join. It is empty for a member, and for a node
+// that is over.
+func (e *Engine) Joining() string {
+	if e.roster.Self() != 0 || e.over() != nil {
+		return ""
+	}
+	return e.entry.Lack()
 }
 
-// serving says whether the node served at the last look, and since when.
-type serving struct {
-	ready bool
-	since time.Time
-}
+// Recent returns the newest occurrences, the oldest of them first: max of them, or all that are
+// remembered if max is not positive.
+func (e *Engine) Recent(max int) []Occurrence { return e.health.Recent.Newest(max) }
 
-// Health returns what the node knows. It never waits.
-func (e *Engine) Health() Health {
-	s, lack := e.serving.Load(), e.diskLack.Load()
-	lacking := lack != nil && lack.cause != nil
-	h := Health{Ready: s.ready && !lacking, Since: s.since, Slow: e.slow.Disk(time.Now())}
-	if lack != nil && s.ready && (lacking || lack.since.After(s.since)) {
-		h.Since = lack.since
-	}
-	if over := e.over(); over != nil {
-		if h.Ready {
-			h.Ready, h.Since = false, e.endedAt()
-		}
-		h.Err = over
-		if cause := e.Err(); cause != nil {
-			h.Err = fmt.Errorf("%w: %w", over, cause)
-		}
-		h.Waiting = h.Err.Error()
-		return h
-	}
-	if lacking {
-		h.Waiting = "the disk: " + lack.cause.Error()
-	} else if !h.Ready {
-		lacks, _ := e.lacks()
-		h.Waiting = strings.Join(lacks, "; ")
-	}
-	return h
-}
+// Connected returns the other members to which this one has a connection, and they to it, in the
+// order of their ids.
+func (e *Engine) Connected() []MemberID { return e.health.Connected() }
 
-// A diskLack is what calls of the disk wait for.
-type diskLack struct {
-	cause error // nil: nothing any more
-	since time.Time
-}
-
-// noteServing records whether the node serves. Only reportLoop calls it.
-func (e *Engine) noteServing(q *health.Quorums, now time.Time) {
-	ready := !e.seeding.Pending()
-	for _, r := range e.shards {
-		ready = ready && isDone(r.Outbox.Ready) && !q.IsLost(r.Shard)
-	}
-	if old := e.serving.Load(); old.ready != ready {
-		e.serving.Store(&serving{ready, now})
-	}
-}
+// Missing returns the other members to which this one lacks a connection that it needs, in the order
+// of their ids. Members of which neither leads need none.
+func (e *Engine) Missing() []MemberID { return e.health.Missing() }
 
 // Peers returns how many members are connected to this one.
 func (e *Engine) Peers() int {

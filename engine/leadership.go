@@ -75,15 +75,15 @@ func (e *Engine) tellLeaderLocked(id ShardID, l Leader) {
 		e.leaders.known, e.leaders.last = make([]Leader, len(e.shards)), make([]MemberID, len(e.shards))
 	}
 	e.leaders.known[id-1] = l
-	e.recent.Note(health.Occurrence{Kind: health.LeaderChanged, Shard: id, Member: l.Member, Number: l.Term})
+	e.health.Recent.Note(health.Occurrence{Kind: health.LeaderChanged, Shard: id, Member: l.Member, Number: l.Term})
 	if l.Member != 0 {
 		e.log.Info("leader changed", "shard", id, "term", l.Term, "from", e.leaders.last[id-1], "to", l.Member)
 		e.leaders.last[id-1] = l.Member
 		e.meters.leaders[id-1].Inc()
-		e.slow.Work.Elections.Begin()
-		e.slow.Work.Elections.End()
+		e.health.Slow.Work.Elections.Begin()
+		e.health.Slow.Work.Elections.End()
 	}
-	ring(e.lookDue)
+	e.health.Look()
 	if id == command.HomeShard {
 		e.leaders.since = time.Time{}
 		if l.Member == e.roster.Self() {
@@ -121,7 +121,7 @@ func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 	}
 	host := e.host.Load()
 	if host == nil {
-		return e.notReady(outbox.ErrUnavailable)
+		return e.health.Explain(outbox.ErrUnavailable)
 	}
 	if !slices.Contains(e.roster.Voters(id), to) {
 		return fmt.Errorf("member %d is none of the members that vote: %s", to, replication.Listed(e.roster.Voters(id)))

@@ -18,14 +18,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Errors of members that come and go.
-var (
-	// ErrRemoved says that this member is out of the ensemble for good.
-	ErrRemoved = errors.New("this member is out of the ensemble")
-	// ErrSuperseded says that a forced recovery has gone on without this member.
-	ErrSuperseded = errors.New("a forced recovery has ended this member's lineage")
-)
-
 // Member returns the id of this member, or zero while the node has yet to join an ensemble.
 func (e *Engine) Member() MemberID { return e.roster.Self() }
 
@@ -131,7 +123,7 @@ func (e *Engine) noteMembers(before []session.MemberID) []session.MemberID {
 	}{{health.MemberJoined, now, before}, {health.MemberGone, before, now}} {
 		for _, m := range c.all {
 			if _, had := slices.BinarySearch(c.old, m); !had {
-				e.recent.Note(health.Occurrence{Kind: c.kind, Member: MemberID(m)})
+				e.health.Recent.Note(health.Occurrence{Kind: c.kind, Member: MemberID(m)})
 			}
 		}
 	}

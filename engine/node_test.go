@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/internal/files/memory"
 	"github.com/vivarium-go/vivarium/replication"
@@ -87,16 +85,10 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{
-		cfg: Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
-			MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: replica.DefaultContainerCheckInterval, Schemes: schemes},
-		clock: n.fake.Clock(), log: slog.New(slog.NewTextHandler(io.Discard, nil)), disk: d,
-		stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}),
-	}
-	n.Engine = e
-	e.reach, e.endReach = context.WithCancel(context.Background())
-	e.identity = &datadir.IdentityFile{Disk: d, Dir: d.Dir()}
-	e.roster = roster.New(e.identity, nil, e.log)
+	e := newEngine(Config{Dir: d.Dir(), Member: MemberID(origin.Member), RequestTimeout: 5 * time.Second, MaxDataSize: DefaultMaxDataSize,
+		MinSessionTimeout: time.Second, MaxSessionTimeout: time.Minute, ContainerCheckInterval: replica.DefaultContainerCheckInterval, Schemes: schemes,
+		Logger: slog.New(slog.DiscardHandler), Seams: Seams{Clock: n.fake.Clock()}})
+	n.Engine, e.disk, e.identity.Disk = e, d, d
 	e.roster.Claim(MemberID(origin.Member))
 	for range shards {
 		n.newShard(origin)

@@ -209,7 +209,7 @@ func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	case <-s.Done():
 	case <-bounded.Done():
 		if !isDone(reached) {
-			return s.engine.lacking(r.Shard, outbox.Lacking(ctx, bounded.Err()))
+			return s.engine.health.ExplainOn(r.Shard, outbox.Lacking(ctx, bounded.Err()))
 		}
 	}
 	return s.Live()
@@ -273,7 +273,7 @@ func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...t
 // backup.
 func (e *Engine) openSession(ctx context.Context, timeout time.Duration, isRemote bool, who []tree.Identity) (*Session, error) {
 	if e.seeding.Pending() {
-		return nil, e.notReady(ErrUnavailable)
+		return nil, e.health.Explain(ErrUnavailable)
 	}
 	return e.session(e.keeper.Open(ctx, timeout, isRemote, who))
 }

@@ -17,7 +17,7 @@ import (
 func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	host := e.host.Load()
 	if host == nil {
-		return e.notReady(fmt.Errorf("%w: %w", outbox.ErrUnavailable, ErrJoining))
+		return e.health.Explain(fmt.Errorf("%w: %w", outbox.ErrUnavailable, ErrJoining))
 	}
 	err := host.Barrier(ctx, id, e.cfg.RequestTimeout)
 	switch {
@@ -26,7 +26,7 @@ func (e *Engine) barrier(ctx context.Context, id ShardID) error {
 	case e.over() != nil:
 		return e.over()
 	}
-	return e.lacking(id, outbox.Lacking(ctx, err))
+	return e.health.ExplainOn(id, outbox.Lacking(ctx, err))
 }
 
 // Ready waits until this node's Register is applied, and until it has applied everything that was
@@ -42,7 +42,7 @@ func (e *Engine) Ready(ctx context.Context) error {
 			return e.seeding.Missed()
 		}
 		if ctx.Err() != nil {
-			return e.notReady(ctx.Err())
+			return e.health.Explain(ctx.Err())
 		}
 	}
 }
@@ -79,9 +79,9 @@ func (e *Engine) whenReady() {
 		}
 	}
 	e.endPhase(phaseRegister)
-	e.recent.Note(health.Occurrence{Kind: health.Ready, Took: time.Since(e.started)})
+	e.health.Recent.Note(health.Occurrence{Kind: health.Ready, Took: time.Since(e.started)})
 	e.log.Info("ready", "took", time.Since(e.started))
-	ring(e.lookDue)         // reportLoop looks whether the node serves
+	e.health.Look()         // reportLoop looks whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	if e.noteLog() == nil {
 		_ = e.former().Drop() // an error has failed the node

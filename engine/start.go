@@ -49,26 +49,15 @@ func Start(cfg Config) (*Engine, error) {
 		cfg.Seams.Clock = clock.System()
 	}
 	cfg.Seams.Files = cmp.Or(cfg.Seams.Files, files.OS)
-	e := &Engine{
-		cfg: cfg, clock: cfg.Seams.Clock,
-		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), lookDue: make(chan struct{}, 1), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
-	}
-	e.slow.Limit, e.slow.Election, e.slow.Recent, e.slow.States = cfg.Slow, ShortestElection(cfg.Tick), &e.recent, e.states
-	e.serving.Store(&serving{since: e.started})
-	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
-	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
-	e.log = e.roster.Log
-	e.reach, e.endReach = context.WithCancel(context.Background())
-	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
+	e := newEngine(cfg)
 	if err := e.open(); err != nil {
 		e.undoOpen()
 		return nil, err
 	}
 	e.endPhase(phaseOpen)
-	e.watchSlow() // only now: a start is not slow
+	e.health.WatchSlow() // only now: a start is not slow
 	for _, r := range e.shards {
-		e.watchInstalls(r)
+		e.health.WatchInstalls(r)
 	}
 	close(e.opened)
 	e.disk.Patience(cmp.Or(cfg.Seams.Lack, lackPatience)) // only now: a caller of Start wants to know of a full disk
@@ -85,6 +74,23 @@ func Start(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// newEngine returns a node that has touched nothing yet.
+func newEngine(cfg Config) *Engine {
+	e := &Engine{
+		cfg: cfg, clock: cfg.Seams.Clock,
+		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), runID: runID(),
+		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
+	}
+	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
+	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
+	e.log = e.roster.Log
+	e.health = health.New(health.Options{Lacks: health.Lacks{Node: callbacks{e}, Roster: e.roster, Alone: cfg.Alone}, Host: e.host.Load, Log: e.log, Limit: cfg.Slow,
+		Shortest: ShortestElection(cfg.Tick), Longest: LongestElection(cfg.Tick), Started: e.started, Stop: e.stop})
+	e.reach, e.endReach = context.WithCancel(context.Background())
+	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
+	return e
+}
+
 // open acquires what the node needs, in the order in which it can be refused. After an error,
 // undoOpen gives back what was acquired.
 func (e *Engine) open() error {
@@ -99,7 +105,7 @@ func (e *Engine) open() error {
 	if e.disk, err = disk.Open(e.cfg.Seams.Files, e.cfg.Dir); err != nil {
 		return err
 	}
-	e.identity.Disk = e.disk
+	e.identity.Disk, e.health.Disk = e.disk, e.disk.Meters()
 	e.disk.SetFault(e.cfg.Seams.Fault)
 	e.disk.SetReadFault(e.cfg.Seams.Unread)
 	e.disk.OnWait(e.diskWaiting)
@@ -138,7 +144,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	return recovery.Complete(recovery.Options{Dir: e.cfg.Dir, Forest: e.shards, Roster: e.roster, Host: e.host.Load(), Disk: e.disk,
-		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Lacking: e.notReady})
+		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Lacking: e.health.Explain})
 }
 
 func (e *Engine) listen() (net.Listener, error) {
@@ -174,9 +180,10 @@ func (e *Engine) loadShards() error {
 		}
 	}
 	e.roster.Load(e.shards)
+	e.health.Forest = e.shards
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
 	e.backups = backups.New(backups.Options{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Ensemble: e.cfg.Ensemble, Behind: e.cfg.backupBehind(),
-		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Private: e.cfg.Admit != nil, Work: &e.slow.Work.Backups, Done: e.done})
+		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Private: e.cfg.Admit != nil, Work: &e.health.Slow.Work.Backups, Done: e.done})
 	e.seeding = seeding.New(seeding.Options{Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
 		Wall: e.clock.Wall, Started: e.started, Log: e.log})
 	return nil
@@ -185,7 +192,7 @@ func (e *Engine) loadShards() error {
 // loadShard reads a shard's image into memory.
 func (e *Engine) loadShard(id ShardID) error {
 	image, err := storage.Open(storage.Options{Disk: e.disk, Dir: datadir.ImageDir(e.cfg.Dir, id), Logger: e.log,
-		Flushes: &e.slow.Work.Flushes, Compactions: &e.slow.Work.Compactions})
+		Flushes: &e.health.Slow.Work.Flushes, Compactions: &e.health.Slow.Work.Compactions})
 	if err != nil {
 		return err
 	}
@@ -206,7 +213,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 	if id == command.HomeShard {
 		e.keeper = keeper.New(keeper.Options{Node: callbacks{e}, Clock: e.clock, RequestTimeout: e.cfg.RequestTimeout,
 			RequestBytesMax: e.cfg.requestBytesMax(), LeastTimeout: e.cfg.MinSessionTimeout,
-			JumpMin: e.slow.ClockJump(), Jumped: e.jumped, Noted: e.noteSessions})
+			JumpMin: e.health.Slow.ClockJump(), Jumped: e.health.Jumped, Noted: e.health.NoteSessions})
 	}
 	e.keeper.AddOutbox(out)
 	r := replica.New(replica.Options{Shard: id, Node: node, Raft: raft, Outbox: out, Schemes: e.cfg.Schemes, Founders: roster.SessionIDs(e.roster.Founders()),
@@ -238,10 +245,11 @@ func (e *Engine) newTransport() {
 		Address: func(m uint64) string { return e.roster.NextAddress(MemberID(m)) },
 		Members: e.roster.PeerIDs, Knows: e.roster.Knows, Learner: e.roster.IsLearner, Ancestor: func(l [16]byte) bool { return slices.Contains(e.roster.Ancestors(), l) },
 		Met:     func(m uint64, address string) { e.roster.Met(MemberID(m), address) },
-		Counted: e.watchPeer, Noted: e.notePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
+		Counted: e.health.WatchPeer, Noted: e.health.NotePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now
+	e.health.Transport = e.transport
 	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
 		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
 		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
@@ -335,14 +343,14 @@ func (e *Engine) replay() {
 func (e *Engine) run() {
 	e.loops.Go(e.failureLoop)
 	if e.cfg.TLS != nil && !e.cfg.Alone {
-		e.cfg.TLS.OnChange(func() { e.recent.Note(health.Occurrence{Kind: health.TLSReloaded}) })
+		e.cfg.TLS.OnChange(func() { e.health.Recent.Note(health.Occurrence{Kind: health.TLSReloaded}) })
 		e.loops.Go(func() { e.cfg.TLS.Loop(e.log, e.stop) })
 		if e.cfg.PlainToo {
 			e.log.Warn("plain text is allowed between members")
 		}
 	}
 	e.loops.Go(func() { e.keeper.Loop(e.stop) })
-	e.loops.Go(e.reportLoop)
+	e.loops.Go(e.health.Loop)
 	e.loops.Go(e.crampedLoop)
 }
 
@@ -389,17 +397,10 @@ func (e *Engine) whole() context.Context {
 // burst of connections.
 const lackPatience = time.Minute
 
-// diskWaiting logs that the node waits for what it lacks. With nil it logs that the wait is over.
+// diskWaiting is called when the node waits for what its disk lacks, and with nil when it no longer does.
 func (e *Engine) diskWaiting(lacking error) {
-	e.diskLack.Store(&diskLack{lacking, time.Now()})
-	if lacking != nil {
-		e.recent.Note(health.Occurrence{Kind: health.DiskWaits})
-		e.log.Warn("no disk space or no file descriptors: the node waits", "cause", lacking)
-		if errors.Is(lacking, syscall.ENOSPC) || errors.Is(lacking, syscall.EDQUOT) {
-			ring(e.cramped)
-		}
-		return
+	e.health.DiskWaits(lacking)
+	if errors.Is(lacking, syscall.ENOSPC) || errors.Is(lacking, syscall.EDQUOT) {
+		ring(e.cramped)
 	}
-	e.recent.Note(health.Occurrence{Kind: health.DiskGoesOn})
-	e.log.Info("the node no longer waits for disk space or file descriptors")
 }

@@ -23,7 +23,7 @@ func (e *Engine) failureLoop() {
 		e.finish(why, cause)
 		if cause != nil {
 			e.log.Error("node failed", "cause", cause)
-			e.logRecent()
+			e.health.LogRecent()
 		}
 	case <-e.stop:
 	}
@@ -52,7 +52,7 @@ func (e *Engine) endUse(why, cause error) {
 		e.end.err, e.end.at = cause, time.Now()
 		e.end.Unlock()
 		if cause != nil {
-			e.recent.Note(health.Occurrence{Kind: health.Failed})
+			e.health.Recent.Note(health.Occurrence{Kind: health.Failed})
 		}
 		for _, r := range e.shards {
 			r.Outbox.Close(why)

@@ -37,6 +37,8 @@ type (
 	Reconfig = ask.Reconfig
 	// An Occurrence is something that happened to a node.
 	Occurrence = health.Occurrence
+	// Health says whether a node serves now.
+	Health = health.Health
 	// A Kind is what happened.
 	Kind = health.Kind
 	// A Watch is a stream of events that ends with its session.

@@ -21,9 +21,6 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// ErrJoining says that this node has yet to join an ensemble, or to found one with others.
-var ErrJoining = errors.New("this node has yet to join the ensemble")
-
 const (
 	// pauseMin and pauseMax bound the pauses between two rounds of questions, which double.
 	pauseMin = 100 * time.Millisecond
@@ -82,7 +79,7 @@ func (e *Entry) Lack() string {
 	if lack := e.lack.Load(); lack != nil {
 		return *lack
 	}
-	return ErrJoining.Error()
+	return roster.ErrJoining.Error()
 }
 
 // Answer answers a question at a node that has yet to join.
@@ -223,7 +220,7 @@ func (e *Entry) mayFound(ctx context.Context, answers []ask.Answer, silent []ask
 			return map[MemberID][16]byte{cmp.Or(e.Member, 1): e.me().Directory}, nil
 		}
 		return nil, fmt.Errorf("%w: Config.Found says no, so this node waits for a member, or for the node to which Found says yes; %w",
-			ErrJoining, e.noMember(answers, silent))
+			roster.ErrJoining, e.noMember(answers, silent))
 	}
 	return e.foundWithOthers(answers, silent)
 }
@@ -259,11 +256,11 @@ func (e *Entry) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map
 		if others != "" {
 			others = "; this node has " + Settings(e.Ensemble, founders, e.Shards) + others
 		}
-		return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", ErrJoining, replication.Listed(missing), others, because(silent))
+		return nil, fmt.Errorf("%w: the founders in Members found it together, and members %s are missing%s%s", roster.ErrJoining, replication.Listed(missing), others, because(silent))
 	}
 	if strangers := e.strangers(silent); len(strangers) > 0 {
 		return nil, fmt.Errorf("%w: the founders are there, but an ensemble may be where addresses in Join do not answer: %s: start who is there, or take out of Join what is gone",
-			ErrJoining, listed(strangers))
+			roster.ErrJoining, listed(strangers))
 	}
 	if err := e.agree(present, answers); err != nil {
 		return nil, err
@@ -284,14 +281,14 @@ func (e *Entry) agree(present map[MemberID][16]byte, answers []ask.Answer) error
 	e.met.CompareAndSwap(nil, &present)
 	for m, was := range *e.met.Load() {
 		if now := present[m]; now != was {
-			return fmt.Errorf("%w: member %d was a node with the directory %x, and is one with %x: stop one of them, and restart this node", ErrJoining, m, was, now)
+			return fmt.Errorf("%w: member %d was a node with the directory %x, and is one with %x: stop one of them, and restart this node", roster.ErrJoining, m, was, now)
 		}
 	}
 	for _, a := range answers {
 		switch {
 		case a.Founder == 0:
 		case a.Directories == nil:
-			return fmt.Errorf("%w: the founder at %s has yet to meet the others", ErrJoining, a.Address)
+			return fmt.Errorf("%w: the founder at %s has yet to meet the others", roster.ErrJoining, a.Address)
 		default:
 			for m, dir := range a.Directories {
 				if present[m] != dir {
@@ -311,7 +308,7 @@ func (e *Entry) FoundedWith() map[MemberID][16]byte {
 }
 
 func errTwice(m MemberID) error {
-	return fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", ErrJoining, m)
+	return fmt.Errorf("%w: two nodes say that they are member %d: give each an ID of its own", roster.ErrJoining, m)
 }
 
 // Settings says what must be the same on all founders.
@@ -367,11 +364,11 @@ func (e *Entry) join(ctx context.Context, me replication.Identity, answers []ask
 			first = a
 		case a.Lineage != first.Lineage:
 			return me, fmt.Errorf("%w: the seeds are members of different ensembles: member %d at %s is of lineage %v, member %d at %s of %v: set Join to members of one of them",
-				ErrJoining, first.Member, first.Address, first.Lineage, a.Member, a.Address, a.Lineage)
+				roster.ErrJoining, first.Member, first.Address, first.Lineage, a.Member, a.Address, a.Lineage)
 		}
 	}
 	if first == nil {
-		return me, fmt.Errorf("%w: %w", ErrJoining, e.noMember(answers, silent))
+		return me, fmt.Errorf("%w: %w", roster.ErrJoining, e.noMember(answers, silent))
 	}
 	var errs []error
 	for _, a := range answers {
@@ -395,7 +392,7 @@ func (e *Entry) join(ctx context.Context, me replication.Identity, answers []ask
 		}
 		return me, nil
 	}
-	return me, fmt.Errorf("%w: %w", ErrJoining, errors.Join(errs...))
+	return me, fmt.Errorf("%w: %w", roster.ErrJoining, errors.Join(errs...))
 }
 
 // meant leaves out the answers of members without which forced recoveries have gone on, and of members

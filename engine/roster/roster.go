@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +15,16 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"
+)
+
+// Errors of nodes that are no members.
+var (
+	// ErrJoining says that this node has yet to join an ensemble, or to found one with others.
+	ErrJoining = errors.New("this node has yet to join the ensemble")
+	// ErrRemoved says that this member is out of the ensemble for good.
+	ErrRemoved = errors.New("this member is out of the ensemble")
+	// ErrSuperseded says that a forced recovery has gone on without this member.
+	ErrSuperseded = errors.New("a forced recovery has ended this member's lineage")
 )
 
 // MemberID names a member of the ensemble.

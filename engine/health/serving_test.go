@@ -1,6 +1,7 @@
-package engine
+package health
 
 import (
+	"errors"
 	"log/slog"
 	"syscall"
 	"testing"
@@ -8,14 +9,28 @@ import (
 	"time"
 )
 
+// An end is a node that is over from a moment on.
+type end struct {
+	Node
+	at time.Time
+}
+
+func (e *end) Finished() (over, cause error, at time.Time) {
+	if !e.at.IsZero() {
+		over = errors.New("closed")
+	}
+	return over, nil, e.at
+}
+
 // Since is when Ready became what it is, also when the disk lacked room in between and when the
 // node ends.
 func TestHealth_Since(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{done: make(chan struct{}), log: slog.New(slog.DiscardHandler)}
+		var n end
+		w := New(Options{Lacks: Lacks{Node: &n}, Log: slog.New(slog.DiscardHandler)})
 		want := func(what string, ready bool, since time.Time) {
 			t.Helper()
-			if h := e.Health(); h.Ready != ready || !h.Since.Equal(since) || (h.Waiting == "") != ready {
+			if h := w.Health(); h.Ready != ready || !h.Since.Equal(since) || (h.Waiting == "") != ready {
 				t.Errorf("%s: %+v, want %v since %v", what, h, ready, since)
 			}
 		}
@@ -24,28 +39,27 @@ func TestHealth_Since(t *testing.T) {
 			return time.Now()
 		}
 		serves := time.Now()
-		e.serving.Store(&serving{true, serves})
+		w.serving.Store(&serving{true, serves})
 		want("serving", true, serves)
 		full := next()
-		e.diskWaiting(syscall.ENOSPC)
+		w.DiskWaits(syscall.ENOSPC)
 		next()
 		want("a full disk", false, full)
 		room := next()
-		e.diskWaiting(nil)
+		w.DiskWaits(nil)
 		next()
 		want("room again", true, room)
 		again := next()
-		e.serving.Store(&serving{true, again})
+		w.serving.Store(&serving{true, again})
 		want("a quorum again", true, again)
 		full = next()
-		e.diskWaiting(syscall.ENOSPC)
+		w.DiskWaits(syscall.ENOSPC)
 		next()
-		e.end.at = time.Now()
-		close(e.done)
+		n.at = time.Now()
 		want("closed with a full disk", false, full)
-		e.diskWaiting(nil)
-		want("closed", false, e.end.at)
-		e.serving.Store(&serving{false, again})
+		w.DiskWaits(nil)
+		want("closed", false, n.at)
+		w.serving.Store(&serving{false, again})
 		want("closed without a quorum", false, again)
 	})
 }
