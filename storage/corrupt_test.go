@@ -99,6 +99,9 @@ func (s specimen) try(t *testing.T, what, file string, all map[string]string) (r
 
 // Every file of an image is damaged in every way we could think of, one at a time.
 func TestDamagedFilesAreRefusedOrHarmless(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine")
+	}
 	s := newSpecimen(t)
 	all := s.files
 	for _, file := range slices.Sorted(maps.Keys(all)) {

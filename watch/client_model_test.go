@@ -440,7 +440,11 @@ func (s *clientScript) compare() {
 
 // FuzzClient compares clients on one shard, or on two, with the model.
 func FuzzClient(f *testing.F) {
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 7))
 		script := make([]byte, 700)
 		for i := range script {

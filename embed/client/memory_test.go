@@ -9,6 +9,9 @@ import (
 
 // D14: the events that wait for a slow consumer are bounded in bytes, too.
 func TestWatchOfLargeData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	virtually(t, func(w *world) {
 		t := w.t
 		ctx, s := t.Context(), w.session(embed.SessionOptions{})

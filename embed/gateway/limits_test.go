@@ -331,6 +331,9 @@ func TestWatchBytes(t *testing.T) {
 // the log says why. A connection that holds little goes on. Everything that a connection can hold
 // counts.
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	big := func(n int) []byte { // a read of n times 900,000 bytes
 		q := wire.Request{Xid: 1, Operation: wire.Operation{Op: wire.OpMultiRead}}
 		for range n {

@@ -34,6 +34,9 @@ func heldCounts(t *testing.T, g *Gateway, before int64) {
 // What a request takes is free, or counts, while the next one takes its time. A connection once held
 // 16 MiB that did not count.
 func TestMemory_BehindAPartOfAFrame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	acl := create("/none/x", nil, 0)
 	acl.ACL = slices.Repeat([]wire.ACL{{Scheme: wire.Null, ID: wire.Null}}, 87_000)
 	for name, q := range map[string]wire.Request{
@@ -111,6 +114,9 @@ func TestMemory_OfADeepWalk(t *testing.T) {
 
 // M128: a walk that waits keeps nothing of the znodes that it has shown. It once kept the last one.
 func TestMemory_BetweenPortionsOfAWalk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	g := start(t, Config{})
 	owner := connect(t, g)
 	for _, path := range []string{"/w", "/w/a", "/w/b"} {
@@ -194,6 +200,9 @@ func TestMemory_CountsBeforeItReads(t *testing.T) {
 
 // M128: a client that begins a walk and asks for no more of it keeps what is replaced only up to a bound.
 func TestMemory_OfAWalkThatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	testkit.Bubble(t, func(t *testing.T) {
 		g := start(t, Config{})
 		c, other := connectNative(t, g), connect(t, g)

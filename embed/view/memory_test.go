@@ -43,6 +43,9 @@ func gapAt(ctx context.Context, t *testing.T, v *view.View[string], since embed.
 
 // D14: a view keeps the values of changes up to a bound in bytes, however few the changes are.
 func TestChanges_OfLargeData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx := bounded(t)
@@ -103,6 +106,9 @@ func TestChanges_OfALargeTransaction(t *testing.T) {
 
 // D14: while a Decode hangs, changes wait up to a bound in bytes. Then the view reads again.
 func TestDecode_ThatHangsBesideLargeData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		ctx := bounded(t)
