@@ -509,3 +509,47 @@ func exported(fset *token.FileSet, dir string, decl ast.Decl) (lines []string) {
 	}
 	return lines
 }
+
+// The drawings of the engine show each room once, and a room imports only rooms on lines below its own.
+func TestDrawingsOfTheEngine(t *testing.T) {
+	rooms := make(map[string]bool)
+	for room := range imports {
+		if name, is := strings.CutPrefix(room, "engine/"); is && name != "enginetest" {
+			rooms[name] = true
+		}
+	}
+	for file, prefix := range map[string]string{"../engine/doc.go": "//\t", "../docs/architecture.md": ""} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, drawing, found := strings.Cut(string(text), "\n"+prefix+"engine   ")
+		if !found {
+			t.Fatalf("%s has no drawing of the engine", file)
+		}
+		line := make(map[string]int) // from the top
+		for i, l := range strings.Split(drawing, "\n")[1:] {
+			l, inside := strings.CutPrefix(l, prefix)
+			if !inside || l == "" || !rooms[strings.Fields(l)[0]] {
+				break
+			}
+			drawn, _, _ := strings.Cut(l, "   ") // behind it is what they do
+			for _, room := range strings.Fields(drawn) {
+				if line[room] != 0 || !rooms[room] {
+					t.Errorf("%s draws %s, which is no room or was drawn before", file, room)
+				}
+				line[room] = i + 1
+			}
+		}
+		for room := range rooms {
+			if line[room] == 0 {
+				t.Errorf("%s does not draw %s", file, room)
+			}
+			for _, path := range imports["engine/"+room] {
+				if below, is := strings.CutPrefix(path, "engine/"); is && line[below] <= line[room] {
+					t.Errorf("%s draws %s, which imports %s, not above it", file, room, below)
+				}
+			}
+		}
+	}
+}

@@ -2,20 +2,18 @@
 // each shard, and this node's sessions. It makes no promise of compatibility; services import
 // package embed.
 //
-// This package is the hub: it starts and stops the node, finds the shard of a path, and reads for
-// sessions. The rooms below do the rest. A room imports only rooms below it:
+// This package is the hub: it starts and stops the node, and reads for sessions. The rooms below do
+// the rest. A room imports only rooms on lines below its own:
 //
-//	       engine              start, config, routing, reads, leaderships, reports
-//	      ╱   │   ╲
-//	     │ entry governor      who a node is that joins; what a leader does about members
-//	     │    ╲  ╱   │
-//	     │  roster steer       who is in the ensemble; who is to be, and to vote: pure
-//	     │     │
-//	 keeper replica            this node's sessions; one shard's replicated state
-//	 │    ╲   ╱
-//	claim  outbox              the life of a claim; pure. This node's batches to one shard
-//	      ╱      ╲
-//	command      clock         the formats of log and image; time
+//	engine                                      the hub
+//	petition                                    asks for changes of the ensemble
+//	entry  governor  levels  spread  recovery   joins; judges and steers; raises levels; asks for shares; recovers
+//	backups  census  health  seeding  offline   copies; counts sessions; watches over itself; begins; works at rest
+//	roster  forest                              who is in the ensemble; the trees of all shards as one
+//	keeper  replica  ask                        this node's sessions; one shard's state machine; questions to others
+//	outbox  backupfile                          this node's batches to one shard; the bytes of a backup
+//	command  clock  claim  steer                formats of log and image; time; what is held; who is to vote
+//	service  datadir                            what is the service's; what a directory holds
 //
 // Nothing points up. What a room needs from above it declares as an interface, Node or Raft. The
 // engine implements these in callbacks.go.
