@@ -129,7 +129,7 @@ func afterwards(why session.Reason) string {
 	return "then stop it, or start it again to join as a new member"
 }
 
-// Seeded has reportLoop look whether the node serves.
+// Seeded has the watcher look whether the node serves.
 func (c callbacks) Seeded() { c.engine.health.Look() }
 
 // MembersChanged must not block.

@@ -79,7 +79,7 @@
 // own replica, image and stream of this node's batches. The first shard is the home shard: it has
 // the table of all sessions, and the stream that keeps sessions alive. Another shard gets a session
 // on its first write there. The root and a few other znodes are on every shard; readers put them
-// together. Each member asks for the leaderships that are its share (spread.go).
+// together. Each member asks for the leaderships that are its share.
 //
 // # Members
 //
@@ -90,7 +90,7 @@
 //	members.go, leave.go what a member says of itself, leaves, and removes
 //	question.go          what a member answers
 //	governor             where this node leads: admit, judge what is asked, steer each shard
-//	recovered.go         the first start after a recovery
+//	recovery             the first start after a recovery
 //
 // Package ask has the questions and who asks, package datadir what a directory holds, what a former
 // member has left there included, and package offline works on the directory of a member that does not
@@ -195,16 +195,16 @@
 // compare clocks nor learn why a session ended. One example is the look of watch.Client.Arm.
 //
 // No lock is held over a call of the embedding service. The exception is the pure functions of its
-// authentication schemes, whose panics are contained (scheme.go). No lock above those of
+// authentication schemes, whose panics are contained (package service). No lock above those of
 // replication is held over I/O. The exception is datadir.IdentityFile, over that file.
 //
 // # Goroutines
 //
 //	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop, steering.loop in governor
-//	for the node     Keeper.Loop, Purger.Loop, failureLoop, reportLoop, memberLoop
-//	if it has shares spreadLoop
+//	for the node     Keeper.Loop, Purger.Loop, failureLoop, Watcher.Loop, memberLoop
+//	if it has shares Spreader.Loop
 //	at the start     whenReady, until this member has registered; enter, until this node is a member
-//	until it is done raiseLoop, Governor.lineageLoop, Loader.Run
+//	until it is done Raiser.Loop, Governor.lineageLoop, Loader.Run
 //
 // Purger.Loop starts one goroutine for each shard but the home shard. Engine.run and
 // Engine.runMember start all of them, and they end with Close. Replica.Apply runs on Raft's

@@ -81,7 +81,7 @@ func (e *Engine) whenReady() {
 	e.endPhase(phaseRegister)
 	e.health.Recent.Note(health.Occurrence{Kind: health.Ready, Took: time.Since(e.started)})
 	e.log.Info("ready", "took", time.Since(e.started))
-	e.health.Look()         // reportLoop looks whether the node serves
+	e.health.Look()         // whether the node serves
 	_ = e.RequestSnapshot() // an error means that the node is closed
 	if e.noteLog() == nil {
 		_ = e.former().Drop() // an error has failed the node
