@@ -22,7 +22,7 @@ const module = "github.com/vivarium-go/vivarium/"
 var public = []string{"embed", "embed/admin", "embed/audit", "embed/backup", "embed/barrier", "embed/claim", "embed/client", "embed/discovery", "embed/election", "embed/embedtest", "embed/gateway", "embed/group", "embed/job", "embed/lock", "embed/metrics", "embed/partition", "embed/task", "embed/value", "embed/view"}
 
 // rooms are packages below them, whose names a page gives in full: session.Table.
-var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/governor", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
+var rooms = []string{"tree", "session", "watch", "storage", "replication", "engine", "engine/keeper", "engine/outbox", "engine/replica", "engine/command", "engine/clock"}
 
 // exports maps the packages that pages may import to their compiled types.
 var exports = sync.OnceValues(func() (map[string]string, error) {
