@@ -35,12 +35,12 @@ var imports = map[string][]string{
 	"replication/transport":               {"internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
-	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree"},
+	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree", "golang.org/x/sync"},
 	"engine/backups":    {"engine/ask", "engine/backupfile", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "internal/meter", "session", "storage"},
 	"engine/census":     {"engine/forest", "engine/outbox", "engine/replica", "replication", "session", "tree"},
 	"engine/datadir":    {"internal/rank", "replication", "session", "storage", "storage/disk"},
 	"engine/entry":      {"engine/ask", "engine/roster", "engine/service", "internal/pace", "replication", "replication/transport", "session"},
-	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch"},
+	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch", "golang.org/x/sync"},
 	"engine/governor":   {"engine/ask", "engine/command", "engine/replica", "engine/roster", "engine/service", "engine/steer", "engine/outbox", "replication", "replication/transport", "session", "tree"},
 	"engine/levels":     {"engine/ask", "engine/command", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "replication", "replication/transport", "session"},
 	"engine/petition":   {"engine/ask", "engine/command", "engine/governor", "engine/outbox", "engine/replica", "engine/roster", "replication", "replication/transport", "session"},
@@ -54,7 +54,7 @@ var imports = map[string][]string{
 	"engine/outbox":     {"engine/clock", "engine/command", "tree", "session", "replication", "internal/meter", "internal/rank", "internal/timers"},
 	"engine/enginetest": {"engine/clock", "engine/command", "session", "replication", "internal/testkit"}, // for tests
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
-	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers"},
+	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers", "golang.org/x/sync"},
 	"engine/health":     {"engine/forest", "engine/replica", "engine/roster", "internal/meter", "internal/pace", "internal/rank", "replication", "replication/transport", "storage/disk"},
 	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
 	"engine/service":    {"internal/lines", "tree"},
@@ -98,7 +98,7 @@ var imports = map[string][]string{
 	"embed/election":          {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/discovery":         {"embed", "embed/group", "embed/value", "embed/view"},
 	"embed/group":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/value", "embed/view"},
-	"embed/job":               {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
+	"embed/job":               {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "golang.org/x/sync"},
 	"embed/partition":         {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "embed/value", "embed/view"},
 	"embed/task":              {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock", "internal/rank"},
 	"embed/value":             {"embed", "embed/claim", "embed/internal/queue", "embed/internal/sessions", "embed/lock"},
@@ -109,7 +109,7 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch"},                                                     // session for the life of one
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch", "golang.org/x/sync"},                                                     // session for the life of one
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
 	"embed/internal/refusals":   {"embed", "embed/internal/inside", "engine", "tree"},                                                                                                                                                                                                        // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
@@ -119,7 +119,7 @@ var imports = map[string][]string{
 
 	"cmd/vivarium":                   {"cmd/vivarium/internal/shell", "cmd/vivarium/internal/client", "cmd/vivarium/internal/transfer", "cmd/vivarium/internal/zkdir", "embed", "embed/admin", "embed/audit", "embed/backup", "embed/backup/schedule", "embed/gateway", "engine", "engine/backupfile", "engine/command", "engine/offline", "internal/certs", "internal/configfile", "internal/crowd", "internal/wire", "tree"}, // engine for the check of a directory, what is below for a backup that no ensemble made
 	"cmd/vivarium/internal/client":   {"internal/wire"},
-	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire"},
+	"cmd/vivarium/internal/transfer": {"cmd/vivarium/internal/client", "internal/wire", "golang.org/x/sync"},
 	"cmd/vivarium/internal/zkdir":    {"tree", "github.com/golang/snappy"},
 	"cmd/vivarium/internal/shell":    {"cmd/vivarium/internal/client", "embed", "embed/lock", "internal/wire", "golang.org/x/term"},
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/vivarium-go/vivarium/internal/meter"
 	"github.com/vivarium-go/vivarium/internal/rank"
 	"github.com/vivarium-go/vivarium/tree"
+	"golang.org/x/sync/errgroup"
 )
 
 // A Client opens sessions over connections to an ensemble's gateways. It is an embed.Opener. It has
@@ -140,16 +141,11 @@ func (k *Client) Close() error {
 		all = append(all, s)
 	}
 	k.mu.Unlock()
-	errs := make(chan error, len(all))
+	var closing errgroup.Group
 	for _, s := range all {
-		go func() { errs <- s.Close() }()
+		closing.Go(s.Close)
 	}
-	var err error
-	for range all {
-		if e := <-errs; e != nil && err == nil {
-			err = e
-		}
-	}
+	err := closing.Wait()
 	k.goroutines.Wait()
 	k.lines.Flush(logWait)
 	return err

@@ -1,17 +1,18 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/internal/queue"
 	"github.com/vivarium-go/vivarium/embed/internal/sessions"
 	"github.com/vivarium-go/vivarium/embed/lock"
+	"golang.org/x/sync/errgroup"
 )
 
 // lookPause is the longest time for which a member trusts a timer. Then it looks at the clock
@@ -55,23 +56,17 @@ func run(
 	if err := isPath(dir); err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var running sync.WaitGroup
+	running, inner := errgroup.WithContext(ctx)
 	for _, j := range jobs {
-		running.Go(func() {
+		running.Go(func() error {
 			r := runner{job: j, path: queue.Child(dir, j.Name), clock: clock}
 			if err := sessions.Each(inner, from, r.each); inner.Err() == nil {
-				cancel(&fatal{fmt.Errorf("job %s: %w", r.path, err)})
+				return fmt.Errorf("job %s: %w", r.path, err)
 			}
+			return nil
 		})
 	}
-	running.Wait()
-	var f *fatal
-	if errors.As(context.Cause(inner), &f) {
-		return f.error
-	}
-	return ctx.Err()
+	return cmp.Or(running.Wait(), ctx.Err())
 }
 
 // isPath refuses the empty path. With a name appended, it would mean a child of the root. All other
@@ -82,9 +77,6 @@ func isPath(path string) error {
 	}
 	return nil
 }
-
-// A fatal is an error that ends a Run.
-type fatal struct{ error }
 
 func check(now time.Time, jobs []Job) error {
 	if len(jobs) == 0 {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vivarium-go/vivarium/replication/transport"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -76,19 +76,18 @@ type Result struct {
 // Each asks at all these places, AtOnceMax at the same time. Each has Time to answer.
 func Each(ctx context.Context, by *transport.Transport, places []Place, q Question) []Result {
 	results := make([]Result, len(places))
-	turns := make(chan struct{}, AtOnceMax)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(AtOnceMax)
 	for i, at := range places {
-		turns <- struct{}{}
-		group.Go(func() {
-			defer func() { <-turns }()
+		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, Time)
 			defer cancel()
 			got, err := Ask(ctx, by, at.Target, q)
 			results[i] = Result{at, got, err}
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // the results have the errors
 	return results
 }
 

@@ -1,11 +1,11 @@
 package forest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -22,19 +22,16 @@ type Forest []*replica.Replica
 // Home returns the replica of the home shard, which has the session table.
 func (f Forest) Home() *replica.Replica { return f[command.HomeShard-1] }
 
-// Each runs fn for all shards at the same time. It returns the first error in the order of the
-// shards.
+// Each runs fn for all shards at the same time. It returns the first error.
 func (f Forest) Each(fn func(r *replica.Replica) error) error {
 	if len(f) == 1 {
 		return fn(f.Home())
 	}
-	errs := make([]error, len(f))
-	var all sync.WaitGroup
-	for i, r := range f {
-		all.Go(func() { errs[i] = fn(r) })
+	var all errgroup.Group
+	for _, r := range f {
+		all.Go(func() error { return fn(r) })
 	}
-	all.Wait()
-	return cmp.Or(errs...)
+	return all.Wait()
 }
 
 // At returns the replica of the shard to which a path belongs.

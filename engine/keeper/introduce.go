@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync"
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/tree"
+	"golang.org/x/sync/errgroup"
 )
 
 // introduce makes a shard know the session, however long that takes: see replica/purger.go. Then
@@ -48,19 +48,14 @@ func (s *Session) introduceOnce(ctx context.Context, o *outbox.Outbox, identitie
 	return s.keeper.introduce(ctx, s, o, identities)
 }
 
-// introduceToAll introduces the session to shards. It returns the first error in the order of the
-// shards.
+// introduceToAll introduces the session to shards. It returns the first error.
 func (s *Session) introduceToAll(ctx context.Context, shards []uint32) error {
-	errs := make([]error, len(shards))
-	var all sync.WaitGroup
-	for i, shard := range shards {
-		all.Go(func() { errs[i] = s.introduceTo(ctx, s.keeper.outboxes[shard-1]) })
+	var all errgroup.Group
+	for _, shard := range shards {
+		all.Go(func() error { return s.introduceTo(ctx, s.keeper.outboxes[shard-1]) })
 	}
-	all.Wait()
-	if err := s.Live(); err != nil {
-		return err // the session is attached elsewhere by now
-	}
-	return cmp.Or(errs...)
+	err := all.Wait()
+	return cmp.Or(s.Live(), err) // it may be attached elsewhere by now
 }
 
 // introduceTo introduces the session to one shard.

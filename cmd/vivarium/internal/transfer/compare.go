@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/vivarium-go/vivarium/internal/wire"
+	"golang.org/x/sync/errgroup"
 )
 
 // differencesMax bounds the differences that are named.
@@ -104,13 +105,11 @@ func (c *copier) compare(ctx context.Context, r *Result) error {
 // visit compares one znode, and returns the children that either side has.
 func (m *comparison) visit(ctx context.Context, name string) ([]string, error) {
 	var sights [2]sight
-	var errs [2]error
-	var both sync.WaitGroup
+	both, looking := errgroup.WithContext(ctx)
 	for i, s := range []*side{m.c.from, m.c.to} {
-		both.Go(func() { sights[i], errs[i] = s.look(ctx, name) })
+		both.Go(func() (err error) { sights[i], err = s.look(looking, name); return err })
 	}
-	both.Wait()
-	if err := errors.Join(errs[0], errs[1]); err != nil {
+	if err := both.Wait(); err != nil {
 		return nil, err
 	}
 	from, to := &sights[0], &sights[1]

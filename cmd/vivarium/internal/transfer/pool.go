@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // workers bounds the znodes that are handled at the same time, and with them the data in memory.
@@ -15,23 +17,22 @@ type visitor func(ctx context.Context, name string) ([]string, error)
 // each calls visit for the names in first, and for those that visit returns, until there are none
 // left. Each call comes after the one that has returned its name. The first error ends it.
 func each(ctx context.Context, first []string, visit visitor) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	p := pool{stack: slices.Clone(first)}
 	p.changed.L = &p.mu
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	for range workers {
-		all.Go(func() {
+		all.Go(func() error {
 			for name, ok := p.next(); ok; name, ok = p.next() {
 				more, err := visit(ctx, name)
-				if p.done(more, err) {
-					cancel()
+				p.done(more, err)
+				if err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	return p.err
+	return all.Wait()
 }
 
 // A pool has the names that wait. The newest is next, which keeps the stack short.
@@ -40,17 +41,17 @@ type pool struct {
 	changed sync.Cond
 	stack   []string
 	busy    int
-	err     error
+	over    bool // a visit has failed
 }
 
 // next returns a name. ok is false when there will be no more.
 func (p *pool) next() (name string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.stack) == 0 && p.busy > 0 && p.err == nil {
+	for len(p.stack) == 0 && p.busy > 0 && !p.over {
 		p.changed.Wait()
 	}
-	if len(p.stack) == 0 || p.err != nil {
+	if len(p.stack) == 0 || p.over {
 		return "", false
 	}
 	last := len(p.stack) - 1
@@ -59,15 +60,12 @@ func (p *pool) next() (name string, ok bool) {
 	return name, true
 }
 
-// done ends a visit. It reports whether an error has ended everything.
-func (p *pool) done(more []string, err error) bool {
+// done ends a visit, and with an error all of them.
+func (p *pool) done(more []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy--
 	p.stack = append(p.stack, more...)
-	if p.err == nil {
-		p.err = err
-	}
+	p.over = p.over || err != nil
 	p.changed.Broadcast()
-	return p.err != nil
 }
