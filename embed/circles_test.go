@@ -40,7 +40,6 @@ var circles = map[string]int{
 	"embed/partition":                     4,
 	"embed/task":                          5,
 	"embed/view":                          5,
-	"engine":                              16,
 	"engine/ask":                          2,
 	"engine/claim":                        2,
 	"engine/clock":                        2,

@@ -130,7 +130,7 @@ func roleOf(m engine.Member) Role {
 // removal may be recorded, and then goes on, as Members shows: ctx or the node ended after it was
 // proposed, or a leader refused it when the answer to an earlier question was lost.
 func (n *Node) RemoveMember(ctx context.Context, id MemberID) error {
-	return opError("remove member", "", n.in().Engine.Petitioner().Remove(ctx, id))
+	return opError("remove member", "", n.in().Engine.Petitioner.Remove(ctx, id))
 }
 
 // Leave takes this member out of the ensemble for good, and closes the node: it closes the

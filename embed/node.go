@@ -160,7 +160,7 @@ func (s Status) Leading(shard ShardStatus) bool {
 // failed or is closed knows no leaders and waits for nothing; what else it knew, it still says.
 // Health and Err say that it is over, and why.
 func (n *Node) Status() Status {
-	out := Status{Member: n.in().Engine.Member(), Joining: n.in().Engine.Joining(), Level: int(n.in().Engine.Levels().Level()), HeldDown: n.in().Engine.Levels().HeldDown()}
+	out := Status{Member: n.in().Engine.Member(), Joining: n.in().Engine.Joining(), Level: int(n.in().Engine.Levels.Level()), HeldDown: n.in().Engine.Levels.HeldDown()}
 	for _, s := range n.in().Engine.Status() {
 		out.Shards = append(out.Shards, ShardStatus{Shard: int(s.Shard), Leader: s.Leader.Member, Term: s.Leader.Term,
 			Applied: s.Applied, Zxid: s.Zxid, TreeSize: s.TreeSize, OverSoftQuota: s.OverSoftQuota})
@@ -192,7 +192,7 @@ func (n *Node) TransferLeadership(shard int, to MemberID) error {
 // ErrFailed, after which nothing is raised; ErrUnknownOutcome if ctx or the node ended when it was
 // proposed.
 func (n *Node) RaiseLevel(ctx context.Context, leaveBehind ...MemberID) error {
-	return opError("raise level", "", n.in().Engine.Levels().Raise(ctx, leaveBehind))
+	return opError("raise level", "", n.in().Engine.Levels.Raise(ctx, leaveBehind))
 }
 
 // Shutdown closes the sessions of this node with everything that they hold, so that nobody has to

@@ -285,10 +285,10 @@ func (o *over) checkHeld(t *testing.T, want error) {
 // checkEngine checks what monitors and the gateway ask for.
 func (o *over) checkEngine(t *testing.T, want error) {
 	t.Helper()
-	if _, err := o.engine.Tables().Census(bounded(t)); !errors.Is(err, want) {
+	if _, err := o.engine.Tables.Census(bounded(t)); !errors.Is(err, want) {
 		t.Errorf("Census: %v, want %v", err, want)
 	}
-	if _, _, err := o.engine.Tables().Count(bounded(t)); !errors.Is(err, want) {
+	if _, _, err := o.engine.Tables.Count(bounded(t)); !errors.Is(err, want) {
 		t.Errorf("Count: %v, want %v", err, want)
 	}
 	if since, leads := o.engine.LeadsSince(); leads {
@@ -297,13 +297,13 @@ func (o *over) checkEngine(t *testing.T, want error) {
 	if n := o.engine.Peers(); n != 0 {
 		t.Errorf("%d members are connected to it", n)
 	}
-	if n := o.engine.Tables().Znodes(); n < 5 { // three that always exist, and two of the test
+	if n := o.engine.Tables.Znodes(); n < 5 { // three that always exist, and two of the test
 		t.Errorf("%d znodes", n)
 	}
-	if n := o.engine.Tables().Size(); n < len("data") {
+	if n := o.engine.Tables.Size(); n < len("data") {
 		t.Errorf("%d bytes", n)
 	}
-	if o.engine.Tables().Visible() == 0 {
+	if o.engine.Tables.Visible() == 0 {
 		t.Error("nothing is visible")
 	}
 	must(t, o.node.Shutdown(bounded(t)))

@@ -23,15 +23,6 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// MemberID names a member of the ensemble.
-type MemberID = replication.MemberID
-
-// ShardID names a shard, from 1.
-type ShardID = replication.ShardID
-
-// Leader says who leads a shard, as far as this node knows.
-type Leader = replication.Leader
-
 // Defaults of Config.
 const (
 	DefaultTick                   = replication.DefaultTick

@@ -59,7 +59,7 @@ func TestFailure_UnlessTheMemberLeaves(t *testing.T) {
 		var log bytes.Buffer
 		n.fails, n.Engine.log = true, slog.New(slog.NewTextHandler(&log, nil))
 		if leaves {
-			n.departure.begin()
+			n.departure.Begin()
 		}
 		n.fail(fmt.Errorf("%w: by its own removal", ErrRemoved))
 		n.failureLoop()

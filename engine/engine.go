@@ -21,6 +21,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/petition"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
@@ -34,6 +35,11 @@ import (
 // An Engine is one running node. It has a replica and an outbox for each shard, and the node's
 // sessions.
 type Engine struct {
+	// Rooms that package embed uses as they are. Immutable after Start.
+	Tables     *census.Tables       // sessions of others
+	Petitioner *petition.Petitioner // changes of the ensemble
+	Levels     *levels.Raiser       // the feature level
+
 	// Immutable after Start.
 	cfg        Config
 	clock      clock.Clock
@@ -50,6 +56,7 @@ type Engine struct {
 	purger     *replica.Purger
 	seeding    *seeding.Loader
 	backups    *backups.Maker
+	above      forest.Node // of a Peek
 
 	runID uint64 // a random id of this run
 
@@ -66,7 +73,8 @@ type Engine struct {
 	client atomic.Pointer[string]
 
 	// Of a member that leaves.
-	departure departure
+	departure roster.Departure
+	departing sync.Once     // closes departed
 	departed  chan struct{} // closed when it is out of all shards
 	noted     atomic.Bool   // its directory says so, or is about to
 
@@ -161,17 +169,6 @@ func (e *Engine) over() error {
 	default:
 		return nil
 	}
-}
-
-// Tables returns the tables of sessions.
-func (e *Engine) Tables() *census.Tables {
-	return &census.Tables{Forest: e.shards, Timeout: e.cfg.RequestTimeout, Over: e.over, Done: e.done}
-}
-
-// Levels returns who raises the feature level.
-func (e *Engine) Levels() *levels.Raiser {
-	return &levels.Raiser{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Transport: e.transport, Network: e.network, Host: e.host.Load, GaveUp: e.Petitioner().GaveUp,
-		Read: e.cfg.levelRead(), Agreed: e.cfg.levelMax(), Timeout: e.cfg.RequestTimeout, Reach: e.reach, Done: e.done}
 }
 
 // Backup is Maker.Backup of package backups.

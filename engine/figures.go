@@ -3,7 +3,6 @@ package engine
 import (
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/datadir"
@@ -61,10 +60,6 @@ type PeerFigures struct {
 	Meters *transport.Meters // nil if nothing was counted
 }
 
-// Space is what the file system of the node's directory has, and what the Raft log and the images
-// use of it, in bytes.
-type Space struct{ Free, Size, Log, Image uint64 }
-
 // Figures looks at what the node has in memory, and at the space on its disk. It never waits for
 // long, whatever stands still, and works at any time.
 func (e *Engine) Figures() Figures {
@@ -72,7 +67,7 @@ func (e *Engine) Figures() Figures {
 	over := e.silenced()
 	f := Figures{
 		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
-		Level: e.Levels().Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
+		Level: e.Levels.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
 		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(),
 		Started: e.started, Starts: e.startTimes(),
 	}
@@ -114,50 +109,6 @@ func (e *Engine) lookAtShard(s *ShardFigures, r *replica.Replica) {
 	}
 }
 
-// A spaceLook asks the file system for its space, once at a time. A file system that hangs may not
-// answer, so the question has a goroutine of its own, which ends with the answer.
-type spaceLook struct{ now atomic.Pointer[spaceAnswer] }
-
-// A spaceAnswer is what all wait for who ask at the same time.
-type spaceAnswer struct {
-	done  chan struct{}
-	space *Space // nil if the file system cannot tell; set before done
-}
-
-// look returns what ask says, or nil if it fails or does not return in time.
-func (l *spaceLook) look(until time.Time, ask func() (Space, error)) *Space {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	a := l.begin(ask)
-	select {
-	case <-a.done:
-		return a.space
-	case <-timer.C:
-		return nil
-	}
-}
-
-// begin returns the answer that is under way. If there is none, it asks.
-func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
-	for {
-		if a := l.now.Load(); a != nil {
-			return a
-		}
-		a := &spaceAnswer{done: make(chan struct{})}
-		if !l.now.CompareAndSwap(nil, a) {
-			continue
-		}
-		go func() {
-			if space, err := ask(); err == nil {
-				a.space = &space
-			}
-			l.now.Store(nil)
-			close(a.done)
-		}()
-		return a
-	}
-}
-
 // Space returns what the node's disk has, or nil if it does not say so in time.
 func (e *Engine) Space(patience time.Duration) *Space {
 	return e.space.look(time.Now().Add(patience), e.askSpace)
@@ -176,30 +127,6 @@ func (e *Engine) askSpace() (s Space, err error) {
 	}
 	s.Image, err = e.disk.Usage(filepath.Join(e.cfg.Dir, datadir.ImagesName))
 	return s, err
-}
-
-// meters count what the engine itself does. The rooms below have their own.
-type meters struct {
-	leaders   [MaxShards]meter.Counter // new leaders or terms that this node has learned of
-	transfers [MaxShards][TransferCauses]meter.Counter
-	phases    [phases]atomic.Int64 // how long each took, in nanoseconds; zero: it has not ended
-}
-
-// A TransferCause is why this node has asked for a leadership to be transferred.
-type TransferCause int
-
-// The causes.
-const (
-	TransferLag      TransferCause = iota // its replica lags behind the log
-	TransferAsked                         // somebody called TransferLeadership
-	TransferShare                         // the shard is its share
-	TransferShutdown                      // it shuts down
-	TransferCauses                        // how many there are
-)
-
-// String returns the cause as the metrics name it.
-func (c TransferCause) String() string {
-	return [...]string{"lag", "asked", "share", "shutdown"}[c]
 }
 
 // lookPatience is how long a scrape waits altogether for locks that are busy and for the disk.
@@ -227,25 +154,6 @@ func into[F any](to **F, try func() (F, bool)) func() bool {
 		}
 		return ok
 	}
-}
-
-// A phase is a part of a node's start.
-type phase int
-
-const (
-	phaseOpen     phase = iota // until everything is opened, and the images are in memory
-	phaseReplay                // until what the log knows to be committed is applied
-	phaseRegister              // until the ensemble has registered the member
-	phases
-)
-
-// String returns the phase as the metrics name it.
-func (p phase) String() string { return [...]string{"open", "replay", "register"}[p] }
-
-// A StartTime is how long a phase of the start took.
-type StartTime struct {
-	Phase string
-	Took  time.Duration
 }
 
 // endPhase records that a phase has ended.

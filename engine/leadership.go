@@ -9,7 +9,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/engine/spread"
 	"github.com/vivarium-go/vivarium/replication"
 )
 
@@ -131,9 +130,4 @@ func (e *Engine) transfer(id ShardID, to MemberID, why TransferCause) error {
 	}
 	e.meters.transfers[id-1][why].Inc()
 	return nil
-}
-
-// spreader returns who asks for this member's shares.
-func (e *Engine) spreader() *spread.Spreader {
-	return &spread.Spreader{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load(), Election: LongestElection(e.cfg.Tick), Reach: e.reach, Done: e.done}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
-	"github.com/vivarium-go/vivarium/engine/petition"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -71,12 +69,6 @@ func (e *Engine) MayReconfig(who []tree.Identity) error {
 func (e *Engine) Config() string {
 	data, _, _ := e.home().Tree().Get(tree.ConfigPath) // every tree has it
 	return string(data)
-}
-
-// Petitioner returns who asks for changes of the ensemble.
-func (e *Engine) Petitioner() *petition.Petitioner {
-	return &petition.Petitioner{Node: callbacks{e}, Roster: e.roster, Governor: e.governor, Transport: e.transport, Shards: len(e.shards),
-		Timeout: e.cfg.RequestTimeout, Done: e.done}
 }
 
 // memberInterval is how often memberLoop looks without a change of the table.
@@ -216,7 +208,7 @@ func (e *Engine) seek() {
 // may need it there, whatever the reason. One that was silent may be back.
 func (e *Engine) removedFrom(id ShardID) {
 	how := fmt.Sprintf("it has applied its removal from shard %d", id)
-	left, leaves := e.departure.outOfOne() // first: Leave looks at it once calls end
+	left, leaves := e.departure.OutOfOne() // first: Leave looks at it once calls end
 	switch serves := isDone(e.home().Outbox.Ready); {
 	case leaves:
 		e.endUse(outbox.ErrClosed, nil)
@@ -226,7 +218,7 @@ func (e *Engine) removedFrom(id ShardID) {
 	switch {
 	case left+e.unseen() < len(e.shards):
 	case leaves:
-		e.departure.done.Do(func() { close(e.departed) })
+		e.departing.Do(func() { close(e.departed) })
 	default:
 		e.failAsRemoved(how)
 	}
@@ -272,9 +264,6 @@ func (e *Engine) reasonOut(unknown string) string {
 func (e *Engine) recordOut(reason string) {
 	_ = e.identity.Amend(func(id *replication.Identity) bool { id.Out = reason; return true })
 }
-
-// isOut reports whether this node ended because its member is out of the ensemble.
-func (e *Engine) isOut() bool { return errors.Is(e.disk.Err(), ErrRemoved) }
 
 // failAsSuperseded records in the identity file that a forced recovery has gone on without this
 // member, and fails the node.

@@ -93,7 +93,7 @@ func newNodeWith(t *testing.T, origin session.Origin, shards int, schemes tree.S
 	for range shards {
 		n.newShard(origin)
 	}
-	e.roster.Load(e.shards)
+	e.loaded()
 	n.shard = e.home()
 	n.outbox = n.shard.Outbox
 	e.purger = replica.NewPurger(e.shards, n.log, e.log)

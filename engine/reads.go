@@ -100,7 +100,7 @@ func (s *Session) Ephemerals(ctx context.Context, prefix string) ([]string, erro
 	var all []string
 	for _, r := range s.engine.shards {
 		if s.Owner.Known(r.Shard) { // other shards have nothing of the session
-			err := s.engine.Tables().Inspect(ctx, r, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
+			err := s.engine.Tables.Inspect(ctx, r, func(table *session.Table) { all = append(all, table.Owned(s.ID())...) })
 			if err != nil {
 				return nil, err
 			}
@@ -123,7 +123,7 @@ func (s *Session) Member(ctx context.Context, id tree.SessionID) (MemberID, erro
 		return 0, err // without waiting
 	}
 	var m MemberID
-	err := s.engine.Tables().Inspect(ctx, s.engine.home(), func(table *session.Table) {
+	err := s.engine.Tables.Inspect(ctx, s.engine.home(), func(table *session.Table) {
 		if r, _ := table.Get(id); table.Usable(id, r.Origin) == nil {
 			m = MemberID(r.Origin)
 		}
@@ -145,7 +145,7 @@ func (s *Session) Meets(ctx context.Context, id tree.SessionID) (bool, error) {
 	}
 	for _, r := range s.engine.shards {
 		var owned []string
-		if err := s.engine.Tables().Inspect(ctx, r, func(table *session.Table) { owned = table.Owned(id) }); err != nil {
+		if err := s.engine.Tables.Inspect(ctx, r, func(table *session.Table) { owned = table.Owned(id) }); err != nil {
 			return false, err
 		}
 		for _, path := range owned {
@@ -339,7 +339,7 @@ func (e *Engine) mayReattach(ctx context.Context, id tree.SessionID, password [1
 // hasPassword reports whether this member knows a session, and whether it is a remote one with that
 // password.
 func (e *Engine) hasPassword(ctx context.Context, id tree.SessionID, password [16]byte) (known, right bool, err error) {
-	err = e.Tables().Inspect(ctx, e.home(), func(table *session.Table) {
+	err = e.Tables.Inspect(ctx, e.home(), func(table *session.Table) {
 		var r session.Record
 		r, known = table.Get(id)
 		right = known && r.Remote() && subtle.ConstantTimeCompare(r.Password[:], password[:]) == 1
@@ -359,7 +359,7 @@ func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked t
 	if err := e.barrier(ctx, e.home().Shard); err != nil {
 		return 0, err
 	}
-	r, err := e.Tables().Usable(ctx, id)
+	r, err := e.Tables.Usable(ctx, id)
 	switch {
 	case errors.Is(err, ErrNoSession): // it has ended
 		return given, nil
@@ -420,7 +420,7 @@ func (e *Engine) WatchedPaths() (n int) {
 }
 
 // Peek returns a Peek with the given identities.
-func (e *Engine) Peek(who ...tree.Identity) Peek { return forest.NewPeek(e.shards, callbacks{e}, who) }
+func (e *Engine) Peek(who ...tree.Identity) Peek { return forest.NewPeek(e.shards, e.above, who) }
 
 // WatchRemotely returns the watches of a connection with these identities. There are none yet.
 // limit bounds the events that may wait; see watch.NewClient.

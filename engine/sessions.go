@@ -23,12 +23,12 @@ const endTries = 3
 // Errors with which it has not ended: ErrNoSession, ErrElsewhere with the member, ErrSessionMoved
 // if its client is faster, and those of Reattach. ErrUnknownOutcome says that it may end yet.
 func (e *Engine) EndSession(ctx context.Context, id tree.SessionID) error {
-	r, err := e.Tables().Usable(ctx, id)
+	r, err := e.Tables.Usable(ctx, id)
 	if errors.Is(err, ErrNoSession) { // or this member does not know it yet
 		if err := e.barrier(ctx, e.home().Shard); err != nil {
 			return err
 		}
-		r, err = e.Tables().Usable(ctx, id)
+		r, err = e.Tables.Usable(ctx, id)
 	}
 	switch {
 	case err != nil:

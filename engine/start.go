@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/engine/backups"
+	"github.com/vivarium-go/vivarium/engine/census"
 	"github.com/vivarium-go/vivarium/engine/clock"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/datadir"
@@ -21,12 +22,15 @@ import (
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/keeper"
+	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/petition"
 	"github.com/vivarium-go/vivarium/engine/recovery"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/engine/service"
+	"github.com/vivarium-go/vivarium/engine/spread"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -81,6 +85,8 @@ func newEngine(cfg Config) *Engine {
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), runID: runID(),
 		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
 	}
+	e.above = callbacks{e}
+	e.Tables = &census.Tables{Timeout: cfg.RequestTimeout, Over: e.over, Done: e.done}
 	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
 	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
 	e.log = e.roster.Log
@@ -158,19 +164,6 @@ func (e *Engine) listen() (net.Listener, error) {
 	return e.network.Listen()
 }
 
-// hostConfig returns the config of the Raft groups of a member.
-func (e *Engine) hostConfig(me replication.Identity) replication.Config {
-	c := replication.Config{
-		Dir: e.cfg.Dir, Disk: e.disk, Member: me.Member, Alone: e.cfg.Alone, Shards: e.cfg.Shards,
-		Digest: me.Digest, Names: e.names, Tick: e.cfg.Tick, Logger: e.log, LeaderChanged: e.leaderChanged,
-		Removed: e.removedFrom, KeepEntries: e.cfg.Seams.Keep,
-	}
-	if !me.Joined {
-		c.Members = me.Founders
-	}
-	return c
-}
-
 // loadShards reads the images of all shards into memory. It reads them one by one, which bounds the
 // memory that loading takes.
 func (e *Engine) loadShards() error {
@@ -179,8 +172,7 @@ func (e *Engine) loadShards() error {
 			return err
 		}
 	}
-	e.roster.Load(e.shards)
-	e.health.Forest = e.shards
+	e.loaded()
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
 	e.backups = backups.New(backups.Options{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Ensemble: e.cfg.Ensemble, Behind: e.cfg.backupBehind(),
 		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Private: e.cfg.Admit != nil, Work: &e.health.Slow.Work.Backups, Done: e.done})
@@ -250,6 +242,9 @@ func (e *Engine) newTransport() {
 	})
 	e.listener = nil // the transport has it now
 	e.health.Transport = e.transport
+	e.Petitioner = &petition.Petitioner{Node: callbacks{e}, Roster: e.roster, Transport: e.transport, Shards: len(e.shards), Timeout: e.cfg.RequestTimeout, Done: e.done}
+	e.Levels = &levels.Raiser{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Transport: e.transport, Network: e.network, Host: e.host.Load, GaveUp: e.Petitioner.GaveUp,
+		Read: e.cfg.levelRead(), Agreed: e.cfg.levelMax(), Timeout: e.cfg.RequestTimeout, Reach: e.reach, Done: e.done}
 	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
 		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
 		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
@@ -270,6 +265,7 @@ func (e *Engine) become(me replication.Identity) error {
 	e.roster.Become(me)
 	e.names = replication.NewNames(me.Digest)
 	e.governor = e.newGovernor()
+	e.Petitioner.Governor = e.governor
 	e.roster.NoteOwnPart()
 	e.transport.Become(e.peerIdentity(me), entry.Settings(e.cfg.Ensemble, founders, e.cfg.Shards))
 	cfg := e.hostConfig(me)
@@ -285,6 +281,12 @@ func (e *Engine) become(me replication.Identity) error {
 		}
 	}
 	return nil
+}
+
+// loaded tells all who look at the replicas that they are loaded.
+func (e *Engine) loaded() {
+	e.roster.Load(e.shards)
+	e.health.Forest, e.Tables.Forest = e.shards, e.shards
 }
 
 // newGovernor returns what this node does about members where it leads.
@@ -365,9 +367,10 @@ func (e *Engine) runMember() {
 	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.whenReady)
 	if !e.cfg.Alone && len(e.shards) > 1 { // else there is nothing to spread
-		e.loops.Go(e.spreader().Loop)
+		shares := &spread.Spreader{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load(), Election: LongestElection(e.cfg.Tick), Reach: e.reach, Done: e.done}
+		e.loops.Go(shares.Loop)
 	}
-	e.loops.Go(e.Levels().Loop)
+	e.loops.Go(e.Levels.Loop)
 	e.loops.Go(e.memberLoop)
 	if e.cfg.Seed != nil {
 		e.loops.Go(func() { e.seeding.Run(e.whole()) })

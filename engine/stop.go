@@ -8,60 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/health"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/replication"
+	"github.com/vivarium-go/vivarium/session"
 )
-
-// failureLoop waits until the disk's switch is thrown. By then the transport is shut: nothing that
-// this node could still say reaches anyone.
-func (e *Engine) failureLoop() {
-	select {
-	case <-e.disk.Failed():
-		e.endReach()
-		why, cause := e.switched()
-		e.finish(why, cause)
-		if cause != nil {
-			e.log.Error("node failed", "cause", cause)
-			e.health.LogRecent()
-		}
-	case <-e.stop:
-	}
-}
-
-// switched returns what ends a node whose disk's switch is thrown, as finish wants it. A member
-// that leaves may be out before Leave expects it: that is no failure.
-func (e *Engine) switched() (why, cause error) {
-	if e.departure.expected() && e.isOut() {
-		return outbox.ErrClosed, nil
-	}
-	return ErrFailed, e.disk.Err()
-}
-
-// finish ends the node for its users, and tells those who wait for its end.
-func (e *Engine) finish(why, cause error) {
-	e.endUse(why, cause)
-	e.tellEnd.Do(func() { close(e.ended) })
-}
-
-// endUse ends all sessions and calls, and marks the node as over. Sessions and calls get the error
-// why. Err returns cause.
-func (e *Engine) endUse(why, cause error) {
-	e.end.Do(func() {
-		e.end.Lock() // first: Err has the cause when a call returns ErrFailed
-		e.end.err, e.end.at = cause, time.Now()
-		e.end.Unlock()
-		if cause != nil {
-			e.health.Recent.Note(health.Occurrence{Kind: health.Failed})
-		}
-		for _, r := range e.shards {
-			r.Outbox.Close(why)
-		}
-		e.keeper.Close(why)
-		close(e.done)
-		e.forgetLeaders()
-	})
-}
 
 // Shutdown closes the sessions of this node, transfers its leaderships, and calls Close. Before
 // Close it takes no longer than ctx, or the request timeout if ctx has no deadline. The error also
@@ -95,7 +45,7 @@ func (e *Engine) Close() error {
 			e.finish(e.switched()) // failureLoop may not have noticed yet
 		}
 		e.finish(outbox.ErrClosed, nil)
-		if left := e.departure.shards(); left > 0 && left < len(e.shards) {
+		if left := e.departure.Shards(); left > 0 && left < len(e.shards) {
 			_ = e.outrun(nil)
 		}
 		close(e.stop)
@@ -233,4 +183,98 @@ func (e *Engine) transferShard(ctx context.Context, id ShardID) {
 func (e *Engine) leadsOrNobody(id ShardID) bool {
 	leader := e.raftLeader(id).Member
 	return leader == e.roster.Self() || leader == 0
+}
+
+// Leave takes this member out of the ensemble, closes its sessions, transfers its leaderships, and
+// calls Close. Once it is recorded, it goes on without this node: if ctx ends first, the error says
+// so. If the voters that answer would be no quorum without it, Leave returns ErrUnsafe, and the
+// node goes on. The only voter waits for a learner that answers, until it is fit to vote.
+func (e *Engine) Leave(ctx context.Context) error {
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	leaves, err := e.wishOut(ctx)
+	if !leaves && (!errors.Is(err, outbox.ErrUnknownOutcome) || e.departure.GiveUp()) {
+		return err
+	}
+	return e.depart(ctx, nil)
+}
+
+// wishOut has the wish recorded that this member is to be out. It reports whether it is, by this
+// call or by another one. After ErrUnknownOutcome the caller has to depart or give up.
+func (e *Engine) wishOut(ctx context.Context) (recorded bool, err error) {
+	if err := e.over(); err != nil {
+		return e.departure.Expected() && e.departure.Shards() > 0, err
+	}
+	e.departure.Begin()
+	if e.roster.Self() == 0 {
+		return true, nil
+	}
+	err = e.Petitioner.Leave(ctx, e.isOut)
+	if err == nil || e.isOut() {
+		return true, nil
+	}
+	return !errors.Is(err, outbox.ErrUnknownOutcome) && !e.departure.GiveUp(), err
+}
+
+// depart waits until this member is out of all shards, and closes the node. doubt says why nobody
+// knows whether the wish is recorded.
+func (e *Engine) depart(ctx context.Context, doubt error) error {
+	if e.roster.Self() == 0 {
+		return e.Close() // nobody knows it
+	}
+	err := e.keeper.CloseAll(ctx)
+	e.transferAll(ctx)
+	late := e.awaitOut(ctx)
+	if late != nil && late == ctx.Err() {
+		late = e.outrun(late)
+	}
+	if late == nil {
+		if e.noted.CompareAndSwap(false, true) { // later the directory may be another node's
+			e.recordOut(e.reasonOut(session.Left.String()))
+		}
+		return e.Close() // all that it held ends with it
+	}
+	return errors.Join(doubt, err, late, e.Close())
+}
+
+// awaitOut waits until this member is out of all shards. Otherwise the error says what ended the
+// wait.
+func (e *Engine) awaitOut(ctx context.Context) error {
+	select {
+	case <-e.departed:
+	case <-e.disk.Failed():
+	case <-e.stop:
+	case <-ctx.Done():
+	}
+	switch { // several may be so
+	case isDone(e.departed), e.isOut():
+		return nil
+	case e.disk.Err() != nil:
+		return withoutIt(ErrFailed)
+	case isDone(e.stop):
+		return withoutIt(outbox.ErrClosed)
+	}
+	return ctx.Err()
+}
+
+// withoutIt is the error of a departure whose node has ended first. It does not match why, which says
+// that nothing was applied.
+func withoutIt(why error) error {
+	return fmt.Errorf("the node ended before its member was out: %s", why.Error())
+}
+
+// outrunElections is how long a departure outlasts its ctx. A leader that leaves hands over, which may
+// cost an election, and the next one has to learn who answers before it removes anybody.
+const outrunElections = 3
+
+// outrun waits a little more for the others to take this member out of all shards. If they need its
+// vote for that, they do so at once, and cannot without it.
+func (e *Engine) outrun(why error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), outrunElections*LongestElection(e.cfg.Tick))
+	defer cancel()
+	err := e.awaitOut(ctx)
+	if err == context.DeadlineExceeded {
+		return fmt.Errorf("the node ended before its member was out: %w", why)
+	}
+	return err
 }

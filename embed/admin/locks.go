@@ -84,7 +84,7 @@ func (c *call) survey() (*survey, error) {
 
 // findMembers learns whose node speaks for each session.
 func (s *survey) findMembers(ctx context.Context, e *engine.Engine) error {
-	list, _, err := e.Tables().Sessions(ctx, 0, math.MaxInt) // all at once: each call sorts them all
+	list, _, err := e.Tables.Sessions(ctx, 0, math.MaxInt) // all at once: each call sorts them all
 	for _, r := range list {
 		s.members[r.ID] = embed.MemberID(r.Member)
 	}

@@ -106,7 +106,7 @@ func (c *call) status() error {
 	s, health := c.h.node.Status(), c.h.node.Health()
 	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Version: c.h.parts.Engine.Version(), Ready: health.Ready, Since: health.Since,
 		Waiting: health.Waiting, Slow: health.Slow, Joining: s.Joining, Level: s.Level, HeldDown: s.HeldDown,
-		Znodes: c.h.parts.Engine.Tables().Znodes(), Connected: []embed.MemberID{}, Missing: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
+		Znodes: c.h.parts.Engine.Tables.Znodes(), Connected: []embed.MemberID{}, Missing: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
 	a.Connected = append(a.Connected, c.h.parts.Engine.Connected()...)
 	a.Missing = append(a.Missing, c.h.parts.Engine.Missing()...)
 	if health.Err != nil {
@@ -114,7 +114,7 @@ func (c *call) status() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), countPatience)
 	defer cancel()
-	if sessions, ephemerals, err := c.h.parts.Engine.Tables().Count(ctx); err == nil {
+	if sessions, ephemerals, err := c.h.parts.Engine.Tables.Count(ctx); err == nil {
 		a.Sessions, a.Ephemerals = &sessions, &ephemerals
 	}
 	a.Disk = (*diskAnswer)(c.h.parts.Engine.Space(countPatience))
@@ -270,7 +270,7 @@ func (c *call) listSessions() error {
 			return err
 		}
 	}
-	found, more, err := c.h.parts.Engine.Tables().Sessions(c.r.Context(), after, n)
+	found, more, err := c.h.parts.Engine.Tables.Sessions(c.r.Context(), after, n)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (c *call) oneSession() error {
 	if err != nil {
 		return err
 	}
-	s, paths, err := c.h.parts.Engine.Tables().Session(c.r.Context(), id)
+	s, paths, err := c.h.parts.Engine.Tables.Session(c.r.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ type zkView struct {
 
 // zxid returns the newest zxid that reads show; of several shards, which do not compare, the
 // largest.
-func (v *zkView) zxid() embed.Zxid { return v.c.h.parts.Engine.Tables().Visible() }
+func (v *zkView) zxid() embed.Zxid { return v.c.h.parts.Engine.Tables.Visible() }
 
 func (v *zkView) leader() (fields, error) {
 	if v.c.h.parts.Config.Alone || len(v.status.Shards) == 0 {
@@ -136,7 +136,7 @@ func (v *zkView) serverStats() (fields, error) {
 		stats[key] = v.value(key)
 	}
 	return fields{"version": v.value("version"), "read_only": v.readOnly(), "server_stats": stats, "client_response": noResponses,
-		"node_count": v.c.h.parts.Engine.Tables().Znodes() + 1}, nil // the root counts twice, as in ZooKeeper
+		"node_count": v.c.h.parts.Engine.Tables.Znodes() + 1}, nil // the root counts twice, as in ZooKeeper
 }
 
 // dirs has the size of the node's directory twice: image and log share it.
@@ -176,7 +176,7 @@ func (v *zkView) listed(all bool) []fields {
 
 // dump lists the sessions that own ephemerals. When a session would expire is not known here.
 func (v *zkView) dump() (fields, error) {
-	census, err := v.c.h.parts.Engine.Tables().Census(v.c.r.Context())
+	census, err := v.c.h.parts.Engine.Tables.Census(v.c.r.Context())
 	owned := fields{}
 	for _, s := range census.Sessions {
 		if len(s.Ephemerals) > 0 {

@@ -185,7 +185,7 @@ func listing(t *testing.T, n *embed.Node) string {
 	defer s.Close()
 	_, err := s.Sync(ctx, "/")
 	must(t, err)
-	census, err := embedkit.EngineOf(n).Tables().Census(ctx)
+	census, err := embedkit.EngineOf(n).Tables.Census(ctx)
 	must(t, err)
 	var sessions strings.Builder
 	lasting := make(map[embed.SessionID]bool)

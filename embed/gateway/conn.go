@@ -403,7 +403,7 @@ var errSeen = errors.New("the client comes from a member that is ahead")
 // checkSeen returns an error if a client has seen more than this member has applied. With several
 // shards it cannot tell, and returns nil.
 func (g *Gateway) checkSeen(seen int64) error {
-	if here := g.node.Engine.Tables().Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
+	if here := g.node.Engine.Tables.Visible(); g.node.Config.Shards == 1 && seen > int64(here) {
 		return fmt.Errorf("%w: it has seen zxid %#x, this member only %#x", errSeen, seen, here)
 	}
 	return nil

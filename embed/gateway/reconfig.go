@@ -84,7 +84,7 @@ func (c *conn) changeMembers(r *wire.Reconfig) error {
 	if r.ConfigID != -1 {
 		change.Version = version
 	}
-	return c.gate.node.Engine.Petitioner().Reconfig(ctx, change)
+	return c.gate.node.Engine.Petitioner.Reconfig(ctx, change)
 }
 
 // configFor returns the config and its version, or ErrBadVersion if the request is for another one.

@@ -179,7 +179,7 @@ func (s *street) awaitQuiet(most int) {
 	wait(s.t, "the crooks' sessions to end", func() bool {
 		<-time.After(pollPause)
 		for _, g := range s.gates {
-			if c, err := g.node.Engine.Tables().Census(s.t.Context()); err != nil || len(c.Sessions) > most {
+			if c, err := g.node.Engine.Tables.Census(s.t.Context()); err != nil || len(c.Sessions) > most {
 				return false
 			}
 		}

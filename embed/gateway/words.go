@@ -174,9 +174,9 @@ func (g *Gateway) writeServer(b *strings.Builder) {
 	fmt.Fprintf(b, "Received: %d\nSent: %d\n", g.figures.received.Load(), g.figures.sent.Load())
 	fmt.Fprintf(b, "Connections: %d\nOutstanding: %d\n", len(g.connections()), g.outstanding.Load())
 	mode := g.mode()
-	fmt.Fprintf(b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", uint64(g.node.Engine.Tables().Visible()), mode, g.znodes())
+	fmt.Fprintf(b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", uint64(g.node.Engine.Tables.Visible()), mode, g.znodes())
 	if mode == modeLeader {
-		last, least, most := g.node.Engine.Tables().Proposals().Read()
+		last, least, most := g.node.Engine.Tables.Proposals().Read()
 		fmt.Fprintf(b, "Proposal sizes last/min/max: %d/%d/%d\n", last, least, most)
 	}
 }
@@ -191,7 +191,7 @@ func decimal(v float64) string {
 }
 
 // znodes counts the root twice, as ZooKeeper does.
-func (g *Gateway) znodes() int { return g.node.Engine.Tables().Znodes() + 1 }
+func (g *Gateway) znodes() int { return g.node.Engine.Tables.Znodes() + 1 }
 
 // opNames are cons's names for the last request of a connection.
 var opNames = map[wire.Op]string{
@@ -244,7 +244,7 @@ func (g *Gateway) srst(b *strings.Builder) {
 	g.writes.reset()
 	now := g.count()
 	g.reset.Store(&now)
-	g.node.Engine.Tables().Proposals().Reset()
+	g.node.Engine.Tables.Proposals().Reset()
 	b.WriteString("Server stats reset.\n")
 }
 
@@ -310,7 +310,7 @@ func (g *Gateway) envi(b *strings.Builder) {
 // census returns the ensemble's sessions and their ephemerals. It is empty if the engine cannot
 // answer.
 func (g *Gateway) census() engine.Census {
-	c, err := g.node.Engine.Tables().Census(g.ctx)
+	c, err := g.node.Engine.Tables.Census(g.ctx)
 	if err != nil {
 		g.logCensus(err)
 	}
@@ -476,12 +476,12 @@ func (g *Gateway) monitor(line func(key string, value any)) {
 		count += data + children
 	}
 	line("watch_count", count)
-	sessions, ephemerals, err := g.node.Engine.Tables().Count(g.ctx)
+	sessions, ephemerals, err := g.node.Engine.Tables.Count(g.ctx)
 	if err != nil {
 		g.logCensus(err)
 	}
 	line("ephemerals_count", ephemerals)
-	line("approximate_data_size", g.node.Engine.Tables().Size())
+	line("approximate_data_size", g.node.Engine.Tables.Size())
 	line("global_sessions", sessions)
 	line("local_sessions", g.readOnly.count())
 	if open, err := os.ReadDir("/proc/self/fd"); err == nil {
@@ -494,7 +494,7 @@ func (g *Gateway) monitor(line func(key string, value any)) {
 	line("connection_rejected", g.refused.Load())
 	line("auth_failed_count", g.authFailed.Load())
 	line("snap_count", counts.states)
-	line("feature_level", g.node.Engine.Levels().Level())
+	line("feature_level", g.node.Engine.Levels.Level())
 	s := g.standing()
 	line("quorum_size", s.voters)
 	if cfg.Alone {
@@ -510,7 +510,7 @@ func (g *Gateway) monitor(line func(key string, value any)) {
 	}
 	if since, ok := g.node.Engine.LeadsSince(); ok && mode == modeLeader {
 		line("leader_uptime", time.Since(since).Milliseconds())
-		last, least, most := g.node.Engine.Tables().Proposals().Read()
+		last, least, most := g.node.Engine.Tables.Proposals().Read()
 		line("last_proposal_size", last)
 		line("min_proposal_size", least)
 		line("max_proposal_size", most)

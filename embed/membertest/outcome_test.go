@@ -68,7 +68,7 @@ func TestOutcome_OfAChangeAtTheLeader(t *testing.T) {
 	t.Parallel()
 	remove := func(ctx context.Context, n *embed.Node) error { return n.RemoveMember(ctx, 3) }
 	reconfig := func(ctx context.Context, n *embed.Node) error {
-		return embedkit.EngineOf(n).Petitioner().Reconfig(ctx, engine.Reconfig{Remove: []engine.MemberID{3}})
+		return embedkit.EngineOf(n).Petitioner.Reconfig(ctx, engine.Reconfig{Remove: []engine.MemberID{3}})
 	}
 	for what, ask := range map[string]func(ctx context.Context, n *embed.Node) error{"RemoveMember": remove, "Reconfig": reconfig} {
 		for how, ends := range map[string]func(n *embed.Node){

@@ -1,0 +1,16 @@
+package engine
+
+import "github.com/vivarium-go/vivarium/replication"
+
+// hostConfig returns the config of the Raft groups of a member.
+func (e *Engine) hostConfig(me replication.Identity) replication.Config {
+	c := replication.Config{
+		Dir: e.cfg.Dir, Disk: e.disk, Member: me.Member, Alone: e.cfg.Alone, Shards: e.cfg.Shards,
+		Digest: me.Digest, Names: e.names, Tick: e.cfg.Tick, Logger: e.log, LeaderChanged: e.leaderChanged,
+		Removed: e.removedFrom, KeepEntries: e.cfg.Seams.Keep,
+	}
+	if !me.Joined {
+		c.Members = me.Founders
+	}
+	return c
+}
