@@ -13,7 +13,9 @@ import (
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/peers"
 	"github.com/vivarium-go/vivarium/engine/petition"
+	"github.com/vivarium-go/vivarium/engine/presence"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/engine/spread"
@@ -37,7 +39,9 @@ var (
 	_ governor.Node = callbacks{}
 	_ health.Node   = callbacks{}
 	_ levels.Node   = callbacks{}
+	_ peers.Node    = callbacks{}
 	_ petition.Node = callbacks{}
+	_ presence.Node = callbacks{}
 	_ spread.Node   = callbacks{}
 	_ seeding.Node  = callbacks{}
 )
@@ -136,7 +140,7 @@ func (c callbacks) Seeded() { c.engine.health.Look() }
 func (c callbacks) MembersChanged() {
 	e := c.engine
 	e.roster.NoteOwnPart()
-	ring(e.membersChanged)
+	e.Presence.Wake()
 	if e.governor != nil { // nil while the node is opened
 		e.governor.Wake()
 	}
@@ -242,6 +246,12 @@ func (c callbacks) Finished() (over, cause error, at time.Time) {
 }
 
 func (c callbacks) Loading() string { return c.engine.seeding.Lack() }
+
+// Calls of the doorkeeper and the presence to their node.
+
+func (c callbacks) Removed(how string) { c.engine.failAsRemoved(how) }
+
+func (c callbacks) Superseded(how string) { c.engine.failAsSuperseded(how) }
 
 // TakeOver is a call of the spreader.
 func (c callbacks) TakeOver(id replication.ShardID) error {

@@ -6,9 +6,10 @@
 // the rest. A room imports only rooms on lines below its own:
 //
 //	engine                                      the hub
-//	petition                                    asks for changes of the ensemble
+//	petition  presence                          asks for changes of the ensemble; says where its member is
 //	entry  governor  levels  spread  recovery   joins; judges and steers; raises levels; asks for shares; recovers
 //	backups  census  health  seeding  offline   copies; counts sessions; watches over itself; begins; works at rest
+//	identity  peers                             whose a directory is; who may talk to this node
 //	roster  forest                              who is in the ensemble; the trees of all shards as one
 //	keeper  replica  ask                        this node's sessions; one shard's state machine; questions to others
 //	outbox  backupfile                          this node's batches to one shard; the bytes of a backup
@@ -87,7 +88,8 @@
 // of them: learner, voter or out. Each member has a roster, and asks the leader for changes:
 //
 //	entry                a node without an id asks the seeds, and joins or founds
-//	members.go, leave.go what a member says of itself, leaves, and removes
+//	presence, petition   what a member says of itself, and asks for
+//	members.go, stop.go  how it is removed, and leaves
 //	question.go          what a member answers
 //	governor             where this node leads: admit, judge what is asked, steer each shard
 //	recovery             the first start after a recovery
@@ -201,7 +203,7 @@
 // # Goroutines
 //
 //	for each shard   Outbox.Loop, Replica.ExpireLoop, Replica.ReapLoop, Replica.SaveLoop, steering.loop in governor
-//	for the node     Keeper.Loop, Purger.Loop, failureLoop, Watcher.Loop, memberLoop
+//	for the node     Keeper.Loop, Purger.Loop, failureLoop, Watcher.Loop, Presence.Loop
 //	if it has shares Spreader.Loop
 //	at the start     whenReady, until this member has registered; enter, until this node is a member
 //	until it is done Raiser.Loop, Governor.lineageLoop, Loader.Run

@@ -22,6 +22,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/petition"
+	"github.com/vivarium-go/vivarium/engine/presence"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
@@ -39,6 +40,7 @@ type Engine struct {
 	Tables     *census.Tables       // sessions of others
 	Petitioner *petition.Petitioner // changes of the ensemble
 	Levels     *levels.Raiser       // the feature level
+	Presence   *presence.Presence   // what this member says of itself
 
 	// Immutable after Start.
 	cfg        Config
@@ -67,10 +69,7 @@ type Engine struct {
 	governor *governor.Governor // nil while the node has yet to join
 	names    *replication.Names
 
-	membersChanged chan struct{} // capacity 1; the table of members has changed
-	cramped        chan struct{} // capacity 1; the disk lacks room
-	// client is where this node's clients connect, for the other clients; nil if no gateway says so.
-	client atomic.Pointer[string]
+	cramped chan struct{} // capacity 1; the disk lacks room
 
 	// Of a member that leaves.
 	departure roster.Departure

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/vivarium-go/vivarium/replication"
+import (
+	"github.com/vivarium-go/vivarium/engine/datadir"
+	"github.com/vivarium-go/vivarium/replication"
+)
 
 // hostConfig returns the config of the Raft groups of a member.
 func (e *Engine) hostConfig(me replication.Identity) replication.Config {
@@ -13,4 +16,23 @@ func (e *Engine) hostConfig(me replication.Identity) replication.Config {
 		c.Members = me.Founders
 	}
 	return c
+}
+
+// former returns what a former member has left in the directory.
+func (e *Engine) former() datadir.Former {
+	return datadir.Former{Disk: e.disk, Dir: e.cfg.Dir, Log: e.log}
+}
+
+// crampedLoop deletes what a former member has left when the disk lacks room. It ends with the node.
+func (e *Engine) crampedLoop() {
+	for {
+		select {
+		case <-e.cramped:
+			e.former().MakeRoom()
+		case <-e.disk.Failed():
+			return
+		case <-e.stop:
+			return
+		}
+	}
 }

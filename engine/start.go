@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -21,16 +23,20 @@ import (
 	"github.com/vivarium-go/vivarium/engine/entry"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
+	"github.com/vivarium-go/vivarium/engine/identity"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/levels"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/peers"
 	"github.com/vivarium-go/vivarium/engine/petition"
+	"github.com/vivarium-go/vivarium/engine/presence"
 	"github.com/vivarium-go/vivarium/engine/recovery"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/engine/seeding"
 	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/engine/spread"
+	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/files"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
@@ -83,7 +89,7 @@ func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
 		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), runID: runID(),
-		membersChanged: make(chan struct{}, 1), cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
+		cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
 	}
 	e.above = callbacks{e}
 	e.Tables = &census.Tables{Timeout: cfg.RequestTimeout, Over: e.over, Done: e.done}
@@ -93,6 +99,8 @@ func newEngine(cfg Config) *Engine {
 	e.health = health.New(health.Options{Lacks: health.Lacks{Node: callbacks{e}, Roster: e.roster, Alone: cfg.Alone}, Host: e.host.Load, Log: e.log, Limit: cfg.Slow,
 		Shortest: ShortestElection(cfg.Tick), Longest: LongestElection(cfg.Tick), Started: e.started, Stop: e.stop})
 	e.reach, e.endReach = context.WithCancel(context.Background())
+	e.Presence = presence.New(presence.Options{Node: callbacks{e}, Roster: e.roster, Recent: &e.health.Recent, Name: cfg.Name, Zone: cfg.Zone, Address: cfg.Advertise, Observer: cfg.Observer,
+		Election: LongestElection(cfg.Tick), Changed: cfg.MembersChanged, Reach: e.reach, Done: e.done})
 	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
 	return e
 }
@@ -115,11 +123,13 @@ func (e *Engine) open() error {
 	e.disk.SetFault(e.cfg.Seams.Fault)
 	e.disk.SetReadFault(e.cfg.Seams.Unread)
 	e.disk.OnWait(e.diskWaiting)
-	if err := e.checkIdentity(); err != nil {
+	check := &identity.Check{File: e.identity, Roster: e.roster, Host: e.hostConfig,
+		Member: e.cfg.Member, Alone: e.cfg.Alone, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Directory: e.cfg.Directory}
+	if e.found, err = check.Identity(); err != nil {
 		return err
 	}
-	e.warnReadable()
-	e.warnFiles()
+	warnReadable(e.disk, e.cfg.Dir, e.log)
+	warnFiles(e.cfg.Shards, e.log)
 	joining := e.identity.Now().Member == 0
 	if joining { // its directory id is durable before anybody is asked, and there is nothing else
 		if err := e.former().SetAside(); err != nil {
@@ -128,7 +138,7 @@ func (e *Engine) open() error {
 		if err := e.former().LeaveRoom(); err != nil {
 			return err
 		}
-		if err := e.countStart(); err != nil {
+		if err := e.identity.Write(); err != nil {
 			return err
 		}
 	}
@@ -139,10 +149,10 @@ func (e *Engine) open() error {
 		e.newTransport()
 		return e.transport.Open()
 	}
-	if err := e.checkStart(); err != nil {
+	if err := check.Start(e.shards); err != nil {
 		return err
 	}
-	if err := e.countStart(); err != nil {
+	if err := e.identity.Write(); err != nil {
 		return err
 	}
 	e.newTransport()
@@ -230,14 +240,15 @@ func (e *Engine) newTransport() {
 	if e.cfg.Seams.Next {
 		highest = transport.VersionNext
 	}
+	door := &peers.Doorkeeper{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load, Opened: e.opened}
 	e.transport = transport.New(transport.Options{
 		Self:    e.peerIdentity(replication.Identity{Directory: id.Directory, Start: id.Start}),
-		Highest: highest, Held: e.held, Level: func() uint32 { return replica.HighestLevel(e.shards) }, Lineage: func() [16]byte { return e.roster.Lineage() },
+		Highest: highest, Held: door.Held, Level: func() uint32 { return replica.HighestLevel(e.shards) }, Lineage: func() [16]byte { return e.roster.Lineage() },
 		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
 		Address: func(m uint64) string { return e.roster.NextAddress(MemberID(m)) },
 		Members: e.roster.PeerIDs, Knows: e.roster.Knows, Learner: e.roster.IsLearner, Ancestor: func(l [16]byte) bool { return slices.Contains(e.roster.Ancestors(), l) },
 		Met:     func(m uint64, address string) { e.roster.Met(MemberID(m), address) },
-		Counted: e.health.WatchPeer, Noted: e.health.NotePeer, Answer: e.answer, Accept: e.accept, Refused: e.refused, Logger: e.log,
+		Counted: e.health.WatchPeer, Noted: e.health.NotePeer, Answer: e.answer, Accept: door.Accept, Refused: door.Refused, Logger: e.log,
 		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
 	})
 	e.listener = nil // the transport has it now
@@ -248,6 +259,7 @@ func (e *Engine) newTransport() {
 	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
 		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
 		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
+	e.Presence.Entry, e.Presence.Transport, e.Presence.Outbox = e.entry, e.transport, e.home().Outbox
 }
 
 // peerIdentity returns what a node says to its peers about itself.
@@ -371,7 +383,7 @@ func (e *Engine) runMember() {
 		e.loops.Go(shares.Loop)
 	}
 	e.loops.Go(e.Levels.Loop)
-	e.loops.Go(e.memberLoop)
+	e.loops.Go(e.Presence.Loop)
 	if e.cfg.Seed != nil {
 		e.loops.Go(func() { e.seeding.Run(e.whole()) })
 	}
@@ -405,5 +417,29 @@ func (e *Engine) diskWaiting(lacking error) {
 	e.health.DiskWaits(lacking)
 	if errors.Is(lacking, syscall.ENOSPC) || errors.Is(lacking, syscall.EDQUOT) {
 		ring(e.cramped)
+	}
+}
+
+// warnReadable warns if others on the machine may read what the directory has. What the node makes is
+// for its owner alone, but the directory may be a copy.
+func warnReadable(d *disk.Disk, dir string, log *slog.Logger) {
+	const enter, read = 0o001, 0o004
+	names, err := d.List(dir)
+	if info, failed := d.Stat(dir); err != nil || failed != nil || info.Mode().Perm()&enter == 0 {
+		return
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := d.Stat(path); err == nil && info.Mode().Perm()&read != 0 {
+			log.Warn("everybody on the machine may read the node's data", "file", path, "mode", info.Mode().String())
+			return
+		}
+	}
+}
+
+// warnFiles logs if the process may open fewer files than the node may need.
+func warnFiles(shards int, log *slog.Logger) {
+	if files, want, lacks := crowd.Lacks(shards); lacks {
+		log.Warn("this process may open fewer files than the node may need", "files", files, "want", want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/forest"
 	"github.com/vivarium-go/vivarium/engine/governor"
 	"github.com/vivarium-go/vivarium/engine/health"
+	"github.com/vivarium-go/vivarium/engine/identity"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -173,10 +174,7 @@ var (
 	ErrSuperseded     = roster.ErrSuperseded
 )
 
-// errEmpty means that the directory is empty, and must be one that a node has used before.
-var errEmpty = errors.New("is empty instead of the directory that the node had")
-
 // Mendable reports whether a node that failed with err, or could not start for it, may be started
 // again as soon as somebody has mended the disk. Config.Directory is to be set then: a volume that
 // is being mended may not be mounted.
-func Mendable(err error) bool { return disk.Mendable(err) || errors.Is(err, errEmpty) }
+func Mendable(err error) bool { return disk.Mendable(err) || errors.Is(err, identity.ErrEmpty) }

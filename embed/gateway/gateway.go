@@ -333,7 +333,7 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	if cfg.Advertise != "" && !node.Engine.AnnounceClient(cfg.Advertise) {
+	if cfg.Advertise != "" && !node.Engine.Presence.AnnounceClient(cfg.Advertise) {
 		_ = listener.Close()
 		return nil, errors.New("gateway: config: Advertise is set, and another gateway of this node has it too: leave it out on one of them")
 	}
@@ -410,7 +410,7 @@ func (g *Gateway) shut() {
 	_ = g.listener.Close()
 	g.withdraw.Do(func() {
 		if g.cfg.Advertise != "" {
-			g.node.Engine.WithdrawClient()
+			g.node.Engine.Presence.WithdrawClient()
 		}
 	})
 	for _, c := range conns {
