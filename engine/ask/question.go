@@ -60,6 +60,9 @@ type Answer struct {
 	Directory [16]byte
 	Address   string
 	Member    MemberID // zero: it has yet to join or to found an ensemble itself
+	// Was is the member of this ensemble whose directory it has, if Member is zero: it was that one, or
+	// will be when it has started. Zero: none.
+	Was MemberID
 
 	Ensemble string
 	Shards   int

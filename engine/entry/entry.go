@@ -84,6 +84,8 @@ func (e *Entry) Lack() string {
 
 // Answer answers a question at a node that has yet to join.
 func (e *Entry) Answer(q *ask.Question, a *ask.Answer) {
+	me := e.me()
+	a.Was = cmp.Or(me.Member, me.Former.Member)
 	if e.offers.Load() {
 		a.Founder, a.Founders = e.Member, e.founders()
 		if met := e.met.Load(); met != nil {
@@ -232,15 +234,19 @@ func (e *Entry) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map
 	has := func(m MemberID) bool { _, is := present[m]; return is }
 	var others string
 	var founded map[MemberID][16]byte // by somebody who had met all founders, this node included
+	var fellows, former []ask.Answer
 	for _, a := range answers {
 		agrees := slices.Equal(a.Founders, founders) && a.Ensemble == e.Ensemble && a.Shards == e.Shards
 		switch {
+		case a.Was != 0 && a.Ensemble == e.Ensemble:
+			former = append(former, a)
 		case a.Founder != 0 && !agrees:
 			others += fmt.Sprintf("; the node at %s has %s", a.Address, Settings(a.Ensemble, a.Founders, a.Shards))
 		case a.Founder != 0 && has(a.Founder):
 			return nil, errTwice(a.Founder)
 		case a.Founder != 0:
 			present[a.Founder] = a.Directory
+			fellows = append(fellows, a)
 		case len(founders) > 1 && a.Ensemble != e.Ensemble: // the others still have to be there
 		case a.Member != 0 && (!slices.Equal(a.Founders, founders) || a.Lineage != (session.Lineage{}) || a.Directories[e.Member] != e.me().Directory):
 			// An ensemble that others founded, or one that had another directory as this founder.
@@ -252,6 +258,10 @@ func (e *Entry) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map
 	if founded != nil {
 		return founded, nil
 	}
+	if len(former) > 0 {
+		return nil, fmt.Errorf("%w: there is an ensemble, of which the node at %s was member %d: set Join to a member of it, or empty that directory if there is none any more",
+			roster.ErrJoining, former[0].Address, former[0].Was)
+	}
 	if missing := slices.DeleteFunc(slices.Clone(founders), has); len(missing) > 0 {
 		if others != "" {
 			others = "; this node has " + Settings(e.Ensemble, founders, e.Shards) + others
@@ -262,7 +272,7 @@ func (e *Entry) foundWithOthers(answers []ask.Answer, silent []ask.Silence) (map
 		return nil, fmt.Errorf("%w: the founders are there, but an ensemble may be where addresses in Join do not answer: %s: start who is there, or take out of Join what is gone",
 			roster.ErrJoining, listed(strangers))
 	}
-	if err := e.agree(present, answers); err != nil {
+	if err := e.agree(present, fellows); err != nil {
 		return nil, err
 	}
 	return present, nil
@@ -276,24 +286,23 @@ func (e *Entry) strangers(silent []ask.Silence) []ask.Silence {
 
 // agree returns why this node does not found yet with those that are present, or nil. Each founder says
 // once with which directories it founds, and founds when all others have said the same. So no two of
-// them found with different ones, whoever met whom.
-func (e *Entry) agree(present map[MemberID][16]byte, answers []ask.Answer) error {
+// them found with different ones, whoever met whom. Nobody takes back what he has said: another one may
+// have counted on it, and founded.
+func (e *Entry) agree(present map[MemberID][16]byte, fellows []ask.Answer) error {
 	e.met.CompareAndSwap(nil, &present)
 	for m, was := range *e.met.Load() {
 		if now := present[m]; now != was {
-			return fmt.Errorf("%w: member %d was a node with the directory %x, and is one with %x: stop one of them, and restart this node", roster.ErrJoining, m, was, now)
+			return fmt.Errorf("%w: member %d had the directory %x, and has %x: if two processes are member %d, stop one; then restart this node", roster.ErrJoining, m, was, now, m)
 		}
 	}
-	for _, a := range answers {
-		switch {
-		case a.Founder == 0:
-		case a.Directories == nil:
+	for _, a := range fellows {
+		if a.Directories == nil {
 			return fmt.Errorf("%w: the founder at %s has yet to meet the others", roster.ErrJoining, a.Address)
-		default:
-			for m, dir := range a.Directories {
-				if present[m] != dir {
-					return errTwice(m)
-				}
+		}
+		for m, dir := range a.Directories {
+			if present[m] != dir {
+				return fmt.Errorf("%w: the founder at %s has met member %d with the directory %x, this node with %x: if two processes are member %d, stop one; then restart that founder",
+					roster.ErrJoining, a.Address, m, dir, present[m], m)
 			}
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // that it has founded, is one of them. One whose directory the others do not know has lost its own.
 // M104: a member of an ensemble with another name is nobody, but where one founds alone. M131: two that
 // say that they are one founder found nothing. M148: an ensemble may be where Join leads and nobody
-// answers. M149: all founders say first with which directories they found.
+// answers. M161: or where a former member does. M149: all founders say first with which directories
+// they found.
 func TestMayFound(t *testing.T) {
 	const shards = 2
 	own, lost := [16]byte{1}, [16]byte{9}
@@ -35,6 +36,7 @@ func TestMayFound(t *testing.T) {
 	started := func(m MemberID, with [16]byte) ask.Answer {
 		return ask.Answer{Member: m, Founders: three, Directories: map[MemberID][16]byte{1: with, 2: {2}, 3: {3}}, Ensemble: "e", Directory: [16]byte{byte(m)}}
 	}
+	was := func(m MemberID) ask.Answer { return ask.Answer{Was: m, Ensemble: "e", Directory: [16]byte{byte(m)}} }
 	away := []ask.Silence{{Name: "spare:1", Why: "spare:1: away"}}
 	twin := func(a ask.Answer) ask.Answer { a.Directory[1] = 9; return a }
 	old := func(a ask.Answer) ask.Answer { a.Lineage = session.Lineage{7}; return a }
@@ -62,6 +64,11 @@ func TestMayFound(t *testing.T) {
 		"M148: Join is silent":                  {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all)}, silent: away, waits: true},
 		"M148: a sole founder's Join is silent": {founders: one, silent: away, waits: true},
 		"M148: it is silent, and one founded":   {founders: three, answers: []ask.Answer{started(2, own)}, silent: away, want: three},
+		"M161: one was a member":                {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all), was(4)}, waits: true},
+		"M161: one was, of another ensemble":    {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all), foreign(was(4))}, want: three},
+		"M161: one was, beside a sole founder":  {founders: one, answers: []ask.Answer{was(4)}, waits: true},
+		"M161: one was, and one has founded":    {founders: three, answers: []ask.Answer{started(2, own), was(4)}, want: three},
+		"M162: one waits for its own":           {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all), other(fresh(4))}, want: three},
 		"M149: one has not met all":             {founders: three, answers: []ask.Answer{met(fresh(2), all), fresh(3)}, waits: true},
 		"M149: one has met another one":         {founders: three, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), map[MemberID][16]byte{1: lost, 2: {2}, 3: {3}})}, waits: true},
 		"M149: it has met another one itself":   {founders: three, before: map[MemberID][16]byte{1: own, 2: {2}, 3: lost}, answers: []ask.Answer{met(fresh(2), all), met(fresh(3), all)}, waits: true},
