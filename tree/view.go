@@ -164,8 +164,10 @@ type row struct {
 }
 
 const (
-	// walkPage is how many names of a level a tour reads at once.
+	// walkPage is how many names of a level a tour reads at once, and rowBytes how many bytes of them
+	// it keeps between two znodes. A name may have as many as a path.
 	walkPage = 32
+	rowBytes = 1 << 10
 	// tourRows is on how many levels a tour keeps names.
 	tourRows = 8
 )
@@ -199,14 +201,25 @@ func (w *tour) child(above, after string) (name string, ok bool) {
 	}
 	if len(r.names) == 0 {
 		if z := w.view.find(cmp.Or(above, "/")); z != nil {
-			r.names = z.rest().children.page(after, walkPage)
+			r.names = few(z.rest().children.page(after, walkPage))
 		}
 	}
 	if len(r.names) == 0 {
 		return "", false
 	}
-	name, r.names = r.names[0], r.names[1:]
+	name, r.names[0] = r.names[0], "" // else the row would keep it
+	r.names = r.names[1:]
 	return name, true
+}
+
+// few returns the first name, which is taken at once, and those behind it that a row may keep.
+func few(names []string) []string {
+	n, bytes := min(1, len(names)), 0
+	for n < len(names) && bytes+len(names[n]) <= rowBytes {
+		bytes += len(names[n])
+		n++
+	}
+	return slices.Clone(names[:n])
 }
 
 // cut returns the path above and the name.

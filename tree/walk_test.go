@@ -94,3 +94,30 @@ func TestView_WalkFarDown(t *testing.T) {
 		t.Errorf("%d of %d paths, %v", len(got), len(want), err)
 	}
 }
+
+// M164: between two znodes a walk keeps few bytes of names, however long they are.
+func TestView_WalkOfLongNames(t *testing.T) {
+	tree, h := New(nil), &Header{}
+	above := ""
+	for level := range tourRows {
+		for i := range 3 * walkPage {
+			tree.must(t, h, Op{Kind: KindCreate, Path: fmt.Sprintf("%s/%d-%03d%s", above, level, i, strings.Repeat("n", 3000))})
+		}
+		above += fmt.Sprintf("/%d-000%s", level, strings.Repeat("n", 3000))
+	}
+	visited := 0
+	for w := (tour{view: tree.As(nil), at: "/"}); w.next(true); visited++ {
+		kept := 0
+		for _, r := range w.rows {
+			for _, name := range r.names[:cap(r.names)] {
+				kept += len(name)
+			}
+		}
+		if kept > tourRows*rowBytes {
+			t.Fatalf("after %d znodes it keeps %d bytes", visited, kept)
+		}
+	}
+	if visited < tourRows*3*walkPage {
+		t.Errorf("%d visited", visited)
+	}
+}

@@ -465,8 +465,9 @@ func (g *Gateway) admit(c *conn) (out *conn) {
 	switch {
 	case g.closed:
 		return c
-	case crowded || beyond(len(g.conns), g.cfg.Connections):
+	case !crowd.Enter(1, g.node.Config.Shards) || crowded || beyond(len(g.conns), g.cfg.Connections):
 		if out = g.strangerLocked(c, crowded); out == nil {
+			crowd.Leave(1)
 			return c
 		}
 		g.removeLocked(out)
@@ -521,6 +522,7 @@ func (g *Gateway) removeLocked(c *conn) {
 		return
 	}
 	delete(g.conns, c)
+	crowd.Leave(1)
 	g.strangers = slices.DeleteFunc(g.strangers, func(o *conn) bool { return o == c })
 	if g.addresses[c.host]--; g.addresses[c.host] == 0 {
 		delete(g.addresses, c.host)

@@ -514,6 +514,30 @@ func TestConnections_FitTheProcess(t *testing.T) {
 	})
 }
 
+// M165: the gateways of a process share its descriptors. What others have, one more does not give away.
+func TestConnections_OfAllGateways(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		one, other := start(t, Config{}), start(t, Config{})
+		room, files := crowd.Fits(-1, 1)
+		if files == 0 {
+			t.Skip("the number of files is not known here")
+		}
+		connect(t, one)
+		others := room - 1
+		if !crowd.Enter(others, 1) {
+			t.Error("there is no room for the rest")
+		}
+		refused := other.refused.Load()
+		late := dial(t, other)
+		late.endsSilently()
+		if other.refused.Load() == refused {
+			t.Error("one more than fit is served")
+		}
+		crowd.Leave(others)
+		connect(t, other)
+	})
+}
+
 // M136: strangers that must prove a name wait for a leader, and others take their places. What they have
 // sent is given back at once.
 func TestConnectionLimits_WhoMadeRoomHoldsNothing(t *testing.T) {

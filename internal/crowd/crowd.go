@@ -3,6 +3,7 @@ package crowd
 import (
 	"net"
 	"net/netip"
+	"sync/atomic"
 )
 
 // Of returns who counts as one behind an address: its host, or its network of 64 bits if it is of
@@ -68,3 +69,17 @@ func Fits(bound, shards int) (connections, files int) {
 	}
 	return bound, files
 }
+
+// served counts the connections of all servers of this process that share what Fits leaves them.
+var served atomic.Int64
+
+// Enter counts n more connections of this process. It reports whether it can serve them beside a node
+// with some shards, and counts them also if not; Leave takes them back.
+func Enter(n, shards int) bool {
+	all := served.Add(int64(n))
+	room, files := Fits(-1, shards)
+	return files == 0 || all <= int64(room)
+}
+
+// Leave takes n connections back that Enter has counted.
+func Leave(n int) { served.Add(-int64(n)) }

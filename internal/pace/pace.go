@@ -27,8 +27,7 @@ type Pace struct {
 // Due records that the event has happened, and reports whether it may be told now. held is how
 // often it was held back since it was told last.
 func (p *Pace) Due(now time.Time) (held int, ok bool) {
-	first := cmp.Or(p.First, Min)
-	goesOn := now.Sub(p.seen) < growth*first
+	first, goesOn := cmp.Or(p.First, Min), !p.IsOver(now)
 	p.seen = now
 	if p.pause > 0 && now.Sub(p.at) < p.pause {
 		p.held++
@@ -42,3 +41,6 @@ func (p *Pace) Due(now time.Time) (held int, ok bool) {
 	*p = Pace{First: p.First, at: now, seen: now, pause: pause}
 	return held, true
 }
+
+// IsOver reports whether the event last happened so long ago that the next one is a new one.
+func (p *Pace) IsOver(now time.Time) bool { return now.Sub(p.seen) >= growth*cmp.Or(p.First, Min) }

@@ -3,14 +3,14 @@ package transport
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/pace"
 	"github.com/vivarium-go/vivarium/internal/rank"
 )
 
-// noticesMax bounds how many notices are remembered. Unknown peers can be many. When the table is
-// full it is emptied, which costs a few repeated lines.
+// noticesMax bounds how many notices are remembered. Unknown peers can be many.
 const noticesMax = 1024
 
 // notices log at a limited rate, because peers decide how often things happen here.
@@ -59,11 +59,22 @@ func (n *notices) due(k notice, now time.Time) (held int, ok bool) {
 	defer n.mu.Unlock()
 	p := n.mu.given[k]
 	if p == nil {
-		if len(n.mu.given) >= noticesMax {
-			clear(n.mu.given)
-		}
-		p = new(pace.Pace)
-		n.mu.given[k] = p
+		p = n.paceLocked(k, now)
 	}
 	return p.Due(now)
+}
+
+// paceLocked returns the pace of a notice that is not among those given. If these are too many, although
+// those of events that are over are forgotten, all further ones of an event have one.
+func (n *notices) paceLocked(k notice, now time.Time) *pace.Pace {
+	if len(n.mu.given) >= noticesMax {
+		maps.DeleteFunc(n.mu.given, func(_ notice, p *pace.Pace) bool { return p.IsOver(now) })
+	}
+	if len(n.mu.given) >= noticesMax {
+		k = notice{event: k.event}
+	}
+	if n.mu.given[k] == nil {
+		n.mu.given[k] = new(pace.Pace)
+	}
+	return n.mu.given[k]
 }

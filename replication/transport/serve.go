@@ -245,14 +245,9 @@ func (t *Transport) logNewer(conn net.Conn, err error) {
 	t.notices.give(slog.LevelInfo, notice{event: "a peer offers a newer version of the protocol", host: host}, "address", address, "cause", err)
 }
 
-// addressOf returns the address of a peer and the host in it.
+// addressOf returns the address of a peer, and who counts as one behind it.
 func addressOf(conn net.Conn) (address, host string) {
-	address = conn.RemoteAddr().String()
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	return address, host
+	return conn.RemoteAddr().String(), crowd.Of(conn.RemoteAddr())
 }
 
 // logNotAccepted logs why a connection was not accepted.
