@@ -72,7 +72,8 @@ type (
 	// Its methods Data and Stat show the znode as the transaction left it, if the watch has
 	// WatchOptions.Values. For a NodeDeleted, and for a NodeChildrenChanged of the root, Data is nil
 	// and Stat returns false. They also do so after a transaction that deleted the znode again, and
-	// in an event that stands for a gap.
+	// in an event that stands for a gap. Data is nil for every NodeChildrenChanged: a change of the
+	// data has its own event.
 	Event = watch.Event
 	// GapError is an ErrWatchGap, as errors.Is tells, that says how far the gap reaches.
 	//

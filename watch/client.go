@@ -37,7 +37,7 @@ type Shards struct {
 //   - Watching a path twice in the same mode is the same as watching it once. One event is queued
 //     once, however many watches it matches.
 //   - A client that may not read a znode gets no event about it, and its Data and Children watches
-//     are used up in silence. No SetACL ends a watch. But see KeepValues.
+//     are used up in silence. No SetACL ends a watch. But see TellMore.
 //   - It ends as a whole: when its queue overflows, and when a snapshot may hide changes that its
 //     Persistent and Recursive watches should have seen. Its connection must then be dropped. The
 //     client reads again when it comes back; see Reset.
@@ -79,7 +79,7 @@ type Client struct {
 	held    func(bytes int) // called with each change in the bytes of watches and events
 	parts   []part          // one for each registry
 
-	owner tree.SessionID // see KeepValues; zero: none; guarded by the locks of all registries
+	owner tree.SessionID // see TellMore; zero: none; guarded by the locks of all registries
 
 	bytes atomic.Int64 // taken by the watches
 	marks atomic.Int64 // how many marks those on one registry have
@@ -134,6 +134,13 @@ func NewClient(on *Shards, limit int, mayRead func([]tree.ACL) bool) *Client {
 // later one. It runs under the locks of registries, so it must be short and must not call them. The
 // path may be any string. If the client has ended, Arm returns the reason and does not call look.
 func (c *Client) Arm(path string, mode Mode, look func() bool) (Place, error) {
+	return c.ArmWith(path, mode, Options{}, look)
+}
+
+// ArmWith is Arm with options. Values counts after TellMore, for a Persistent or Recursive watch. If
+// the watch is there already, it has values from now on, or none. An event that several watches see
+// has values if one of them has. Buffer does not count.
+func (c *Client) ArmWith(path string, mode Mode, o Options, look func() bool) (Place, error) {
 	parts := c.on(path, mode)
 	lock(parts)
 	defer unlock(parts)
@@ -141,7 +148,7 @@ func (c *Client) Arm(path string, mode Mode, look func() bool) (Place, error) {
 		return Place{}, err
 	}
 	if look == nil || look() {
-		c.armLocked(parts, path, mode)
+		c.armLocked(parts, path, mode, o)
 	}
 	return c.placeLocked(parts), nil
 }
@@ -225,7 +232,7 @@ func (c *Client) resume(was *Reset, n int, look func(path string) (stat tree.Sta
 			c.tellMissed(Event{Type: missed, Path: path, Zxid: NoZxid})
 			return
 		}
-		c.armLocked(c.on(path, mode), path, mode)
+		c.armLocked(c.on(path, mode), path, mode, Options{})
 	}
 	for _, path := range first(&was.Data, &n) {
 		stat, ok, hidden := look(path)
@@ -341,16 +348,16 @@ func (c *Client) Take(upTo Place) ([]Event, error) {
 // client and of registries: it must be short and must not call this package.
 func (c *Client) OnWake(wake func()) { c.wake = wake }
 
-// KeepValues says that events from now on have Data and Stat, and that the client is told of the
-// session's ephemerals even if it may not read them. Their values are not among that. It gets
-// ReadLost, ReadGained and CreatedHidden for its Persistent and Recursive watches.
-func (c *Client) KeepValues(session tree.SessionID) {
+// TellMore says that the client is from now on told of the session's ephemerals even if it may not
+// read them. Their values are not among that. It gets ReadLost, ReadGained and CreatedHidden for its
+// Persistent and Recursive watches, which may have values.
+func (c *Client) TellMore(session tree.SessionID) {
 	lock(c.parts)
 	defer unlock(c.parts)
 	c.owner = session
 }
 
-// Owns reports whether a znode with an owner is an ephemeral of the session that KeepValues named. It
+// Owns reports whether a znode with an owner is an ephemeral of the session that TellMore named. It
 // is for the look of Arm.
 func (c *Client) Owns(owner tree.SessionID) bool { return owner != 0 && owner == c.owner }
 
@@ -365,8 +372,8 @@ const (
 func Weight(events ...Event) (n int) {
 	for i := range events {
 		n += eventBytes + len(events[i].Path)
-		if stat, ok := events[i].Stat(); ok {
-			n += int(stat.DataLength)
+		if events[i].hasData() {
+			n += int(events[i].found.Stat().DataLength)
 		}
 	}
 	return n
@@ -505,7 +512,7 @@ func (c *Client) placeLocked(parts []part) Place {
 	return place
 }
 
-func (c *Client) armLocked(parts []part, path string, mode Mode) {
+func (c *Client) armLocked(parts []part, path string, mode Mode, o Options) {
 	tables, on := mode.spots()
 	if len(parts) > 1 {
 		c.mu.Lock()
@@ -517,6 +524,9 @@ func (c *Client) armLocked(parts []part, path string, mode Mode) {
 		}
 		c.mu.Unlock()
 		on |= joint
+	}
+	if o.Values {
+		on |= valued
 	}
 	for i := range parts {
 		for _, in := range tables {

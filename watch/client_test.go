@@ -691,13 +691,13 @@ func TestClient_ACLOfTheMoment(t *testing.T) {
 	wantTold(t, w)
 }
 
-// M115: a client of ZooKeeper's protocol is told of no SetACL. One with KeepValues is told whether it
+// M115: a client of ZooKeeper's protocol is told of no SetACL. One with TellMore is told whether it
 // may still read a znode that it watches for good.
 func TestClient_WhoMayReadChanges(t *testing.T) {
 	r := NewRegistry()
 	mayRead := func(acl []tree.ACL) bool { return acl == nil }
 	plain, native := newClientOf(r, 0, mayRead), newClientOf(r, 0, mayRead)
-	native.KeepValues(7)
+	native.TellMore(7)
 	for _, w := range []*Client{plain, native} {
 		arm(t, w, "/a", modes...)
 		arm(t, w, "/", Persistent, Recursive)
@@ -953,4 +953,45 @@ func TestClient_Weight(t *testing.T) {
 	want("ended", 3*one)
 	w.End(nil)
 	want("gone", 0)
+}
+
+// M156: of the watches of a client, those have values that ask for them, the newest request counts, and
+// an event that several see has them if one does.
+func TestClient_ValuesForWhoAsks(t *testing.T) {
+	r := NewRegistry()
+	c := newClient(r)
+	c.TellMore(7)
+	with := func(path string, mode Mode, values bool) {
+		t.Helper()
+		if _, err := c.ArmWith(path, mode, Options{Values: values}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when string, changed tree.Change, values bool) {
+		t.Helper()
+		r.Deliver(r.zxid+1, []tree.Change{changed}, shown{[]byte("x")})
+		events, err := c.Take(c.At(r.zxid))
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%s: %v, %v", when, events, err)
+		}
+		if _, ok := events[0].Stat(); ok != values {
+			t.Errorf("%s: values: %v", when, ok)
+		}
+	}
+	set, child := tree.Change{Type: tree.DataChanged, Path: "/a"}, tree.Change{Type: tree.Created, Path: "/a/b"}
+	with("/a", Persistent, false)
+	want("none asked", set, false)
+	want("none asked", child, false)
+	with("/", Recursive, true)
+	want("from above", set, true)
+	c.Remove("/", Recursive)
+	want("no more from above", set, false)
+	with("/a", Persistent, true)
+	want("asked", set, true)
+	want("asked", child, true)
+	arm(t, c, "/a", Data)
+	want("beside a read", set, true)
+	with("/a", Persistent, false)
+	want("asked no more", set, false)
+	want("asked no more", child, false)
 }

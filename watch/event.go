@@ -42,7 +42,7 @@ const (
 	NodeChildrenChanged EventType = 4
 )
 
-// What only a Client with KeepValues is told: a SetACL changed whether it may read the znode at the
+// What only a Client with TellMore is told: a SetACL changed whether it may read the znode at the
 // event's path, or the znode at the path that it watches was created where it may not read it. Streams
 // end instead, see Registry.Deliver.
 const (
@@ -98,14 +98,17 @@ func (e Event) Stat() (tree.Stat, bool) {
 	return e.found.Stat(), true
 }
 
-// Data returns a copy of the znode's data as the transaction left it, and nil where Stat returns
-// false.
+// Data returns a copy of the znode's data as the transaction left it. It returns nil where Stat
+// returns false. It also does for a NodeChildrenChanged: else each of many small children would bring
+// all data of its parent along. A change of the data has its own event.
 func (e Event) Data() []byte {
-	if e.found == (tree.Found{}) {
+	if !e.hasData() {
 		return nil
 	}
 	return e.found.Data()
 }
+
+func (e *Event) hasData() bool { return e.found != (tree.Found{}) && e.Type != NodeChildrenChanged }
 
 // NoZxid marks an event whose change may have happened at any time; see Client.Reset. On the wire
 // it is -1.

@@ -27,6 +27,7 @@ const (
 	once    terms = 1 << iota // until the first event
 	lasting                   // until it is removed
 	joint                     // with once: it is on several registries; see Client.mu.joint
+	valued                    // with lasting: its events have Data and Stat
 )
 
 // A mark stands for the watches of one client on one path in one table. It is in the registry's
@@ -126,7 +127,7 @@ func (t *tables) tell(in table, path string, e Event, owner tree.SessionID, acl 
 }
 
 // fire queues an event for the client of a mark. As in ZooKeeper, a client that may not read the
-// znode gets no event, and its watch is used up all the same. But see KeepValues.
+// znode gets no event, and its watch is used up all the same. But see TellMore.
 func (t *tables) fire(in table, m *mark, e Event, owner tree.SessionID, acl []tree.ACL) {
 	p := m.part
 	due := m.terms&lasting != 0
@@ -143,12 +144,29 @@ func (t *tables) fire(in table, m *mark, e Event, owner tree.SessionID, acl []tr
 		e.Type = CreatedHidden
 	case hidden:
 		return
-	case native:
+	case native && p.wants(e):
 		e = p.registry.valuedLocked(e, p.client.mayRead)
 	}
 	p.told = t.pass
 	t.events++
 	p.client.tell(e)
+}
+
+// wants reports whether one of the client's watches that see an event has values.
+func (p *part) wants(e Event) bool {
+	has := func(in table, path string) bool {
+		m := p.own[in].marks[path]
+		return m != nil && m.terms&(lasting|valued) == lasting|valued
+	}
+	if e.Type == NodeChildrenChanged {
+		return has(childTable, e.Path)
+	}
+	for path := range p.registry.clients.depths.upTo(e.Path) {
+		if has(belowTable, path) {
+			return true
+		}
+	}
+	return has(dataTable, e.Path)
 }
 
 // install does the part of Registry.Install that is for the clients. Nobody knows the order of
@@ -232,10 +250,14 @@ func (m Mode) spots() ([]table, terms) {
 	}
 }
 
-// add marks a path. Marking it twice on the same terms has no further effect.
+// add marks a path. Marking it twice on the same terms has no further effect. Who marks it last for
+// good says whether it is valued.
 func (p *part) add(in table, path string, on terms) {
 	own := &p.own[in]
 	if m := own.marks[path]; m != nil {
+		if on&lasting != 0 {
+			m.terms &^= valued
+		}
 		m.terms |= on
 		return
 	}
@@ -265,7 +287,7 @@ func (p *part) add(in table, path string, on terms) {
 
 // drop takes terms from a mark. When it has none left, the mark is removed.
 func (p *part) drop(in table, m *mark, off terms) {
-	if m.terms &^= off; m.terms&^joint != 0 {
+	if m.terms &^= off; m.terms&(once|lasting) != 0 {
 		return
 	}
 	t := &p.registry.clients

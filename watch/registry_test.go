@@ -284,15 +284,15 @@ func TestInstallTellsOnlyWhoMayRead(t *testing.T) {
 	}
 }
 
-// An event about a list of children shows their parent, except of the root: no shard knows all of its
-// children.
+// M156: an event about a list of children shows the Stat of their parent, and not its data. Of the root
+// it shows nothing: no shard knows all of its children.
 func TestDeliver_ValuesOfAList(t *testing.T) {
 	r := NewRegistry()
 	list, root := r.Add("/a", Persistent, Options{Values: true}, nil), r.Add("/", Persistent, Options{Values: true}, nil)
 	r.Deliver(1, []tree.Change{{Type: tree.Created, Path: "/a/b"}, {Type: tree.Created, Path: "/c"}}, shown{[]byte("parent")})
 	for path, s := range map[string]*Stream{"/a": list, "/": root} {
 		e := <-s.Events()
-		if e.Type != NodeChildrenChanged || string(e.Data()) == "parent" != (path == "/a") {
+		if _, ok := e.Stat(); e.Type != NodeChildrenChanged || ok != (path == "/a") || e.Data() != nil || Weight(e) > 100 {
 			t.Errorf("%s: %v shows %q", path, e, e.Data())
 		}
 	}

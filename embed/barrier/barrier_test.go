@@ -682,6 +682,30 @@ func TestCountdown_AnotherTotalWhileItWaits(t *testing.T) {
 	})
 }
 
+// M157: the transaction that creates the last name also sets another total. At no zxid were all done.
+func TestCountdown_AnotherTotalWithTheLastName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, ens := bounded(t), ensemble(t, 1)
+		s := ens.Session(1, embed.SessionOptions{})
+		for i, path := range []string{"/parts/1", "/parts/2"} {
+			c := barrier.NewCountdown(s, path, 2)
+			must(t, c.Done(ctx, "a"))
+			waited := make(chan error, 1)
+			go func() { waited <- c.Wait(ctx) }()
+			<-time.After(time.Second)
+			ops := []embed.Op{embed.OpCreate(path+"/b", nil, embed.Persistent), embed.OpSet(path, embed.Int32.Format(3), embed.AnyVersion)}
+			if i == 1 {
+				slices.Reverse(ops)
+			}
+			_, err := s.Multi(ctx, ops...)
+			must(t, err)
+			if err := <-waited; !errors.Is(err, embed.ErrInvalidArgument) {
+				t.Errorf("%s: it returned %v", path, err)
+			}
+		}
+	})
+}
+
 // M124: all are there, and a hard quota has no room for ready. All pass: those who came before, and
 // one that comes while they are there. Whoever comes when they have left waits.
 func TestEnter_WithoutRoomForReady(t *testing.T) {

@@ -145,10 +145,6 @@ func (c Countdown) wait(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	// Else a former countdown may be shown, which is done.
-	if _, err := queue.Sync(ctx, c.session, c.path); err != nil {
-		return err
-	}
 	var was embed.Stat // zero: there was no znode
 	return follow(ctx, c.session, c.path, func(now sight) (bool, error) {
 		done, err := c.isDone(now)

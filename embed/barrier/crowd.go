@@ -73,14 +73,14 @@ func (c *crowd) until(ctx context.Context, gone <-chan struct{}, why func() erro
 		select {
 		case e, ok := <-c.watch.Events():
 			if !ok {
-				return false, ended(c.session, c.watch)
+				return false, ended(c.session, c.watch.Err())
 			}
 			yes, over, err := c.follow(ctx, e, look)
 			if yes || err != nil {
 				return yes, err
 			}
 			if over {
-				return false, ended(c.session, c.watch)
+				return false, ended(c.session, c.watch.Err())
 			}
 		case <-gone:
 			return false, why()
@@ -104,27 +104,17 @@ func (c *crowd) follow(ctx context.Context, e embed.Event, look func() (bool, er
 			stat, _ := e.Stat() // zero if the same transaction has deleted it
 			c.change(e.Type, e.Path, e.Zxid, stat)
 		}
-		next, ok, over := poll(c.watch)
+		next, ok, over := poll(c.watch.Events())
 		for !ok && !over && !read {
 			if _, _, err := c.session.Exists(ctx, c.path); err != nil {
 				return false, false, err
 			}
 			read = true
-			next, ok, over = poll(c.watch)
+			next, ok, over = poll(c.watch.Events())
 		}
 		if !ok { // if the watch has ended, it may have taken in a part of its last transaction
 			return false, over, nil
 		}
 		e, read = next, false
 	}
-}
-
-// poll returns an event that waits, if there is one.
-func poll(w *embed.Watch) (e embed.Event, ok, over bool) {
-	select {
-	case e, ok = <-w.Events():
-		over = !ok
-	default:
-	}
-	return e, ok, over
 }

@@ -1,12 +1,12 @@
 package barrier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/embed"
-	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
 // A Gate is open unless its znode exists. It stays shut when whoever shut it is gone. Deleting its
@@ -74,12 +74,10 @@ func (g Gate) wait(ctx context.Context) error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	since, err := queue.Sync(ctx, g.session, g.path)
-	if err != nil {
-		return err
-	}
+	var shut embed.Zxid // by this creation
 	return follow(ctx, g.session, g.path, func(now sight) (open bool, _ error) {
-		return now.stat.Czxid == 0 || now.stat.Czxid > since, nil // before that creation it was open
+		shut = cmp.Or(shut, now.stat.Czxid)
+		return now.stat.Czxid == 0 || now.stat.Czxid != shut, nil // before another creation it was open
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/embed/internal/queue"
 )
 
 // waitingMax is how many changes may wait while a follower looks at earlier ones. A follower that is
@@ -18,53 +19,98 @@ type sight struct {
 	gap  bool       // states since the sight before were not seen
 }
 
-// follow calls look with the present state of a znode, and then with each state that a transaction
-// leaves, until look returns true or an error.
+// take makes the sight that of an event. It returns false if the event does not show its znode as the
+// transaction left it; then another event does.
+func (n *sight) take(e embed.Event) bool {
+	stat, there := e.Stat()
+	switch {
+	case e.Type == embed.NodeDeleted:
+		n.data, n.stat = nil, embed.Stat{}
+	case !there:
+		return false // the transaction has left none
+	case e.Type != embed.NodeChildrenChanged:
+		n.data, n.stat = e.Data(), stat
+	case stat.Mzxid != n.stat.Mzxid:
+		return false // the transaction has set the data too
+	default:
+		n.stat = stat
+	}
+	return true
+}
+
+// A follower follows the states of one znode.
+type follower struct {
+	session *embed.Session
+	path    string
+	look    func(sight) (bool, error)
+	seen    bool // look was called
+}
+
+// follow calls look with the state that the ensemble has when it is asked, and then with each state
+// that a transaction leaves, until look returns true or an error. It outlasts whatever passes.
 func follow(ctx context.Context, s *embed.Session, path string, look func(sight) (bool, error)) error {
-	for gap := false; ; gap = true {
-		over, err := followOnce(ctx, s, path, gap, look)
-		if over || err != nil {
+	f := follower{session: s, path: path, look: look}
+	for {
+		if over, err := f.once(ctx); over || err != nil {
 			return err
 		}
 	}
 }
 
-// followOnce is follow with one watch. It returns false if the watch ends before.
-func followOnce(ctx context.Context, s *embed.Session, path string, gap bool, look func(sight) (bool, error)) (bool, error) {
-	w, err := s.WatchWith(ctx, path, embed.WatchPersistent, embed.WatchOptions{Buffer: waitingMax, Values: true})
+// once is follow with one watch. It returns false if the watch ends before.
+func (f *follower) once(ctx context.Context) (bool, error) {
+	from, err := queue.Follow(ctx, f.session, f.path, waitingMax)
 	if err != nil {
 		return false, err
 	}
+	w := from.Watch
 	defer w.Close()
-	data, stat, err := s.Get(ctx, path)
-	if err != nil && !errors.Is(err, embed.ErrNoNode) {
-		return false, err
+	now := sight{from.Data, from.Stat, f.seen}
+	e, ok, ends := poll(w.Events())
+	for ; ok && e.Zxid <= from.Since; e, ok, ends = poll(w.Events()) {
+		now.take(e)
 	}
-	now, seen := sight{data, stat, gap}, true
-	for {
-		if seen {
-			if over, err := look(now); over || err != nil {
+	switch {
+	case ends: // perhaps without an event that belongs to the first state
+		return false, ended(f.session, w.Err())
+	case errors.Is(from.Err, embed.ErrNoAuth):
+		return false, from.Err
+	}
+	for isNew := true; ; ok = false {
+		if isNew {
+			if over, err := f.look(now); over || err != nil {
 				return over, err
 			}
+			f.seen, now.gap = true, false
 		}
-		select {
-		case e, open := <-w.Events():
-			if !open {
-				return false, ended(s, w)
+		if !ok {
+			select {
+			case e, ok = <-w.Events():
+			case <-ctx.Done():
+				return false, ctx.Err()
 			}
-			stat, seen = e.Stat()
-			seen = seen || e.Type == embed.NodeDeleted // else its transaction has left none
-			now = sight{data: e.Data(), stat: stat}
-		case <-ctx.Done():
-			return false, ctx.Err()
+			if !ok {
+				return false, ended(f.session, w.Err())
+			}
 		}
+		isNew = now.take(e)
 	}
 }
 
 // ended returns why a wait cannot go on after its watch has ended, or nil if it looks again.
-func ended(s *embed.Session, w *embed.Watch) error {
-	if err := w.Err(); !errors.Is(err, embed.ErrWatchGap) && !errors.Is(err, embed.ErrWatchOverflow) {
-		return err
+func ended(s *embed.Session, why error) error {
+	if !errors.Is(why, embed.ErrWatchGap) && !errors.Is(why, embed.ErrWatchOverflow) {
+		return why
 	}
 	return s.Err()
+}
+
+// poll returns an event that waits, if there is one.
+func poll(events <-chan embed.Event) (e embed.Event, ok, over bool) {
+	select {
+	case e, ok = <-events:
+		over = !ok
+	default:
+	}
+	return e, ok, over
 }

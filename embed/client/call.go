@@ -293,6 +293,11 @@ func (s *session) look(ctx context.Context, c *call) (*wire.Reply, error) {
 // ask makes a request that only reads, and waits for its answer.
 func (s *session) ask(ctx context.Context, c *call) (*wire.Reply, error) {
 	s.enqueue(ctx, c)
+	return s.answer(ctx, c)
+}
+
+// answer waits for the answer to a request that only reads.
+func (s *session) answer(ctx context.Context, c *call) (*wire.Reply, error) {
 	if err := s.wait(ctx, c); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (c *claim) Stepped(from rules.State, _ error) {
 		switch {
 		case c.StateLocked() == rules.Over && c.s.mu.claims[path] == c:
 			delete(c.s.mu.claims, path)
-			c.s.disarmLocked(path, watch.Persistent)
+			c.s.disarmLocked(path, watch.Persistent, false)
 		case c.StateLocked() == rules.Standing && from == rules.Submitted:
 			c.s.mu.claims[path] = c
 			c.s.armLocked(path, watch.Persistent, c.armed(path))

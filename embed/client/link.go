@@ -35,8 +35,9 @@ const (
 )
 
 const (
-	// breaksMax is how many connections may break while a read is sent on them. Then it is given up:
-	// it may be what breaks them. On a bad network, others break too.
+	// breaksMax is how many connections may break while a read is sent on them. Then it may be what
+	// breaks them, and is given up. But on a bad network, others break too. So a patient read is from
+	// then on sent only on connections that have lasted, and given up when as many of those have broken.
 	breaksMax = 8
 	shortMax  = 2 // connections that may break soon after they began, before the next one waits
 )
@@ -50,6 +51,7 @@ type link struct {
 	// heard is when something came, or a ping was sent before which all was well.
 	heard  atomic.Int64
 	silent atomic.Bool // it was closed because nothing came
+	lasted atomic.Bool // it did not break soon after it began
 }
 
 var errSilent = errors.New("the server does not answer")
@@ -307,7 +309,7 @@ func (s *session) brokenLocked(c *call) error {
 		return nil
 	case end != nil:
 		return end
-	case c.dropped || c.breaks > breaksMax:
+	case c.dropped, c.breaks > breaksMax && !c.patient, c.breaks > 2*breaksMax:
 		return errPoison
 	}
 	return nil
@@ -330,6 +332,9 @@ func (s *session) serve(l *link) error {
 			<-l.done
 			ended = true
 		case now := <-tick.C:
+			if !l.lasted.Swap(true) {
+				s.wakeWriter()
+			}
 			if ping == nil || isDone(ping) {
 				ping = s.ping()
 				l.heard.Store(now.UnixNano())
@@ -412,9 +417,14 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 		return out, false
 	}
 	n := 0
+	var held []*call // until the link has lasted
 	for n < len(s.mu.queue) && len(out) < outMax {
 		c := s.mu.queue[n]
 		n++
+		if c.patient && (c.breaks > breaksMax || len(held) > 0) && !l.lasted.Load() {
+			held = append(held, c) // with those behind it, which Follow keeps in order
+			continue
+		}
 		if err := cmp.Or(c.terms.tenures().Kept(), s.armsLocked(c)); err != nil {
 			s.uncountLocked(c)
 			s.finishCallLocked(c, err)
@@ -432,10 +442,11 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 		out = c.request.AppendFrame(out)
 		s.mu.sent = append(s.mu.sent, c)
 	}
-	if s.mu.queue = s.mu.queue[n:]; len(s.mu.queue) == 0 {
+	rest := s.mu.queue[n:]
+	if s.mu.queue = append(held, rest...); len(s.mu.queue) == 0 {
 		s.mu.queue = nil
 	}
-	return out, len(s.mu.queue) > 0
+	return out, len(rest) > 0
 }
 
 // read reads answers and events until the link ends.

@@ -64,7 +64,11 @@ var waits = map[string]wait{
 		return value.TakeNumber(ctx, s, "/n", 1, value.NumberOptions{})
 	}),
 	"AwaitApplied": func(ctx context.Context, s *embed.Session) error {
-		z, err := s.Sync(ctx, "/v") // the member has joined before
+		z, err := s.Sync(ctx, "/v")                // the member has joined before
+		for errors.Is(err, embed.ErrUnavailable) { // which this test's network may be the reason of
+			<-time.After(time.Second)
+			z, err = s.Sync(ctx, "/v")
+		}
 		if err == nil {
 			_, err = group.AwaitApplied(ctx, s, "/v", z)
 		}
@@ -214,4 +218,49 @@ func TestGate_OpenBeforeTheFirstLook(t *testing.T) {
 		must(t, theirs.Shut(t.Context()))
 		w.ens.Until("the end of the wait", over.Load)
 	})
+}
+
+// M157: the last name of a countdown is done soon after the call of Wait, and all is deleted before that
+// one has looked. The next round may have begun by then.
+func TestCountdown_DoneBeforeTheFirstLook(t *testing.T) {
+	for _, after := range []time.Duration{10, 100, 300, 500, 700} {
+		for _, next := range []bool{false, true} {
+			virtually(t, func(w *world) { doneBeforeTheFirstLook(w, after*time.Millisecond, next) })
+		}
+	}
+}
+
+func doneBeforeTheFirstLook(w *world, after time.Duration, next bool) {
+	t, ctx := w.t, w.t.Context()
+	k := w.client(func(c *client.Config) {
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := w.dial(ctx, address)
+			return slow{conn}, err
+		}
+	})
+	defer k.Close()
+	s, err := k.NewSession(ctx, embed.SessionOptions{})
+	must(t, err)
+	other := w.session(embed.SessionOptions{})
+	theirs := barrier.NewCountdown(other, "/work", 2)
+	must(t, theirs.Done(ctx, "a"))
+	<-time.After(10 * time.Second)
+	ended := make(chan error, 1)
+	go func() { ended <- barrier.NewCountdown(s, "/work", 2).Wait(ctx) }()
+	<-time.After(after)
+	must(t, theirs.Done(ctx, "b"))
+	for _, path := range []string{"/work/a", "/work/b", "/work"} {
+		must(t, other.Delete(ctx, path, embed.AnyVersion))
+	}
+	if next {
+		must(t, barrier.NewCountdown(other, "/work", 5).Done(ctx, "x"))
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("done after %v, a next round: %v: %v", after, next, err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("done after %v, a next round: %v: it still waits", after, next)
+	}
 }

@@ -32,19 +32,23 @@ type watches struct {
 
 // wanted says that the server is to watch a place.
 type wanted struct {
-	users int  // streams and claims, also of calls on their way
-	sent  bool // the server of this connection was asked to
+	users  int  // streams and claims, also of calls on their way
+	values int  // of them, streams with values
+	sent   bool // the server of this connection was asked to
 }
 
 func (w *watches) init() {
 	w.streams, w.wanted = make(map[place][]*stream), make(map[place]*wanted)
 }
 
-func (w *watches) want(at place) {
+func (w *watches) want(at place, values bool) {
 	if w.wanted[at] == nil {
 		w.wanted[at] = new(wanted)
 	}
 	w.wanted[at].users++
+	if values {
+		w.wanted[at].values++
+	}
 }
 
 // forget says that the connection is over, and that its server watches nothing more.
@@ -77,8 +81,48 @@ var _ inside.Watch = (*stream)(nil)
 
 // Watch arms a watch.
 func (s *session) Watch(ctx context.Context, path string, mode watch.Mode, o watch.Options, root string) (inside.Watch, error) {
+	w, c, err := s.arming(path, mode, o, root)
+	if err != nil {
+		return nil, err
+	}
+	s.enqueue(ctx, c)
+	if err := w.await(ctx, c); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Follow makes its requests without waiting for the answer of the one before.
+func (s *session) Follow(ctx context.Context, path string, o watch.Options, root string) (inside.Followed, error) {
+	w, arm, err := s.arming(path, watch.Persistent, o, root)
+	if err != nil {
+		return inside.Followed{}, err
+	}
+	read, sync := pathCall(wire.OpGetData, path), nativeCall(wire.Native{Kind: wire.NativeSync, Path: path})
+	read.patient, sync.patient = true, true
+	for _, c := range []*call{arm, read, sync} {
+		s.enqueue(ctx, c)
+	}
+	err = w.await(ctx, arm)
+	shown, errRead := s.answer(ctx, read)
+	synced, errSync := s.answer(ctx, sync)
+	if err != nil {
+		return inside.Followed{}, err
+	}
+	f := inside.Followed{Watch: w, Err: errRead}
+	if errRead == nil {
+		f.Data, f.Stat = shown.Data, native.FromStat(&shown.Stat)
+	}
+	if errSync == nil {
+		f.Since = tree.Zxid(synced.Native.Zxid)
+	}
+	return f.Checked(errSync)
+}
+
+// arming returns a watch that somebody wants, and the call that arms it.
+func (s *session) arming(path string, mode watch.Mode, o watch.Options, root string) (*stream, *call, error) {
 	if len(path) > engine.PathMax {
-		return nil, fmt.Errorf("%w: a path of %d bytes, at most %d are allowed", engine.ErrTooLarge, len(path), engine.PathMax)
+		return nil, nil, fmt.Errorf("%w: a path of %d bytes, at most %d are allowed", engine.ErrTooLarge, len(path), engine.PathMax)
 	}
 	w := &stream{s: s, at: place{path, watch.Persistent}, once: mode == watch.Once, values: o.Values, root: inside.Root(root)}
 	if root == "/" {
@@ -98,18 +142,21 @@ func (s *session) Watch(ctx context.Context, path string, mode watch.Mode, o wat
 	c := armCall(w.at)
 	c.then, c.patient = w.armed, true
 	s.mu.Lock()
-	s.mu.watches.want(w.at)
+	s.mu.watches.want(w.at, w.values)
 	s.mu.Unlock()
-	s.enqueue(ctx, c)
-	err := s.wait(ctx, c)
+	return w, c, nil
+}
+
+// await waits until the watch is armed.
+func (w *stream) await(ctx context.Context, c *call) error {
+	err := w.s.wait(ctx, c)
 	if err == nil {
 		err = engine.Single(answered(&c.reply))
 	}
 	if err != nil {
 		w.Close() // also if it is armed later
-		return nil, err
 	}
-	return w, nil
+	return err
 }
 
 func armCall(at place) *call {
@@ -118,7 +165,7 @@ func armCall(at place) *call {
 
 // armLocked has the server watch a znode for one more user, and then runs with the znode's Stat.
 func (s *session) armLocked(path string, mode watch.Mode, then func(*call)) {
-	s.mu.watches.want(place{path, mode})
+	s.mu.watches.want(place{path, mode}, false)
 	s.armAgainLocked(place{path, mode}, then)
 }
 
@@ -131,8 +178,8 @@ func (s *session) armAgainLocked(at place, then func(*call)) {
 
 var errUnwanted = fmt.Errorf("%w: nobody wants this watch any more", engine.ErrUnavailable)
 
-// armsLocked records that a call is sent which may arm a watch. It returns an error if nobody wants
-// that watch any more.
+// armsLocked records that a call is sent which may arm a watch. The watch has values if one of those
+// who want it now wants them. It returns an error if nobody wants it any more.
 func (s *session) armsLocked(c *call) error {
 	n := &c.request.Native
 	if n.Kind != wire.NativeArm {
@@ -142,18 +189,27 @@ func (s *session) armsLocked(c *call) error {
 	if at == nil {
 		return errUnwanted
 	}
-	at.sent = true
+	at.sent, n.Flag = true, at.values > 0
 	return nil
 }
 
-// disarmLocked says that a user is gone. The last one has the server's watch removed.
-func (s *session) disarmLocked(path string, mode watch.Mode) {
+// disarmLocked says that a user is gone. The last one has the server's watch removed, and the last
+// one with values has it armed again without.
+func (s *session) disarmLocked(path string, mode watch.Mode, values bool) {
 	at := s.mu.watches.wanted[place{path, mode}]
-	if at.users--; at.users > 0 {
-		return
+	if values {
+		at.values--
 	}
-	delete(s.mu.watches.wanted, place{path, mode})
-	if s.mu.end != nil || !at.sent {
+	if at.users--; at.users == 0 {
+		delete(s.mu.watches.wanted, place{path, mode})
+	}
+	switch {
+	case s.mu.end != nil || !at.sent:
+		return
+	case at.users > 0:
+		if values && at.values == 0 {
+			s.armAgainLocked(place{path, mode}, nil)
+		}
 		return
 	}
 	c := pathCall(wire.OpRemoveWatches, path)
@@ -228,7 +284,7 @@ func (w *stream) endLocked(err error) {
 			delete(all, w.at)
 		}
 	}
-	w.s.disarmLocked(w.at.path, w.at.mode)
+	w.s.disarmLocked(w.at.path, w.at.mode, w.values)
 }
 
 // endAll ends all watches with the session.
@@ -355,7 +411,7 @@ func (w *stream) compare(c *call) {
 func (s *session) followLocked(isNew bool) {
 	at := place{tree.ConfigPath, watch.Persistent}
 	if isNew {
-		s.mu.watches.want(at)
+		s.mu.watches.want(at, false)
 	}
 	s.armAgainLocked(at, nil)
 	s.learnLocked()

@@ -122,7 +122,7 @@ func (c *conn) nativeArm(n *wire.Native, a *answer) error {
 		return c.answerNative(a, fmt.Errorf("%w: %w", watch.ErrTooHeavy, err))
 	}
 	return c.answerArmed(a, func() (watch.Place, error) {
-		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode)
+		stat, ok, z, place, err := c.watches.ArmAt(n.Path, mode, watch.Options{Values: n.Flag})
 		r := &a.reply.Native
 		if r.Zxid, r.Flag = int64(z), ok; stat != (tree.Stat{}) {
 			r.Stat = native.ToStat(&stat)
@@ -140,7 +140,7 @@ func (c *conn) nativeRead(n *wire.Native, r *wire.NativeReply) (err error) {
 			return fmt.Errorf("%w: a hello comes before the first watch", embed.ErrInvalidArgument)
 		}
 		c.isNative.Store(true)
-		c.watches.KeepValues(c.session.ID())
+		c.watches.TellMore(c.session.ID())
 		r.Zxid, r.Count = int64(c.gate.node.Config.MaxDataSize), int32(c.gate.cfg.FrameSize)
 	case wire.NativePage:
 		if n.Count <= 0 {

@@ -207,7 +207,7 @@ func TestNative_Events(t *testing.T) {
 		other.must(create("/a", nil, 0)) // so that its shard has a zxid
 		other.must(op(wire.OpDelete, "/a"))
 		c.mustNative(wire.Native{Kind: wire.NativeSync, Path: "/a"})
-		r := c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Recursive)})
+		r := c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Recursive), Flag: true})
 		if r.Flag || r.Zxid == 0 {
 			t.Errorf("a watch of a missing znode: %+v", r)
 		}
@@ -405,7 +405,7 @@ func TestNative_MemoryIsGivenBack(t *testing.T) {
 func TestNative_EventsCountWithTheirData(t *testing.T) {
 	g := start(t, Config{})
 	c, other := connectNative(t, g), connect(t, g)
-	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Persistent)})
+	c.mustNative(wire.Native{Kind: wire.NativeArm, Path: "/a", Mode: int32(watch.Persistent), Flag: true})
 	conn := g.connections()[0]
 	wait(t, "the answer", func() bool { return conn.queued() == 0 })
 	conn.startDeferring() // from now on events wait

@@ -567,3 +567,37 @@ func TestChanges_OverflowAmidATransaction(t *testing.T) {
 		}
 	})
 }
+
+// M156: many children come below a large value while the loop is busy. They take no room from changes.
+func TestChanges_BesideChildren(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		s := embedtest.New(t, 1, embedtest.Options{}).Session(1, embed.SessionOptions{})
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		v := value.New(s, path, value.Codec[string]{})
+		_, err := v.Set(ctx, strings.Repeat("x", 900<<10))
+		must(t, err)
+		var sizes []int
+		for now, err := range v.Changes(ctx) {
+			must(t, err)
+			if sizes = append(sizes, len(now.Value)); len(sizes) == 3 {
+				break
+			}
+			if len(sizes) > 1 {
+				continue
+			}
+			for range 70 {
+				_, err := s.Create(ctx, path+"/i-", nil, embed.EphemeralSequential)
+				must(t, err)
+			}
+			for _, text := range []string{"1", "22"} {
+				_, err := v.Set(ctx, text)
+				must(t, err)
+			}
+		}
+		if want := []int{900 << 10, 1, 2}; !slices.Equal(sizes, want) {
+			t.Errorf("values of these sizes: %v, want %v", sizes, want)
+		}
+	})
+}

@@ -156,8 +156,8 @@ func (w *RemoteWatches) Exists(path string) (stat tree.Stat, ok bool, place watc
 // Stat is zero if the connection may not read the znode, unless it is an ephemeral of its session.
 // That it exists, everybody may know. The zxid is that moment's, or zero if the watch is on several
 // shards.
-func (w *RemoteWatches) ArmAt(path string, mode watch.Mode) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
-	place, err = w.Arm(path, mode, func() bool {
+func (w *RemoteWatches) ArmAt(path string, mode watch.Mode, o watch.Options) (stat tree.Stat, ok bool, z tree.Zxid, place watch.Place, err error) {
+	place, err = w.ArmWith(path, mode, o, func() bool {
 		stat, ok = w.forest.At(path).Tree().Exists(path)
 		if !w.Owns(stat.EphemeralOwner) {
 			stat, _, _ = w.reader().Exists(path)

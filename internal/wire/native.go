@@ -4,8 +4,8 @@ const (
 	// OpNative is a request of Vivarium's own client, package embed/client. It has what ZooKeeper's
 	// protocol lacks. A ZooKeeper server answers it with Unimplemented.
 	OpNative Op = 1000
-	// OpNativeEvent is an event with the data and Stat of its znode. Three types of event are not
-	// ZooKeeper's: watch.ReadLost, watch.ReadGained and watch.CreatedHidden.
+	// OpNativeEvent is an event that may have the data and Stat of its znode. Three types of event are
+	// not ZooKeeper's: watch.ReadLost, watch.ReadGained and watch.CreatedHidden.
 	OpNativeEvent Op = 1001 // in events only, in no request
 )
 
@@ -23,9 +23,11 @@ const (
 	NativeHello   NativeKind = iota + 1
 	NativeSubmit             // apply Ops as one transaction
 	NativeRelease            // end an ephemeral of the session that a claim made: Path, Zxid (its creation), Flag (it was lost)
-	NativeArm                // watch Path in Mode; the answer has Zxid, Flag (it exists) and Stat, as of that moment
-	NativePage               // up to Count names of the children of Path after After
-	NativeBefore             // the sibling of Path with the next lower number whose name contains one of Names
+	// NativeArm watches Path in Mode. With Flag, events have values. The answer has Zxid, Flag (it
+	// exists) and Stat, as of that moment.
+	NativeArm
+	NativePage   // up to Count names of the children of Path after After
+	NativeBefore // the sibling of Path with the next lower number whose name contains one of Names
 	// NativeWalk shows Path and what is below it as of one Zxid, down to depth Count, 0 for all. The
 	// answer has a portion; Flag says that more may follow. The next request then has the Zxid, and
 	// in After the last path. A failure has a Zxid too: of when the znode was missing, or hidden.

@@ -1,7 +1,9 @@
 package inside
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -46,12 +48,37 @@ type Backend interface {
 	Sync(ctx context.Context, path string) (tree.Zxid, error)
 	Await(ctx context.Context, path string, z tree.Zxid) error
 	Watch(ctx context.Context, path string, mode watch.Mode, o watch.Options, root string) (Watch, error)
+	// Follow is a persistent Watch, a Get and a Sync, in this order and without a pause. So the events
+	// go on from what Get has shown, and that is no later than Since.
+	Follow(ctx context.Context, path string, o watch.Options, root string) (Followed, error)
 
 	// Queued counts the callers that wait behind one another for a claim that is held again and
 	// again.
 	Queued() *meter.Gauge
 	// Log returns the log of the session's node or client, for what no call can tell.
 	Log() *slog.Logger
+}
+
+// Followed is where a Follow begins.
+type Followed struct {
+	Watch Watch
+	Data  []byte
+	Stat  tree.Stat
+	Err   error     // of the Get: tree.ErrNoNode or tree.ErrNoAuth
+	Since tree.Zxid // of the Sync: all events up to here are in Watch
+}
+
+// Checked returns f, or closes its watch and returns why there is none.
+func (f Followed) Checked(synced error) (Followed, error) {
+	err := f.Err
+	if errors.Is(err, tree.ErrNoNode) || errors.Is(err, tree.ErrNoAuth) {
+		err = nil
+	}
+	if err = cmp.Or(err, synced); err != nil {
+		f.Watch.Close()
+		return Followed{}, err
+	}
+	return f, nil
 }
 
 // Terms say how a transaction depends on claims.

@@ -1,7 +1,9 @@
 package inside
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vivarium-go/vivarium/engine"
@@ -65,6 +67,15 @@ func (m onMember) Watch(_ context.Context, path string, mode watch.Mode, o watch
 	return w, nil
 }
 
+func (m onMember) Follow(ctx context.Context, path string, o watch.Options, root string) (f Followed, err error) {
+	if f.Watch, err = m.Watch(ctx, path, watch.Persistent, o, root); err != nil {
+		return Followed{}, err
+	}
+	f.Data, f.Stat, f.Err = m.Session.Get(path)
+	f.Since, err = m.Session.Sync(ctx, path)
+	return f.Checked(err)
+}
+
 func (m onMember) Queued() *meter.Gauge { return &m.Session.Meters().Queued }
 
 // Get reads a znode. A member's session is asked by its own type: then a path below the session's root
@@ -82,6 +93,21 @@ func (p *SessionParts) Exists(ctx context.Context, path string) (tree.Stat, bool
 		return m.Session.Exists(p.Root.In(path))
 	}
 	return p.Session.Exists(ctx, p.Root.In(path))
+}
+
+// Follow is that of the Backend, with the session's path. What the session may not read may be a former
+// znode, so it looks again.
+func (p *SessionParts) Follow(ctx context.Context, path string, buffer int) (Followed, error) {
+	if err := cmp.Or(ctx.Err(), tree.ValidatePath(path)); err != nil {
+		return Followed{}, err
+	}
+	o := watch.Options{Buffer: buffer, Values: true}
+	f, err := p.Session.Follow(ctx, p.Root.In(path), o, string(p.Root))
+	if err != nil || !errors.Is(f.Err, tree.ErrNoAuth) {
+		return f, err
+	}
+	f.Data, f.Stat, f.Err = p.Get(ctx, path)
+	return f.Checked(nil)
 }
 
 // memberTerms are the Terms of a transaction on this process's own node.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/embed/claim"
+	"github.com/vivarium-go/vivarium/embed/internal/inside"
 )
 
 // ErrExhausted says that the parent's create counter has reached its end. No number is left for
@@ -232,6 +233,16 @@ func Sync(ctx context.Context, s *embed.Session, path string) (at embed.Zxid, er
 		return err
 	})
 	return at, err
+}
+
+// Follow watches a znode, and returns the state from which the events go on. Events up to Since are of
+// what happened before the ensemble was asked. It outlasts whatever passes.
+func Follow(ctx context.Context, s *embed.Session, path string, buffer int) (f inside.Followed, err error) {
+	err = Retry(ctx, s, func() error {
+		f, err = (*inside.Session)(s).Parts().Follow(ctx, path, buffer)
+		return err
+	})
+	return f, err
 }
 
 // Within calls fn, which creates a znode below a parent. fn is told whether to create what is missing
