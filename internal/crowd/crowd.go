@@ -49,21 +49,21 @@ const (
 )
 
 // Lacks reports whether a process may open fewer files than a node with some shards needs besides
-// the connections of clients, and how many either is.
+// the quarter that is for connections, and how many either is.
 func Lacks(shards int) (files, want int, lacks bool) {
 	files, want = openMax(), nodeFiles+shards*shardFiles
-	return files, want, files > 0 && files < want
+	return files, want, files > 0 && files-files/4 < want
 }
 
 // Fits returns how many of the connections that a bound allows a process can serve beside a node
-// with some shards, and how many files it may open. A bound below zero is none. At least half of
-// the files are for connections. Where the number of files is not known, it is zero, and the bound
+// with some shards, and how many files it may open. A bound below zero is none. At least a
+// quarter of the files is for connections. Where the number of files is not known, it is zero, and the bound
 // stays.
 func Fits(bound, shards int) (connections, files int) {
 	if files = openMax(); files <= 0 {
 		return bound, 0
 	}
-	room := max(files-nodeFiles-shards*shardFiles, files/2)
+	room := max(files-nodeFiles-shards*shardFiles, files/4)
 	if bound < 0 || bound > room {
 		return room, files
 	}
