@@ -29,7 +29,7 @@ func TestFits(t *testing.T) {
 		t.Skip("the number of files is not known here")
 	}
 	for _, c := range []struct{ bound, shards, want int }{
-		{1, 1, 1}, {files, 1, max(files-nodeFiles-shardFiles, files/4)}, {-1, 1, max(files-nodeFiles-shardFiles, files/4)}, {-1, files, files / 2},
+		{1, 1, 1}, {files, 1, max(files-nodeFiles-shardFiles, files/4)}, {-1, 1, max(files-nodeFiles-shardFiles, files/4)}, {-1, files, files / 4},
 	} {
 		if got, of := Fits(c.bound, c.shards); got != c.want || of != files {
 			t.Errorf("a bound of %d beside %d shards: %d of %d, want %d", c.bound, c.shards, got, of, c.want)
