@@ -197,7 +197,7 @@
 // compare clocks nor learn why a session ended. One example is the look of watch.Client.Arm.
 //
 // No lock is held over a call of the embedding service. The exception is the pure functions of its
-// authentication schemes, whose panics are contained (package service). No lock above those of
+// authentication schemes, whose panics are contained (package scheme). No lock above those of
 // replication is held over I/O. The exception is datadir.IdentityFile, over that file.
 //
 // # Goroutines

@@ -33,8 +33,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/recovery"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
+	"github.com/vivarium-go/vivarium/engine/scheme"
 	"github.com/vivarium-go/vivarium/engine/seeding"
-	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/engine/spread"
 	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/files"
@@ -101,7 +101,7 @@ func newEngine(cfg Config) *Engine {
 	e.reach, e.endReach = context.WithCancel(context.Background())
 	e.Presence = presence.New(presence.Options{Node: callbacks{e}, Roster: e.roster, Recent: &e.health.Recent, Name: cfg.Name, Zone: cfg.Zone, Address: cfg.Advertise, Observer: cfg.Observer,
 		Election: LongestElection(cfg.Tick), Changed: cfg.MembersChanged, Reach: e.reach, Done: e.done})
-	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
+	e.cfg.Schemes = scheme.Judges(cfg.Schemes, e.log)
 	return e
 }
 
