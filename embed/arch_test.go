@@ -32,16 +32,16 @@ var imports = map[string][]string{
 	"storage":      {"storage/disk", "internal/meter", "internal/rank", "github.com/cockroachdb/pebble"},
 
 	"replication":                         {"internal/files", "internal/meter", "internal/rank", "internal/timers", "github.com/lni/dragonboat/v4", "github.com/lni/vfs", "github.com/cespare/xxhash/v2"}, // the types of dragonboat's file system, the checksum of its log
-	"replication/transport":               {"internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "github.com/lni/dragonboat/v4"},
+	"replication/transport":               {"internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/service", "github.com/lni/dragonboat/v4"},
 	"replication/transport/transporttest": {"internal/rank"}, // for tests
 
 	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree", "golang.org/x/sync"},
 	"engine/backups":    {"engine/ask", "engine/backupfile", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "internal/meter", "session", "storage"},
 	"engine/census":     {"engine/forest", "engine/outbox", "engine/replica", "replication", "session", "tree"},
 	"engine/datadir":    {"internal/rank", "replication", "session", "storage", "storage/disk"},
-	"engine/entry":      {"engine/ask", "engine/roster", "engine/service", "internal/pace", "replication", "replication/transport", "session"},
+	"engine/entry":      {"engine/ask", "engine/roster", "internal/pace", "internal/service", "replication", "replication/transport", "session"},
 	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch", "golang.org/x/sync"},
-	"engine/governor":   {"engine/ask", "engine/command", "engine/replica", "engine/roster", "engine/service", "engine/steer", "engine/outbox", "replication", "replication/transport", "session", "tree"},
+	"engine/governor":   {"engine/ask", "engine/command", "engine/replica", "engine/roster", "engine/steer", "internal/service", "engine/outbox", "replication", "replication/transport", "session", "tree"},
 	"engine/identity":   {"engine/command", "engine/datadir", "engine/forest", "engine/roster", "replication", "replication/transport", "session", "storage"},
 	"engine/levels":     {"engine/ask", "engine/command", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "replication", "replication/transport", "session"},
 	"engine/peers":      {"engine/forest", "engine/roster", "replication", "replication/transport", "session"},
@@ -59,11 +59,11 @@ var imports = map[string][]string{
 	"engine/replica":    {"engine/outbox", "engine/command", "tree", "session", "watch", "storage", "replication", "internal/meter", "internal/pace", "internal/rank"},
 	"engine/keeper":     {"engine/claim", "engine/clock", "engine/command", "engine/outbox", "tree", "session", "watch", "replication", "internal/meter", "internal/rank", "internal/timers", "golang.org/x/sync"},
 	"engine/health":     {"engine/forest", "engine/replica", "engine/roster", "internal/meter", "internal/pace", "internal/rank", "replication", "replication/transport", "storage/disk"},
-	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "engine/service", "replication", "tree"},
-	"engine/service":    {"internal/lines", "tree"},
+	"engine/seeding":    {"engine/backupfile", "engine/command", "engine/outbox", "engine/replica", "internal/service", "replication", "tree"},
+	"engine/scheme":     {"internal/lines", "tree"},
 	"engine/spread":     {"engine/command", "engine/forest", "engine/roster", "replication"},
 	"engine/steer":      {"session"},
-	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/service", "engine/backups", "engine/census", "engine/entry", "engine/forest", "engine/governor", "engine/identity", "engine/levels", "engine/peers", "engine/presence", "engine/petition", "engine/recovery", "engine/spread", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/meter", "internal/rank"},
+	"engine":            {"engine/ask", "engine/backupfile", "engine/datadir", "engine/health", "engine/seeding", "engine/scheme", "engine/backups", "engine/census", "engine/entry", "engine/forest", "engine/governor", "engine/identity", "engine/levels", "engine/peers", "engine/presence", "engine/petition", "engine/recovery", "engine/spread", "engine/roster", "engine/keeper", "engine/replica", "engine/outbox", "engine/clock", "engine/command", "tree", "session", "watch", "storage", "storage/disk", "replication", "replication/transport", "internal/certs", "internal/crowd", "internal/files", "internal/meter", "internal/rank"},
 
 	"internal/certs":        {"internal/rank"},
 	"internal/configfile":   {"go.yaml.in/yaml/v3"},
@@ -74,6 +74,7 @@ var imports = map[string][]string{
 	"internal/meter":        {},
 	"internal/pace":         {},
 	"internal/rank":         {},
+	"internal/service":      {},
 	"internal/timers":       {},
 
 	// What only tests link, embedtest's users included.
@@ -112,11 +113,11 @@ var imports = map[string][]string{
 	"embed/metrics/prom": {"embed/metrics", "github.com/prometheus/client_golang"}, // a module of its own
 
 	"embed/internal/native":     {"embed/internal/inside", "internal/wire", "engine", "tree", "watch"},
-	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch", "golang.org/x/sync"},                                                     // session for the life of one
+	"embed/client":              {"embed", "embed/internal/inside", "embed/internal/native", "internal/lines", "internal/meter", "internal/rank", "internal/service", "internal/wire", "engine", "engine/claim", "engine/clock", "session", "tree", "watch", "golang.org/x/sync"},            // session for the life of one
 	"embed/internal/clienttest": {"embed", "embed/client", "embed/gateway", "embed/internal/inside", "engine/clock"},                                                                                                                                                                         // for tests
 	"embed/internal/refusals":   {"embed", "embed/internal/inside", "engine", "tree"},                                                                                                                                                                                                        // for tests
 	"embed/internal/embedkit":   {"embed", "embed/embedtest", "embed/internal/inside", "embed/lock", "engine", "engine/clock", "internal/files", "internal/files/memory", "internal/testkit", "internal/testkit/sessionsflag", "internal/testkit/shardsflag", "replication", "storage/disk"}, // for tests
-	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/wire", "engine", "tree", "watch"},
+	"embed/gateway":             {"embed", "embed/internal/inside", "embed/internal/native", "embed/internal/sampling", "embed/metrics", "internal/certs", "internal/crowd", "internal/meter", "internal/pace", "internal/rank", "internal/service", "internal/wire", "engine", "tree", "watch"},
 	"internal/wire":             {},
 	"internal/wire/wiretest":    {}, // for tests
 

@@ -14,7 +14,7 @@
 //	keeper  replica  ask                        this node's sessions; one shard's state machine; questions to others
 //	outbox  backupfile                          this node's batches to one shard; the bytes of a backup
 //	command  clock  claim  steer                formats of log and image; time; what is held; who is to vote
-//	service  datadir                            what is the service's; what a directory holds
+//	scheme  datadir                             how a credential proves; what a directory holds
 //
 // Nothing points up. What a room needs from above it declares as an interface, Node or Raft. The
 // engine implements these in callbacks.go.
@@ -197,7 +197,7 @@
 // compare clocks nor learn why a session ended. One example is the look of watch.Client.Arm.
 //
 // No lock is held over a call of the embedding service. The exception is the pure functions of its
-// authentication schemes, whose panics are contained (package service). No lock above those of
+// authentication schemes, whose panics are contained (package scheme). No lock above those of
 // replication is held over I/O. The exception is datadir.IdentityFile, over that file.
 //
 // # Goroutines

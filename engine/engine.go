@@ -144,10 +144,7 @@ func (e *Engine) home() *replica.Replica { return e.shards.Home() }
 
 // bounded returns ctx with the request timeout as its deadline, or ctx itself if it has a deadline.
 func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, e.cfg.RequestTimeout)
+	return outbox.Bounded(ctx, e.cfg.RequestTimeout)
 }
 
 // silenced reports whether this node serves nobody any more. It is over, or its disk has failed and

@@ -209,7 +209,7 @@ func (s *Session) Await(ctx context.Context, path string, z tree.Zxid) error {
 	case <-s.Done():
 	case <-bounded.Done():
 		if !isDone(reached) {
-			return s.engine.health.ExplainOn(r.Shard, outbox.Lacking(ctx, bounded.Err()))
+			return s.engine.health.ExplainOn(r.Shard, outbox.Lacking(bounded, bounded.Err()))
 		}
 	}
 	return s.Live()

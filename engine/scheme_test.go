@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/enginetest"
 	"github.com/vivarium-go/vivarium/engine/keeper"
-	"github.com/vivarium-go/vivarium/engine/service"
+	"github.com/vivarium-go/vivarium/engine/scheme"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -26,7 +26,7 @@ func (brittle) Expands() bool                   { panic("no opinion") }
 // H3: an id at which a scheme panics is refused, on every replica and at each start, and the node
 // goes on. A client chose the id, and the entry is in the log.
 func TestPanicOfASchemeCountsAsNo(t *testing.T) {
-	schemes := service.Judges(tree.Schemes{"brittle": brittle{}}, slog.New(slog.DiscardHandler))
+	schemes := scheme.Judges(tree.Schemes{"brittle": brittle{}}, slog.New(slog.DiscardHandler))
 	withSchemes(t, schemes, func(t *testing.T, n *node) {
 		n.applyCommand(command.Command{Kind: command.KindRegister, Origin: session.Origin{Member: 2, Start: 1, Directory: [16]byte{2}, Digest: enginetest.Origin().Digest, Level: 1}, Rules: command.Rules{Schemes: []string{"brittle"}}})
 		create := func(path, scheme, id string, who ...tree.Identity) error {
@@ -61,7 +61,7 @@ func TestPanicOfASchemeCountsAsNo(t *testing.T) {
 func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		schemes := service.Judges(tree.Schemes{"brittle": brittle{}, "other": brittle{}}, slog.New(slog.NewTextHandler(&out, nil)))
+		schemes := scheme.Judges(tree.Schemes{"brittle": brittle{}, "other": brittle{}}, slog.New(slog.NewTextHandler(&out, nil)))
 		valid := func(name string) {
 			for range 100 {
 				if schemes[name].Valid("a") {
@@ -85,7 +85,7 @@ func TestPanicsOfSchemesAreLoggedNowAndThen(t *testing.T) {
 				t.Errorf("%q is missing:\n%s", word, &out)
 			}
 		}
-		enginetest.Pass(service.SchemePanicPause)
+		enginetest.Pass(scheme.PanicPause)
 		valid("brittle")
 		want(3)
 	})

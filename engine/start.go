@@ -33,8 +33,8 @@ import (
 	"github.com/vivarium-go/vivarium/engine/recovery"
 	"github.com/vivarium-go/vivarium/engine/replica"
 	"github.com/vivarium-go/vivarium/engine/roster"
+	"github.com/vivarium-go/vivarium/engine/scheme"
 	"github.com/vivarium-go/vivarium/engine/seeding"
-	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/engine/spread"
 	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/files"
@@ -88,20 +88,27 @@ func Start(cfg Config) (*Engine, error) {
 func newEngine(cfg Config) *Engine {
 	e := &Engine{
 		cfg: cfg, clock: cfg.Seams.Clock,
-		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), runID: runID(),
-		cramped: make(chan struct{}, 1), departed: make(chan struct{}), closed: make(chan struct{}),
+		opened: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
+		ended: make(chan struct{}), departed: make(chan struct{}), closed: make(chan struct{}),
+		cramped: make(chan struct{}, 1), started: time.Now(), runID: runID(),
 	}
 	e.above = callbacks{e}
 	e.Tables = &census.Tables{Timeout: cfg.RequestTimeout, Over: e.over, Done: e.done}
 	e.identity = &datadir.IdentityFile{Dir: cfg.Dir}
 	e.roster = roster.New(e.identity, cfg.Members, cfg.Logger)
 	e.log = e.roster.Log
-	e.health = health.New(health.Options{Lacks: health.Lacks{Node: callbacks{e}, Roster: e.roster, Alone: cfg.Alone}, Host: e.host.Load, Log: e.log, Limit: cfg.Slow,
-		Shortest: ShortestElection(cfg.Tick), Longest: LongestElection(cfg.Tick), Started: e.started, Stop: e.stop})
+	e.health = health.New(health.Options{
+		Lacks: health.Lacks{Node: callbacks{e}, Roster: e.roster, Alone: cfg.Alone},
+		Host:  e.host.Load, Log: e.log, Limit: cfg.Slow, Started: e.started, Stop: e.stop,
+		Shortest: ShortestElection(cfg.Tick), Longest: LongestElection(cfg.Tick),
+	})
 	e.reach, e.endReach = context.WithCancel(context.Background())
-	e.Presence = presence.New(presence.Options{Node: callbacks{e}, Roster: e.roster, Recent: &e.health.Recent, Name: cfg.Name, Zone: cfg.Zone, Address: cfg.Advertise, Observer: cfg.Observer,
-		Election: LongestElection(cfg.Tick), Changed: cfg.MembersChanged, Reach: e.reach, Done: e.done})
-	e.cfg.Schemes = service.Judges(cfg.Schemes, e.log)
+	e.Presence = presence.New(presence.Options{
+		Node: callbacks{e}, Roster: e.roster, Recent: &e.health.Recent,
+		Name: cfg.Name, Zone: cfg.Zone, Address: cfg.Advertise, Observer: cfg.Observer,
+		Election: LongestElection(cfg.Tick), Changed: cfg.MembersChanged, Reach: e.reach, Done: e.done,
+	})
+	e.cfg.Schemes = scheme.Judges(cfg.Schemes, e.log)
 	return e
 }
 
@@ -184,10 +191,15 @@ func (e *Engine) loadShards() error {
 	}
 	e.loaded()
 	e.purger = replica.NewPurger(e.shards, callbacks{e}, e.log)
-	e.backups = backups.New(backups.Options{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Ensemble: e.cfg.Ensemble, Behind: e.cfg.backupBehind(),
-		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Private: e.cfg.Admit != nil, Work: &e.health.Slow.Work.Backups, Done: e.done})
-	e.seeding = seeding.New(seeding.Options{Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
-		Wall: e.clock.Wall, Started: e.started, Log: e.log})
+	e.backups = backups.New(backups.Options{
+		Node: callbacks{e}, Forest: e.shards, Roster: e.roster,
+		Ensemble: e.cfg.Ensemble, Behind: e.cfg.backupBehind(), Private: e.cfg.Admit != nil,
+		Timeout: e.cfg.RequestTimeout, Wall: e.clock.Wall, Work: &e.health.Slow.Work.Backups, Done: e.done,
+	})
+	e.seeding = seeding.New(seeding.Options{
+		Node: callbacks{e}, Shards: e.shards, Open: e.cfg.Seed, Part: e.cfg.seedPart(),
+		Wall: e.clock.Wall, Started: e.started, Log: e.log,
+	})
 	return nil
 }
 
@@ -243,22 +255,35 @@ func (e *Engine) newTransport() {
 	door := &peers.Doorkeeper{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load, Opened: e.opened}
 	e.transport = transport.New(transport.Options{
 		Self:    e.peerIdentity(replication.Identity{Directory: id.Directory, Start: id.Start}),
-		Highest: highest, Held: door.Held, Level: func() uint32 { return replica.HighestLevel(e.shards) }, Lineage: func() [16]byte { return e.roster.Lineage() },
-		Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
+		Highest: highest, Shards: uint64(e.cfg.Shards), Network: e.network, Listener: e.listener,
+		Held: door.Held, Accept: door.Accept, Refused: door.Refused, Answer: e.answer,
+		Level:    func() uint32 { return replica.HighestLevel(e.shards) },
+		Lineage:  func() [16]byte { return e.roster.Lineage() },
+		Ancestor: func(l [16]byte) bool { return slices.Contains(e.roster.Ancestors(), l) },
+		Members:  e.roster.PeerIDs, Knows: e.roster.Knows, Learner: e.roster.IsLearner,
 		Address: func(m uint64) string { return e.roster.NextAddress(MemberID(m)) },
-		Members: e.roster.PeerIDs, Knows: e.roster.Knows, Learner: e.roster.IsLearner, Ancestor: func(l [16]byte) bool { return slices.Contains(e.roster.Ancestors(), l) },
 		Met:     func(m uint64, address string) { e.roster.Met(MemberID(m), address) },
-		Counted: e.health.WatchPeer, Noted: e.health.NotePeer, Answer: e.answer, Accept: door.Accept, Refused: door.Refused, Logger: e.log,
-		Target: func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
+		Target:  func(uuid string) (uint64, bool) { m, ok := e.names.Member(uuid); return uint64(m), ok },
+		Counted: e.health.WatchPeer, Noted: e.health.NotePeer, Logger: e.log,
 	})
 	e.listener = nil // the transport has it now
 	e.health.Transport = e.transport
-	e.Petitioner = &petition.Petitioner{Node: callbacks{e}, Roster: e.roster, Transport: e.transport, Shards: len(e.shards), Timeout: e.cfg.RequestTimeout, Done: e.done}
-	e.Levels = &levels.Raiser{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Transport: e.transport, Network: e.network, Host: e.host.Load, GaveUp: e.Petitioner.GaveUp,
-		Read: e.cfg.levelRead(), Agreed: e.cfg.levelMax(), Timeout: e.cfg.RequestTimeout, Reach: e.reach, Done: e.done}
-	e.entry = entry.New(entry.Options{Roster: e.roster, Transport: e.transport, Network: e.network,
-		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Found: e.cfg.Found,
-		Tick: e.cfg.Tick, Levels: e.cfg.levels(), Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise, Observer: e.cfg.Observer})
+	e.Petitioner = &petition.Petitioner{
+		Node: callbacks{e}, Roster: e.roster, Transport: e.transport,
+		Shards: len(e.shards), Timeout: e.cfg.RequestTimeout, Done: e.done,
+	}
+	e.Levels = &levels.Raiser{
+		Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Transport: e.transport, Network: e.network,
+		Host: e.host.Load, GaveUp: e.Petitioner.GaveUp, Read: e.cfg.levelRead(), Agreed: e.cfg.levelMax(),
+		Timeout: e.cfg.RequestTimeout, Reach: e.reach, Done: e.done,
+	}
+	e.entry = entry.New(entry.Options{
+		Roster: e.roster, Transport: e.transport, Network: e.network,
+		Member: e.cfg.Member, Members: e.cfg.Members, Alone: e.cfg.Alone, Join: e.cfg.Join, Found: e.cfg.Found,
+		Ensemble: e.cfg.Ensemble, Shards: e.cfg.Shards, Tick: e.cfg.Tick, Levels: e.cfg.levels(),
+		Schemes: slices.Sorted(maps.Keys(e.cfg.Schemes)), Observer: e.cfg.Observer,
+		Name: e.cfg.Name, Zone: e.cfg.Zone, Advertise: e.cfg.Advertise,
+	})
 	e.Presence.Entry, e.Presence.Transport, e.Presence.Outbox = e.entry, e.transport, e.home().Outbox
 }
 
@@ -303,9 +328,12 @@ func (e *Engine) loaded() {
 
 // newGovernor returns what this node does about members where it leads.
 func (e *Engine) newGovernor() *governor.Governor {
-	return governor.New(governor.Options{Node: callbacks{e}, Roster: e.roster, Shards: e.shards, Transport: e.transport, Host: e.host.Load,
-		Ensemble: e.cfg.Ensemble, Tick: e.cfg.Tick, Election: LongestElection(e.cfg.Tick), RequestTimeout: e.cfg.RequestTimeout,
-		Voters: e.cfg.Voters, DeadAfter: e.cfg.DeadAfter, Admit: e.cfg.Admit, Reach: e.reach, Done: e.done})
+	return governor.New(governor.Options{
+		Node: callbacks{e}, Roster: e.roster, Shards: e.shards, Transport: e.transport, Host: e.host.Load,
+		Ensemble: e.cfg.Ensemble, Tick: e.cfg.Tick, Election: LongestElection(e.cfg.Tick),
+		RequestTimeout: e.cfg.RequestTimeout, Voters: e.cfg.Voters, DeadAfter: e.cfg.DeadAfter, Admit: e.cfg.Admit,
+		Reach: e.reach, Done: e.done,
+	})
 }
 
 // enter finds out who this node is, and makes it that member.
@@ -379,7 +407,10 @@ func (e *Engine) runMember() {
 	e.loops.Go(func() { e.purger.Loop(e.stop, e.done) })
 	e.loops.Go(e.whenReady)
 	if !e.cfg.Alone && len(e.shards) > 1 { // else there is nothing to spread
-		shares := &spread.Spreader{Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load(), Election: LongestElection(e.cfg.Tick), Reach: e.reach, Done: e.done}
+		shares := &spread.Spreader{
+			Node: callbacks{e}, Forest: e.shards, Roster: e.roster, Host: e.host.Load(),
+			Election: LongestElection(e.cfg.Tick), Reach: e.reach, Done: e.done,
+		}
 		e.loops.Go(shares.Loop)
 	}
 	e.loops.Go(e.Levels.Loop)

@@ -226,7 +226,7 @@ func (e *Engine) depart(ctx context.Context, doubt error) error {
 	e.transferAll(ctx)
 	late := e.awaitOut(ctx)
 	if late != nil && late == ctx.Err() {
-		late = e.outrun(late)
+		late = e.outrun(outbox.WhyOver(ctx))
 	}
 	if late == nil {
 		if e.noted.CompareAndSwap(false, true) { // later the directory may be another node's

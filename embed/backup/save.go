@@ -13,12 +13,13 @@ import (
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 )
 
-// ErrOther says that a file has something else than an older backup of the same ensemble, so it is
-// not replaced.
-var ErrOther = errors.New("the file there is no backup of this ensemble: remove it, or take another name")
+// ErrOther says that a file is not known for an older backup of the same ensemble, so it is not
+// replaced.
+var ErrOther = errors.New("what is there is not known for a backup of this ensemble: remove it, or take another name")
 
-// Save has write write a backup, and gives it a name. It replaces a backup of an ensemble of the
-// same name, and no other file. At no moment does the name belong to less than a whole backup on the
+// Save has write write a backup, and gives it a name. It replaces a regular file whose header says
+// that it is a backup of an ensemble of the same name, or that has no byte. It replaces nothing
+// else: no backup that this build cannot read, no link, no FIFO. At no moment does the name belong to less than a whole backup on the
 // disk. Save writes a file beside it, syncs it, reads it again with Verify, and only then renames it.
 // If it fails before that, an older file of the name stays as it was, and nothing else is left. If it
 // fails to make the new name durable, the new file stays. If the process dies, a file stays whose
@@ -39,10 +40,18 @@ func Save(name string, write func(w io.Writer) error) (info embed.BackupInfo, er
 	})
 }
 
-// mayReplace returns ErrOther if a file has something else than a backup of the same ensemble. A file
-// without a byte has nothing, and a damaged backup is as good as an older one.
+// mayReplace returns ErrOther unless nothing is lost with a file: there is none, it has no byte, or it
+// is known for a backup of the same ensemble. Damage behind the header makes it no worse to lose.
 func mayReplace(name string, info embed.BackupInfo) error {
-	if there, err := os.Lstat(name); err != nil || !there.Mode().IsRegular() || there.Size() == 0 {
+	there, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !there.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", name, ErrOther)
+	case there.Size() == 0:
 		return nil
 	}
 	f, err := os.Open(name)
@@ -51,7 +60,9 @@ func mayReplace(name string, info embed.BackupInfo) error {
 	}
 	defer f.Close()
 	switch r, err := backupfile.NewReader(f); {
-	case errors.Is(err, ErrNotBackup), err == nil && r.Header.Ensemble != info.Ensemble:
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", name, ErrOther, err)
+	case r.Header.Ensemble != info.Ensemble:
 		return fmt.Errorf("%s: %w", name, ErrOther)
 	}
 	return nil

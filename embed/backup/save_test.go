@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -88,6 +89,44 @@ func TestSave_Replaces(t *testing.T) {
 			if entries, _ := os.ReadDir(filepath.Dir(name)); len(entries) != 1 {
 				t.Errorf("%s: %v", what, entries)
 			}
+		}
+	})
+}
+
+// M169: Save replaces only what it knows for an older backup of the ensemble. Another ensemble's may be
+// of a newer build, or damaged where it says whose it is. A FIFO or a link is somebody's too.
+func TestSave_KeepsWhatItDoesNotKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens, _ := several(t, 1)
+		file := take(t, ens)
+		other := embedtest.New(t, 1, embedtest.Options{Config: func(c *embed.Config) { c.Ensemble = "other" }})
+		newer, damaged := take(t, other), take(t, other)
+		newer[7]++    // the format
+		damaged[12]++ // the header's checksum
+		name := filepath.Join(t.TempDir(), "file")
+		write := func(b []byte) func() error { return func() error { return os.WriteFile(name, b, 0o600) } }
+		for what, there := range map[string]func() error{
+			"of a newer build":    write(newer),
+			"with a spoiled head": write(damaged),
+			"cut in its head":     write(newer[:10]),
+			"a FIFO":              func() error { return syscall.Mkfifo(name, 0o600) },
+			"a link to nothing":   func() error { return os.Symlink("nowhere", name) },
+			"a directory":         func() error { return os.Mkdir(name, 0o700) },
+		} {
+			must(t, there())
+			before, err := os.Lstat(name)
+			must(t, err)
+			info, err := backup.Save(name, func(w io.Writer) error { _, err := w.Write(file); return err })
+			if !errors.Is(err, backup.ErrOther) || !strings.Contains(err.Error(), name) || info.Size != 0 {
+				t.Errorf("%s: %+v, %v", what, info, err)
+			}
+			if after, err := os.Lstat(name); err != nil || !os.SameFile(before, after) {
+				t.Errorf("%s: it is gone: %v", what, err)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(name)); len(entries) != 1 {
+				t.Errorf("%s: %v", what, entries)
+			}
+			must(t, os.Remove(name))
 		}
 	})
 }

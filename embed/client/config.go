@@ -39,7 +39,8 @@ type Config struct {
 	// for a second. Nil means slog.Default.
 	Logger *slog.Logger
 	// Dial replaces the network, such as for a proxy or a test. It gets the addresses of Servers.
-	// Nil means TCP.
+	// If it panics, hangs or calls [runtime.Goexit], the session tries another server, and Close
+	// does not wait for it. Nil means TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
 	// Inside replaces parts of the machine that the client stands on. It is for tests of this

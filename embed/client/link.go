@@ -15,6 +15,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/engine"
+	"github.com/vivarium-go/vivarium/internal/service"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	life "github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -115,36 +116,52 @@ func (s *session) connect(address string, rounds int) (*link, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.alive, min(timeout/connectParts<<min(rounds, 10), timeout))
 	defer cancel()
-	conn, err := s.dial(ctx, address)
+	to, err := s.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: conn, r: bufio.NewReader(conn), done: make(chan struct{})}
-	late := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	l := &link{conn: to.Conn, r: bufio.NewReader(to.Conn), done: make(chan struct{})}
 	if err := s.handshake(l); err != nil {
-		late()
-		_ = conn.Close()
+		to.late()
+		_ = l.conn.Close()
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	late() // a connection that was closed just now breaks as soon as it is used
+	to.late() // a connection that was closed just now breaks as soon as it is used
 	return l, nil
 }
 
-func (s *session) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := s.client.config.Dial(ctx, address)
+// A dialled connection is closed when its dial's ctx ends, unless late is called before: nobody may
+// wait for it by then.
+type dialled struct {
+	net.Conn
+	late func() bool
+}
+
+func (s *session) dial(ctx context.Context, address string) (dialled, error) {
+	to, err := service.Call(ctx, "Config.Dial", func(ctx context.Context) (dialled, error) {
+		conn, err := s.client.config.Dial(ctx, address)
+		if err == nil && conn == nil {
+			err = errors.New("Config.Dial returned nothing")
+		}
+		if err != nil {
+			return dialled{}, err
+		}
+		return dialled{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
+	})
 	if err != nil || s.client.config.TLS == nil {
-		return conn, err
+		return to, err
 	}
 	c := s.client.config.TLS.Clone()
 	if c.ServerName == "" {
 		c.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	secure := tls.Client(conn, c)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
+	secure := tls.Client(to.Conn, c)
+	if err := service.Handshake(ctx, secure); err != nil {
+		_ = to.Close()
+		return dialled{}, err
 	}
-	return secure, nil
+	to.Conn = secure
+	return to, nil
 }
 
 // handshake opens the session or reattaches it, proves its credentials, and makes the connection

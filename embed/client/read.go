@@ -181,17 +181,14 @@ const (
 )
 
 func (s *session) Await(ctx context.Context, path string, z tree.Zxid) error {
-	if _, ok := ctx.Deadline(); !ok {
-		bounded, cancel := context.WithTimeout(ctx, s.client.config.RequestTimeout)
-		defer cancel()
-		ctx = bounded
-	}
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
 	s.awaiting.Add(1)
 	defer s.awaiting.Add(-1)
 	for {
-		shown, err := s.awaitOnce(ctx, path, z)
-		if err == context.DeadlineExceeded {
-			err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+		shown, err := s.awaitOnce(bounded, path, z)
+		if bounded.Err() != nil && errors.Is(err, bounded.Err()) {
+			return s.late(ctx)
 		}
 		if err != nil || shown {
 			return err

@@ -104,11 +104,8 @@ func newSession(k *Client, o embed.SessionOptions) *session {
 
 // opened waits until the session is open.
 func (s *session) opened(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		bounded, cancel := context.WithTimeout(ctx, s.client.config.RequestTimeout)
-		defer cancel()
-		ctx = bounded
-	}
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
 	select {
 	case <-s.ready:
 		s.mu.Lock()
@@ -116,10 +113,27 @@ func (s *session) opened(ctx context.Context) error {
 		return s.mu.end
 	case <-s.client.done:
 		return engine.ErrClosed
-	case <-ctx.Done():
+	case <-bounded.Done():
 	}
+	return s.late(ctx)
+}
+
+// bounded returns ctx with the request timeout as its deadline, or ctx itself if it has a deadline.
+func (s *session) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.client.config.RequestTimeout)
+}
+
+// late is the error of a wait whose bounded ctx has ended. It matches no deadline that the caller's
+// ctx does not have: a recipe would take that for its own end.
+func (s *session) late(ctx context.Context) error {
 	err := ctx.Err()
-	if err == context.DeadlineExceeded {
+	switch err {
+	case nil:
+		err = fmt.Errorf("%w: not in time", engine.ErrUnavailable)
+	case context.DeadlineExceeded:
 		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
 	return s.explain(err)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine"
 	"github.com/vivarium-go/vivarium/internal/crowd"
 	"github.com/vivarium-go/vivarium/internal/rank"
+	"github.com/vivarium-go/vivarium/internal/service"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 	"github.com/vivarium-go/vivarium/watch"
@@ -166,12 +168,31 @@ func (c *conn) serve() {
 func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.gate.panics.Add(1)
-			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", p, "stack", string(debug.Stack()))
+			c.panicked(p, string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	return fn()
+}
+
+func (c *conn) panicked(cause any, stack string) {
+	c.gate.panics.Add(1)
+	c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", cause, "stack", stack)
+}
+
+// secure does the handshake of TLS, if there is one. The connection has its deadline.
+func (c *conn) secure() error {
+	sock, ok := c.sock.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.gate.ctx, c.gate.cfg.FirstFrame+service.HandshakeGrace)
+	defer cancel()
+	err := service.Handshake(ctx, sock)
+	if fault, ok := errors.AsType[*service.Fault](err); ok {
+		c.panicked(fault, fault.Stack)
+	}
+	return err
 }
 
 // drop ends the connection at once. It may be called at any time, by any goroutine.
@@ -264,6 +285,9 @@ func (c *conn) unreserve() {
 // converse is the reader. It returns the reason why the conversation ended.
 func (c *conn) converse() error {
 	if err := c.sock.SetDeadline(time.Now().Add(c.gate.cfg.FirstFrame)); err != nil {
+		return err
+	}
+	if err := c.secure(); err != nil {
 		return err
 	}
 	head, err := c.in.head()

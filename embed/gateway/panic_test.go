@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
 	"github.com/vivarium-go/vivarium/internal/testkit"
@@ -100,5 +103,47 @@ func TestPanicOfTheSender(t *testing.T) {
 	c.stopSending()
 	if c.awaitPlaced() {
 		t.Error("the connection has not ended")
+	}
+}
+
+// M168: a function of the service's tls.Config panics, ends its goroutine or hangs for one client. That
+// costs the client its connection, and Close does not wait for it.
+func TestTLS_FunctionsThatAreFaulty(t *testing.T) {
+	for what, fault := range map[string]func(over chan struct{}){
+		"panicked at panic_test.go": func(chan struct{}) { panic("a defect of the service") },
+		"called runtime.Goexit":     func(chan struct{}) { runtime.Goexit() },
+		"has not returned":          func(over chan struct{}) { <-over },
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			var log lockedBuffer
+			over, ca := make(chan struct{}), testkit.NewAuthority(t, "authority")
+			debug := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			n := startNode(t, func(c *embed.Config) { c.Logger = debug })
+			g := startOn(t, n, Config{TLS: &TLS{Config: &tls.Config{Certificates: []tls.Certificate{ca.Issue(t)},
+				GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+					if h.ServerName == "stranger.test" {
+						fault(over)
+					}
+					return nil, nil
+				}}}})
+			stranger := func() error {
+				return tls.Client(dial(t, g).Conn, &tls.Config{InsecureSkipVerify: true, ServerName: "stranger.test"}).HandshakeContext(t.Context())
+			}
+			if err := stranger(); err == nil {
+				t.Errorf("%s: a stranger got in", what)
+			}
+			wait(t, what, func() bool { return strings.Contains(log.String(), what) && len(g.connections()) == 0 })
+			connectTLS(t, g, &tls.Config{RootCAs: ca.Pool}).must(op(wire.OpPing, ""))
+			ended := make(chan error, 1)
+			go func() { ended <- stranger() }()
+			time.Sleep(time.Second) // it is at work
+			begun := time.Now()
+			testkit.Must(t, g.Close())
+			if took := time.Since(begun); took >= g.cfg.FirstFrame/2 {
+				t.Errorf("%s: Close took %v", what, took)
+			}
+			close(over)
+			<-ended
+		})
 	}
 }

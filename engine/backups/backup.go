@@ -96,10 +96,7 @@ type backup struct {
 // capture fixes what the backup has. It waits at most until ctx ends, or for the request timeout if
 // ctx has no deadline.
 func (b *backup) capture(ctx context.Context) error {
-	bounded, cancel := ctx, context.CancelFunc(func() {})
-	if _, ok := ctx.Deadline(); !ok {
-		bounded, cancel = context.WithTimeout(ctx, b.Timeout)
-	}
+	bounded, cancel := outbox.Bounded(ctx, b.Timeout)
 	defer cancel()
 	err := b.Node.CatchUp(bounded)
 	if err == nil {

@@ -78,11 +78,8 @@ func (t *Tables) count(ctx context.Context) (c Census, err error) {
 // Inspect calls look with a shard's session table while no entry is applied there. It waits until
 // ctx ends, or for the request timeout if ctx has no deadline.
 func (t *Tables) Inspect(ctx context.Context, r *replica.Replica, look func(table *session.Table)) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := outbox.Bounded(ctx, t.Timeout)
+	defer cancel()
 	err := r.Inspect(ctx, t.Done, look)
 	switch {
 	case err == nil:

@@ -14,8 +14,8 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/roster"
-	"github.com/vivarium-go/vivarium/engine/service"
 	"github.com/vivarium-go/vivarium/internal/pace"
+	"github.com/vivarium-go/vivarium/internal/service"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"

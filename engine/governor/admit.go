@@ -11,7 +11,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/ask"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/engine/service"
+	"github.com/vivarium-go/vivarium/internal/service"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/replication/transport"
 	"github.com/vivarium-go/vivarium/session"

@@ -113,11 +113,8 @@ func (r *Raiser) HeldDown() []replication.MemberID {
 // Raise raises the feature level of the ensemble by one, without the consent of the given
 // members. It waits until every shard on this node has it.
 func (r *Raiser) Raise(ctx context.Context, behind []replication.MemberID) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := outbox.Bounded(ctx, r.Timeout)
+	defer cancel()
 	next := r.Level() + 1
 	if err := r.mayRaise(ctx, next, behind); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The errors of a call. A call ends in one of three ways: it was applied, it certainly was not and
@@ -28,9 +29,34 @@ var (
 	errNotSent   = fmt.Errorf("%w: it could not be proposed in time", ErrUnavailable)
 )
 
+// errLate is why a ctx of Bounded has ended whose caller gave it no deadline.
+var errLate = errors.New("not in time")
+
+// Bounded returns ctx with a timeout, or ctx itself if it has a deadline.
+func Bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, errLate)
+}
+
+// WhyOver returns the error of a ctx that has ended. It matches no deadline that the caller has not set:
+// who waits longer would take that for its own end.
+func WhyOver(ctx context.Context) error {
+	if context.Cause(ctx) == errLate {
+		return errLate
+	}
+	return ctx.Err()
+}
+
 // Lacking returns the error for a call that was cancelled, or that got no answer in time.
 func Lacking(ctx context.Context, err error) error {
-	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
+	cause := context.Cause(ctx)
+	lives := cause == nil || cause == errLate // the caller's ctx
+	switch {
+	case lives && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", ErrUnavailable, errLate)
+	case !lives && cause != context.DeadlineExceeded:
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -38,18 +38,11 @@ type Petitioner struct {
 	Done      <-chan struct{} // closed when the node is over for its users
 }
 
-func (p *Petitioner) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, p.Timeout)
-}
-
 // Remove takes a member out of the ensemble, wherever it is, and waits until no shard has it
 // any more. ErrUnsafe says that the members that answer now would be no quorum without it. If ctx
 // ends after the removal was recorded, the removal goes on, and the error is ErrUnknownOutcome.
 func (p *Petitioner) Remove(ctx context.Context, m replication.MemberID) error {
-	ctx, cancel := p.bounded(ctx)
+	ctx, cancel := outbox.Bounded(ctx, p.Timeout)
 	defer cancel()
 	if err := p.Node.Over(); err != nil {
 		return err
@@ -90,7 +83,7 @@ func (p *Petitioner) Remove(ctx context.Context, m replication.MemberID) error {
 // ErrUnknownOutcome says that it was asked for, and that nobody knows what is recorded of it: that
 // goes on.
 func (p *Petitioner) Reconfig(ctx context.Context, c ask.Reconfig) error {
-	ctx, cancel := p.bounded(ctx)
+	ctx, cancel := outbox.Bounded(ctx, p.Timeout)
 	defer cancel()
 	if err := p.Node.Over(); err != nil {
 		return err
@@ -154,7 +147,7 @@ func (p *Petitioner) GaveUp(ctx context.Context, sent bool, what string) error {
 	case over != nil:
 		return ask.Unsure(what, errors.New(over.Error())) // it matches none of those that say that nothing was applied
 	}
-	return ask.Unsure(what, p.Node.Lacking(ctx.Err()))
+	return ask.Unsure(what, p.Node.Lacking(outbox.WhyOver(ctx)))
 }
 
 // askLeader has the leader of the home shard record a change. sent says whether the change may have

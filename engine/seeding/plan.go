@@ -15,7 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/backupfile"
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/replica"
-	"github.com/vivarium-go/vivarium/engine/service"
+	"github.com/vivarium-go/vivarium/internal/service"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/tree"
 )

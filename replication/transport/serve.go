@@ -16,6 +16,7 @@ import (
 	pb "github.com/lni/dragonboat/v4/raftpb"
 
 	"github.com/vivarium-go/vivarium/internal/crowd"
+	"github.com/vivarium-go/vivarium/internal/service"
 )
 
 const (
@@ -216,7 +217,9 @@ func (t *Transport) acceptHandshakeInTime(conn net.Conn, r *bufio.Reader) (hello
 		return hello{}, err
 	}
 	if s, ok := conn.(interface{ HandshakeContext(context.Context) error }); ok {
-		if err := s.HandshakeContext(t.ctx); err != nil {
+		ctx, cancel := context.WithTimeout(t.ctx, handshakeTimeout+service.HandshakeGrace)
+		defer cancel()
+		if err := s.HandshakeContext(ctx); err != nil {
 			return hello{}, insecure(err)
 		}
 	}
@@ -264,7 +267,11 @@ func (t *Transport) logNotAccepted(conn net.Conn, err error) {
 	case errors.As(err, &bad):
 		n.event = "connection not secured"
 	}
-	t.notices.give(level, n, "address", address, "cause", err)
+	cause := err
+	if fault, ok := errors.AsType[*service.Fault](err); ok {
+		level, cause = slog.LevelError, fmt.Errorf("%w\n%s", err, fault.Stack)
+	}
+	t.notices.give(level, n, "address", address, "cause", cause)
 	if told, ok := err.(*refusedError); ok && no.Final() {
 		t.askBack(told.peer)
 	}

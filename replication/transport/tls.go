@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vivarium-go/vivarium/internal/certs"
+	"github.com/vivarium-go/vivarium/internal/service"
 )
 
 // Errors of a TLS configuration that would accept anyone.
@@ -128,7 +129,7 @@ var errExpired = tls.AlertError(45).Error()
 // HandshakeContext does the handshake. Then it looks now and then whether the peer's certificate
 // has expired; the clock may be set meanwhile.
 func (c *secureConn) HandshakeContext(ctx context.Context) error {
-	if err := c.Conn.HandshakeContext(ctx); err != nil {
+	if err := service.Handshake(ctx, c.Conn); err != nil {
 		return err
 	}
 	c.lookOn()

@@ -1,4 +1,4 @@
-package service
+package scheme
 
 import (
 	"log/slog"
@@ -10,8 +10,8 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// SchemePanicPause is the least time between two log lines about the panics of one scheme.
-const SchemePanicPause = time.Minute
+// PanicPause is the least time between two log lines about the panics of one scheme.
+const PanicPause = time.Minute
 
 // A judge stands between the tree and a scheme of the service. If the scheme panics, the answer is
 // no.
@@ -49,11 +49,11 @@ func (j judge) contain(method string, ok *bool) {
 	}
 }
 
-// note logs a panic, at most once per SchemePanicPause. It runs where the panic happened, so that the
+// note logs a panic, at most once per PanicPause. It runs where the panic happened, so that the
 // stack shows it.
 func (j judge) note(method string, value any) {
 	last, now := j.noted.Load(), time.Now()
-	if last != nil && now.Sub(*last) < SchemePanicPause || !j.noted.CompareAndSwap(last, &now) {
+	if last != nil && now.Sub(*last) < PanicPause || !j.noted.CompareAndSwap(last, &now) {
 		return
 	}
 	j.log.Error("an authentication scheme panicked, which counts as no", "scheme", j.name,

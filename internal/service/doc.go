@@ -1,3 +1,3 @@
 // Package service calls functions that the service has set in the config. Such a function may hang,
-// panic or return an error that panics, and none of that may hold up the node or end its process.
+// panic or return an error that panics. None of that may hold up its caller or end its process.
 package service

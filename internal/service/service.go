@@ -7,20 +7,22 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // Call calls a function of the service on a goroutine of its own. If ctx ends, it no longer
-// waits. A panic of the function or of its error, or a runtime.Goexit, becomes an error that names the
+// waits. A panic of the function or of its error, or a runtime.Goexit, becomes a Fault that names the
 // function.
 func Call[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	said := make(chan heard[T], 1)
 	go func() {
-		t := heard[T]{err: fmt.Errorf("%s called runtime.Goexit", name)}
+		t := heard[T]{err: &Fault{text: name + " called runtime.Goexit"}}
 		defer func() { said <- t }() // last: the text of a panic may be the service's code too
 		defer func() {
 			if p := recover(); p != nil {
-				t.err = fmt.Errorf("%s panicked at %s: %v", name, panickedAt(), p)
+				t.err = &Fault{fmt.Sprintf("%s panicked at %s: %v", name, panickedAt(), p), string(debug.Stack())}
 			}
 		}()
 		value, err := fn(ctx)
@@ -34,6 +36,28 @@ func Call[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		return none, fmt.Errorf("%s has not returned: %w", name, ctx.Err())
 	}
 }
+
+// Handshake does the handshake of TLS on a connection. It calls functions of the service: those of a
+// tls.Config, and the methods of its keys and certificates. After an error the caller closes what is
+// below TLS, and uses the connection for nothing else: the handshake may still be at work.
+func Handshake(ctx context.Context, conn interface{ HandshakeContext(context.Context) error }) error {
+	_, err := Call(ctx, "the handshake of TLS", func(ctx context.Context) (any, error) {
+		return nil, conn.HandshakeContext(ctx)
+	})
+	return err
+}
+
+// HandshakeGrace is how much longer a handshake may take than its connection's deadline allows. By
+// then it hangs in the service's code, and not at the peer.
+const HandshakeGrace = time.Second
+
+// A Fault says that a function has not returned at all: it has panicked, or called runtime.Goexit.
+type Fault struct {
+	text  string
+	Stack string // of a panic
+}
+
+func (f *Fault) Error() string { return f.text }
 
 // heard is what a function of the service has returned.
 type heard[T any] struct {
