@@ -2,10 +2,10 @@ package client
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed/internal/native"
@@ -14,7 +14,7 @@ import (
 	"github.com/vivarium-go/vivarium/tree"
 )
 
-// Bounds of what waits in a session, and the largest answer.
+// Bounds of a room, and the largest answer.
 const (
 	callsMax = 10_000   // calls that are queued or sent; beyond them reads wait, and others are refused
 	bytesMax = 64 << 20 // their data
@@ -36,13 +36,17 @@ func (e *unknownError) Error() string {
 }
 func (e *unknownError) Unwrap() []error { return []error{engine.ErrUnknownOutcome, e.cause} }
 
+// A room counts calls of one kind that are queued or sent. Patient calls have one room, and all
+// others have another: whatever callers do, reads keep no write out, and writes keep no read out.
+type room struct{ calls, bytes int }
+
 // A call is one request and its answer.
 //
-//	queued ──▶ sent ──▶ done
-//	  ▲ └────────┼───────▶ cancelled, or the session ended
-//	  └──────────┘ its connection broke, and it only reads or is owed
+//	waiting ──▶ queued ──▶ sent ──▶ done
+//	  └───────────▶ └────────┼───────▶ cancelled, or the session ended
+//	                ▲────────┘ its connection broke, and it only reads or is owed
 //
-// A patient call waits first, if there is no room for it in the queue.
+// A patient call waits if there is no room for it. No other call waits.
 type call struct {
 	// Immutable.
 	request wire.Request
@@ -68,6 +72,7 @@ type call struct {
 
 	// Guarded by the session's mu.
 	stage        callStage
+	at           *list.Element // where it waits or is queued, so that it can go without a search
 	dropped      bool          // nobody waits for it: it ends with its connection
 	breaks       int           // connections that broke while it was sent
 	sent, offset time.Duration // of a ping: when it was sent, by the clocks
@@ -76,7 +81,9 @@ type call struct {
 type callStage uint8
 
 const (
-	callQueued callStage = iota
+	callNew callStage = iota
+	callWaiting
+	callQueued
 	callSent
 	callDone
 )
@@ -139,7 +146,7 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 	case err != nil:
 	case s.mu.end != nil:
 		err = s.mu.end
-	case !c.patient && (len(s.mu.waiting) > 0 || !s.hasRoomLocked(c)):
+	case !c.patient && !s.hasRoomLocked(c):
 		err = errFull
 	default:
 		err = cmp.Or(c.terms.tenures().Held(), s.fitsLocked(c))
@@ -148,23 +155,36 @@ func (s *session) enqueue(ctx context.Context, c *call) {
 		s.finishCallLocked(c, err)
 		return
 	}
-	s.mu.waiting = append(s.mu.waiting, c)
+	if !c.patient {
+		s.queueLocked(c)
+		return
+	}
+	c.stage, c.at = callWaiting, s.mu.waiting.PushBack(c)
 	s.admitLocked()
 }
 
+func (s *session) roomLocked(c *call) *room {
+	if c.patient {
+		return &s.mu.reads
+	}
+	return &s.mu.others
+}
+
 func (s *session) hasRoomLocked(c *call) bool {
-	return s.mu.calls < callsMax && s.mu.bytes+c.bytes <= bytesMax
+	r := s.roomLocked(c)
+	return r.calls < callsMax && r.bytes+c.bytes <= bytesMax
 }
 
 // admitLocked queues the calls that wait, in order, as far as there is room. Behind each of them
 // waits its caller, so there are no more than those.
 func (s *session) admitLocked() {
-	for len(s.mu.waiting) > 0 && s.hasRoomLocked(s.mu.waiting[0]) {
-		c := s.mu.waiting[0]
-		s.mu.waiting = s.mu.waiting[1:]
-		s.queueLocked(c)
+	for s.mu.waiting.Len() > 0 && s.hasRoomLocked(s.mu.waiting.Front().Value.(*call)) {
+		s.queueLocked(pop(&s.mu.waiting))
 	}
 }
+
+// pop takes the first call off a list.
+func pop(calls *list.List) *call { return calls.Remove(calls.Front()).(*call) }
 
 // fitsLocked returns an error if a request is longer than the server reads.
 func (s *session) fitsLocked(c *call) error {
@@ -178,10 +198,24 @@ func (s *session) fitsLocked(c *call) error {
 }
 
 func (s *session) queueLocked(c *call) {
-	s.mu.calls++
-	s.mu.bytes += c.bytes
-	s.mu.queue = append(s.mu.queue, c)
+	s.countLocked(c, 1)
+	c.stage, c.at = callQueued, s.mu.queue.PushBack(c)
 	s.wakeWriter()
+}
+
+// urgeLocked puts a call that is counted at the head of the queue.
+func (s *session) urgeLocked(c *call) {
+	c.stage, c.at = callQueued, s.mu.queue.PushFront(c)
+}
+
+// countLocked counts a call in its room, or no longer.
+func (s *session) countLocked(c *call, n int) {
+	r := s.roomLocked(c)
+	r.calls += n
+	r.bytes += n * c.bytes
+	if c.write {
+		s.mu.writes += n
+	}
 }
 
 // finishCallLocked gives a call its outcome.
@@ -201,8 +235,7 @@ func (s *session) finishCallLocked(c *call, err error) {
 
 // uncountLocked takes a call that was queued out of the bounds, which makes room for others.
 func (s *session) uncountLocked(c *call) {
-	s.mu.calls--
-	s.mu.bytes -= c.bytes
+	s.countLocked(c, -1)
 	s.admitLocked()
 }
 
@@ -219,15 +252,17 @@ func (s *session) giveUp(c *call, why error) bool {
 func (c *call) reads() bool { return !c.write && !c.owed }
 
 func (s *session) cancelLocked(c *call, why error) bool {
-	if c.stage != callQueued || c.owed {
+	switch {
+	case c.owed:
 		return false
-	}
-	if i := slices.Index(s.mu.queue, c); i >= 0 {
-		s.mu.queue = slices.Delete(s.mu.queue, i, i+1)
-		s.uncountLocked(c)
-	} else if i := slices.Index(s.mu.waiting, c); i >= 0 {
-		s.mu.waiting = slices.Delete(s.mu.waiting, i, i+1)
+	case c.stage == callWaiting:
+		s.mu.waiting.Remove(c.at)
 		s.admitLocked() // it may have been in the way
+	case c.stage == callQueued:
+		s.mu.queue.Remove(c.at)
+		s.uncountLocked(c)
+	default:
+		return false
 	}
 	s.finishCallLocked(c, why)
 	return true

@@ -214,8 +214,7 @@ func (c *claim) Flush() error {
 	}
 	c.s.mu.Lock()
 	cuts := c.s.mu.cuts
-	isWrite := func(c *call) bool { return c.write }
-	busy := c.settled != cuts || slices.ContainsFunc(c.s.mu.sent, isWrite) || slices.ContainsFunc(c.s.mu.queue, isWrite)
+	busy := c.settled != cuts || c.s.mu.writes > 0
 	guards := c.OpsLocked(tree.KindGuard)
 	c.s.mu.Unlock()
 	if !busy {

@@ -23,7 +23,7 @@ func TestAnswersToNoQuestion(t *testing.T) {
 		}
 		s := newSession(k, embed.SessionOptions{})
 		c := nativeCall(wire.Native{Kind: wire.NativeSubmit, Ops: []wire.NativeOp{{Kind: int32(tree.KindSet), Path: "/a"}}})
-		s.mu.sent, s.mu.calls = []*call{c}, 1
+		s.mu.sent = []*call{c}
 		frame := (&wire.Reply{Result: wire.Result{Op: wire.OpNative}, Native: answer}).AppendFrame(nil)
 		if err := s.received(frame[4:]); !errors.Is(err, errProtocol) || isDone(c) {
 			t.Errorf("%s: %v, and the call is done: %v", name, err, isDone(c))

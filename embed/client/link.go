@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -284,12 +285,13 @@ func (s *session) resumeLocked(at tree.Zxid, isNew bool) {
 	if s.mu.end != nil {
 		return
 	}
-	queue := s.mu.queue
-	s.mu.queue = nil
+	first, last := s.mu.queue.Front(), s.mu.queue.Back()
 	s.mu.watches.resumeLocked(s, at)
 	s.resumeClaimsLocked()
 	s.followLocked(isNew)
-	s.mu.queue = append(s.mu.queue, queue...)
+	for last != nil && last.Next() != nil {
+		s.mu.queue.MoveBefore(last.Next(), first)
+	}
 }
 
 // breakLocked is called when the link has ended. Of the calls that it took along, some are queued
@@ -309,10 +311,11 @@ func (s *session) breakLocked() {
 			s.finishCallLocked(c, err)
 			continue
 		}
-		c.stage = callQueued
 		again = append(again, c)
 	}
-	s.mu.queue = append(again, s.mu.queue...)
+	for _, c := range slices.Backward(again) {
+		s.urgeLocked(c)
+	}
 }
 
 // brokenLocked returns how a call ends with the connection on which it was sent, or nil if it is to
@@ -386,9 +389,8 @@ func (s *session) ping() *call {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.calls++
-	s.mu.bytes += c.bytes
-	s.mu.queue = append([]*call{c}, s.mu.queue...)
+	s.countLocked(c, 1)
+	s.urgeLocked(c)
 	s.wakeWriter()
 	return c
 }
@@ -433,15 +435,16 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 		s.wakeWriter() // the next link's
 		return out, false
 	}
-	n := 0
-	var held []*call // until the link has lasted
-	for n < len(s.mu.queue) && len(out) < outMax {
-		c := s.mu.queue[n]
-		n++
-		if c.patient && (c.breaks > breaksMax || len(held) > 0) && !l.lasted.Load() {
-			held = append(held, c) // with those behind it, which Follow keeps in order
+	held := false // by a call that waits until the link has lasted
+	at := s.mu.queue.Front()
+	for at != nil && len(out) < outMax {
+		c := at.Value.(*call)
+		at = at.Next()
+		if c.patient && (c.breaks > breaksMax || held) && !l.lasted.Load() {
+			held = true // with those behind it, which Follow keeps in order
 			continue
 		}
+		s.mu.queue.Remove(c.at)
 		if err := cmp.Or(c.terms.tenures().Kept(), s.armsLocked(c)); err != nil {
 			s.uncountLocked(c)
 			s.finishCallLocked(c, err)
@@ -459,11 +462,7 @@ func (s *session) take(l *link, out []byte) (frames []byte, more bool) {
 		out = c.request.AppendFrame(out)
 		s.mu.sent = append(s.mu.sent, c)
 	}
-	rest := s.mu.queue[n:]
-	if s.mu.queue = append(held, rest...); len(s.mu.queue) == 0 {
-		s.mu.queue = nil
-	}
-	return out, len(rest) > 0
+	return out, at != nil
 }
 
 // read reads answers and events until the link ends.

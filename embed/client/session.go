@@ -1,6 +1,7 @@
 package client
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -70,14 +71,15 @@ type session struct {
 		end     error    // why it ended
 		closing *closing // nil unless Close ended it
 
-		link  *link   // nil while there is no connection
-		lacks error   // why there is none
-		queue []*call // to be sent, in order
-		sent  []*call // on the link, in order; none without a link
-		calls int     // of both
-		bytes int
-		// waiting are patient calls for which there is no room in queue, in order.
-		waiting []*call
+		link  *link     // nil while there is no connection
+		lacks error     // why there is none
+		queue list.List // of calls to be sent, in order
+		sent  []*call   // on the link, in order; none without a link
+		// waiting has the patient calls for which there is no room, in order.
+		waiting list.List
+		reads   room   // of the patient calls in queue and sent
+		others  room   // of the other calls there
+		writes  int    // among those
 		cuts    uint64 // writes that broken connections took along
 		xid     int32
 		zxid    int64 // the newest in an answer
@@ -225,7 +227,9 @@ func (s *session) Close() error {
 		s.halt()
 		return nil
 	}
-	s.mu.queue = ends
+	for _, c := range ends {
+		c.at = s.mu.queue.PushBack(c)
+	}
 	s.wakeWriter()
 	entering := s.enteringLocked()
 	s.mu.Unlock()
@@ -272,13 +276,14 @@ func (s *session) endsLocked() (ends []*call) {
 			c.removeLocked(c.EndLocked(engine.ErrSessionClosed))
 		}
 	}
-	s.mu.queue = slices.DeleteFunc(s.mu.queue, func(c *call) bool {
-		end := c.request.Native.Kind == wire.NativeRelease
-		if end {
+	for at := s.mu.queue.Front(); at != nil; {
+		c, next := at.Value.(*call), at.Next()
+		if c.request.Native.Kind == wire.NativeRelease {
+			s.mu.queue.Remove(at)
 			ends = append(ends, c)
 		}
-		return end
-	})
+		at = next
+	}
 	return ends
 }
 
@@ -428,14 +433,12 @@ func (s *session) finishLocked(state life.State, why error) {
 
 // dropQueueLocked ends the calls that were not sent.
 func (s *session) dropQueueLocked(why error) {
-	waiting := s.mu.waiting
-	s.mu.waiting = nil // before there is room for them
-	for _, c := range s.mu.queue {
-		s.uncountLocked(c)
-		s.finishCallLocked(c, why)
+	for s.mu.waiting.Len() > 0 { // before there is room for them
+		s.finishCallLocked(pop(&s.mu.waiting), why)
 	}
-	s.mu.queue = nil
-	for _, c := range waiting {
+	for s.mu.queue.Len() > 0 {
+		c := pop(&s.mu.queue)
+		s.uncountLocked(c)
 		s.finishCallLocked(c, why)
 	}
 }

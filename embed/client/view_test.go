@@ -52,10 +52,16 @@ func (w *world) bound(p *atomic.Pointer[string], want string) {
 	w.ens.Until(want+" in the binding", func() bool { return *p.Load() == want })
 }
 
-// fill fills the queue of a session that has no connection.
+// fill fills the queue of a session that has no connection, with as many writes and reads as it takes.
 func fill(ctx context.Context, s *embed.Session) {
+	n := 0
 	for !testkit.Closed(s.Submit(ctx, embed.OpSet("/other", nil, embed.AnyVersion)).Done()) {
+		n++
 	}
+	for range n {
+		go func() { _, _, _ = s.Get(ctx, "/other") }()
+	}
+	synctest.Wait()
 }
 
 // D8: when the connection is back, the session's queue is full. A view and a binding go on once it

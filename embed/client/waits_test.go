@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -180,12 +181,74 @@ func TestReads_BesideAFullQueue(t *testing.T) {
 	})
 }
 
+// M159: more callers read over a client's connection, again and again, than the session has room for.
+// Calls that last as long as their ctx, and have to write or Sync, come through beside them. No other
+// write is refused either.
+func TestWrites_BesideReaders(t *testing.T) {
+	writes := map[string]wait{
+		"Gate.Wait": waits["Gate.Wait"], "Mutex": waits["Mutex"], "Semaphore": waits["Semaphore"],
+		"Campaign": waits["Campaign"], "TakeNumber": waits["TakeNumber"],
+		"Multi": second(func(ctx context.Context, s *embed.Session) (*lock.Hold, error) {
+			return lock.NewMulti(s, "/locks/b", "/locks/c").Lock(ctx)
+		}),
+		"Enter": second(func(ctx context.Context, s *embed.Session) (*barrier.Pass, error) {
+			return barrier.Enter(ctx, s, "/b", 1)
+		}),
+		"Sync": second(func(ctx context.Context, s *embed.Session) (embed.Zxid, error) {
+			return s.Sync(ctx, "/a")
+		}),
+		"Put": second(func(ctx context.Context, s *embed.Session) (embed.Stat, error) {
+			return s.Put(ctx, "/p", nil)
+		}),
+	}
+	virtually(t, func(w *world) {
+		t := w.t
+		k := w.client(func(c *client.Config) {
+			c.SessionTimeout = 30 * time.Second
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				conn, err := w.dial(ctx, address)
+				return slow{conn, 20 * time.Millisecond}, err
+			}
+		})
+		defer k.Close()
+		must(t, w.put(w.session(embed.SessionOptions{}), "/a", "1"))
+		s, err := k.NewSession(t.Context(), embed.SessionOptions{})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		for range 10_200 {
+			readers.Go(func() {
+				var err error
+				for err == nil {
+					_, _, err = s.Get(ctx, "/a")
+				}
+				if ctx.Err() == nil {
+					t.Errorf("a read: %v", err)
+				}
+			})
+		}
+		<-time.After(3 * time.Second)
+		for name, call := range writes {
+			bounded, end := context.WithTimeout(t.Context(), time.Minute)
+			if err := call(bounded, s); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			end()
+		}
+		cancel()
+		readers.Wait()
+	})
+}
+
 // A slow connection delivers what it reads late.
-type slow struct{ net.Conn }
+type slow struct {
+	net.Conn
+	by time.Duration
+}
 
 func (c slow) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	<-time.After(200 * time.Millisecond)
+	<-time.After(c.by)
 	return n, err
 }
 
@@ -197,7 +260,7 @@ func TestGate_OpenBeforeTheFirstLook(t *testing.T) {
 		k := w.client(func(c *client.Config) {
 			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 				conn, err := w.dial(ctx, address)
-				return slow{conn}, err
+				return slow{conn, 200 * time.Millisecond}, err
 			}
 		})
 		defer k.Close()
@@ -235,7 +298,7 @@ func doneBeforeTheFirstLook(w *world, after time.Duration, next bool) {
 	k := w.client(func(c *client.Config) {
 		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := w.dial(ctx, address)
-			return slow{conn}, err
+			return slow{conn, 200 * time.Millisecond}, err
 		}
 	})
 	defer k.Close()

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/vivarium-go/vivarium/embed/internal/inside"
@@ -26,7 +25,7 @@ type place struct {
 // watches are the streams of a session, and what the server watches for them. They are guarded by
 // the session's mu.
 type watches struct {
-	streams map[place][]*stream
+	streams map[place]map[*stream]struct{} // in sets, because one place may have very many
 	wanted  map[place]*wanted
 }
 
@@ -38,7 +37,7 @@ type wanted struct {
 }
 
 func (w *watches) init() {
-	w.streams, w.wanted = make(map[place][]*stream), make(map[place]*wanted)
+	w.streams, w.wanted = make(map[place]map[*stream]struct{}), make(map[place]*wanted)
 }
 
 func (w *watches) want(at place, values bool) {
@@ -235,7 +234,10 @@ func (w *stream) armed(c *call) {
 	r := &c.reply.Native
 	w.zxid, w.there, w.stat, w.added = tree.Zxid(r.Zxid), r.Flag, native.FromStat(&r.Stat), true
 	all := &w.s.mu.watches
-	all.streams[w.at] = append(all.streams[w.at], w)
+	if all.streams[w.at] == nil {
+		all.streams[w.at] = make(map[*stream]struct{})
+	}
+	all.streams[w.at][w] = struct{}{}
 	if w.once && w.isHidden(r) {
 		w.endLocked(tree.ErrNoAuth)
 	}
@@ -279,7 +281,7 @@ func (w *stream) endLocked(err error) {
 	close(w.events)
 	if w.added {
 		all := w.s.mu.watches.streams
-		all[w.at] = slices.DeleteFunc(all[w.at], func(other *stream) bool { return other == w })
+		delete(all[w.at], w)
 		if len(all[w.at]) == 0 {
 			delete(all, w.at)
 		}
@@ -289,8 +291,8 @@ func (w *stream) endLocked(err error) {
 
 // endAll ends all watches with the session.
 func (all *watches) endAll(why error) {
-	for _, list := range all.streams {
-		for _, w := range slices.Clone(list) {
+	for _, set := range all.streams {
+		for w := range set {
 			w.endLocked(why)
 		}
 	}
@@ -338,7 +340,7 @@ func (s *session) eventLocked(r *wire.Reply) {
 		s.learnLocked()
 	}
 	tell := func(at place) {
-		for _, w := range slices.Clone(s.mu.watches.streams[at]) {
+		for w := range s.mu.watches.streams[at] {
 			switch e.Type {
 			case watch.ReadLost, watch.ReadGained, watch.CreatedHidden:
 				w.turnLocked(e)
@@ -363,8 +365,8 @@ func (s *session) eventLocked(r *wire.Reply) {
 // be seen meanwhile is lost, so only a watch of one event can go on: it compares the znode with what
 // it was.
 func (all *watches) resumeLocked(s *session, at tree.Zxid) {
-	for _, list := range all.streams {
-		for _, w := range slices.Clone(list) {
+	for _, set := range all.streams {
+		for w := range set {
 			if w.once {
 				s.armAgainLocked(w.at, w.compare)
 			} else {

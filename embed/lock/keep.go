@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"fmt"
 	"slices"
@@ -31,7 +32,7 @@ type kept struct {
 		hold      *Hold // released by nobody yet
 		token     Token // of the contender's newest Hold
 		demand    demand
-		queue     []*caller
+		queue     list.List // of callers, in order
 	}
 }
 
@@ -87,7 +88,8 @@ const (
 // A caller waits for its turn among those of its Mutex.
 type caller struct {
 	ctx     context.Context
-	granted chan *Hold // capacity 1; nil: the caller has to enter
+	granted chan *Hold    // capacity 1; nil: the caller has to enter
+	at      *list.Element // in the queue, so that it can quit without a search; guarded by mu
 }
 
 func newKept(m *Mutex) *kept { return &kept{mutex: m} }
@@ -108,7 +110,7 @@ func (k *kept) lock(ctx context.Context) (*Hold, error) {
 		return k.enter(ctx, "lock", k.mutex.commit)
 	}
 	c := &caller{ctx: ctx, granted: make(chan *Hold, 1)}
-	k.mu.queue = append(k.mu.queue, c)
+	c.at = k.mu.queue.PushBack(c)
 	k.mu.Unlock()
 	queued := queue.Queued(k.mutex.session)
 	queued.Inc()
@@ -129,12 +131,12 @@ func (k *kept) lock(ctx context.Context) (*Hold, error) {
 // quit removes a caller that has given up. If it is its turn already, the next caller has it.
 func (k *kept) quit(c *caller) {
 	k.mu.Lock()
-	i := slices.Index(k.mu.queue, c)
-	if i >= 0 {
-		k.mu.queue = slices.Delete(k.mu.queue, i, i+1)
+	waits := c.at != nil
+	if waits {
+		k.mu.queue.Remove(c.at)
 	}
 	k.mu.Unlock()
-	if i >= 0 {
+	if waits {
 		return
 	}
 	if h := <-c.granted; h != nil {
@@ -239,7 +241,7 @@ func (k *kept) release(h *Hold) error {
 
 // giveLocked forgets and returns the contender if it has to be given up now.
 func (k *kept) giveLocked() *queue.Contender {
-	if k.mu.state == keptIdle && (k.mu.demand == demandOverdue || k.mu.demand == demandOthers && len(k.mu.queue) == 0) {
+	if k.mu.state == keptIdle && (k.mu.demand == demandOverdue || k.mu.demand == demandOthers && k.mu.queue.Len() == 0) {
 		return k.forgetLocked()
 	}
 	return nil
@@ -267,13 +269,11 @@ func (k *kept) forget() error {
 // nextLocked grants the lock to the next caller, or makes it enter, if no other caller has the lock
 // or enters.
 func (k *kept) nextLocked() {
-	if k.mu.state == keptHeld || k.mu.state == keptEntering || len(k.mu.queue) == 0 {
+	if k.mu.state == keptHeld || k.mu.state == keptEntering || k.mu.queue.Len() == 0 {
 		return
 	}
-	c := k.mu.queue[0]
-	k.mu.queue[0] = nil
-	// append reuses the room that this leaves, so a grant costs the same however many callers wait.
-	k.mu.queue = k.mu.queue[1:]
+	c := k.mu.queue.Remove(k.mu.queue.Front()).(*caller)
+	c.at = nil
 	if h := k.grantLocked(c.ctx); h != nil {
 		c.granted <- h
 		return

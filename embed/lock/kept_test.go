@@ -61,3 +61,35 @@ func TestKept_ImpossibleChange(t *testing.T) {
 		testkit.Must(t, again.Release())
 	}
 }
+
+// M160: callers who wait for a kept lock give up at once. Each of them takes itself out of the queue
+// and looks at no other.
+func TestKept_QuitLooksAtNoOtherCaller(t *testing.T) {
+	k := newKept(nil)
+	k.mu.state = keptHeld
+	callers := make([]*caller, 100)
+	for i := range callers {
+		callers[i] = new(caller)
+		callers[i].at = k.mu.queue.PushBack(callers[i])
+	}
+	for _, i := range []int{99, 50, 0} {
+		for _, c := range callers {
+			c.at.Value = nil // who looks at it panics
+		}
+		k.quit(callers[i])
+	}
+	if n := k.mu.queue.Len(); n != 97 {
+		t.Errorf("%d callers wait, want 97", n)
+	}
+	for _, c := range callers {
+		c.at.Value = c
+	}
+	k.mu.state = keptEntering
+	granted := callers[1]
+	granted.granted = make(chan *Hold, 1)
+	k.changeLocked(keptFree)
+	k.nextLocked()
+	if h, ok := <-granted.granted; h != nil || !ok || granted.at != nil || k.mu.queue.Len() != 96 {
+		t.Errorf("the next caller got %v, and %d others wait", h, k.mu.queue.Len())
+	}
+}

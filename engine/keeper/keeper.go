@@ -176,7 +176,12 @@ func (k *Keeper) closeLocked(s *Session) {
 
 // noteLossLocked records a call by which something of a session is lost.
 func (k *Keeper) noteLossLocked(s *Session, call *outbox.Call) {
-	k.mu.losing[s] = append(slices.DeleteFunc(k.mu.losing[s], (*outbox.Call).IsDone), call)
+	losing := k.mu.losing[s]
+	if len(losing) == cap(losing) { // not each time: a session may lose very many claims at once
+		losing = slices.DeleteFunc(losing, (*outbox.Call).IsDone)
+		losing = slices.Grow(losing, len(losing)+1)
+	}
+	k.mu.losing[s] = append(losing, call)
 }
 
 // queueCloseLocked queues the calls that close a session, which has ended here. One goes to the
