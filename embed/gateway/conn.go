@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,7 +166,7 @@ func (c *conn) contain(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.gate.panics.Add(1)
-			c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", p, "stack", string(debug.Stack()))
+			c.logPanic(p)
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
