@@ -70,6 +70,15 @@ func (c children) page(after string, n int) (names []string) {
 	return names
 }
 
+// next returns the name that follows the given one in order, or "" if there is none.
+func (c children) next(after string) (name string) {
+	c.byName.ascend(after, strings.Compare, func(next string) bool {
+		name = next
+		return false
+	})
+	return name
+}
+
 // before returns the greatest name that precedes the given one in the order of suffixes and
 // matches.
 func (c children) before(name string, match []string) (found string, ok bool) {

@@ -128,15 +128,12 @@ func (v View) Page(path, after string, n int) ([]string, error) {
 func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) error {
 	_, err := v.read(path)
 	w := tour{view: v, at: path}
-	for ok := err == nil; ok; {
-		z := v.find(w.at)
-		if v.isLost() {
-			break
-		}
-		if z != nil && v.permit(z.acl(), Read) == nil && !fn(w.at, Found{z}) {
+	for ok := err == nil; ok && !v.isLost(); {
+		exists, more := w.show(fn)
+		if !more {
 			return nil
 		}
-		ok = w.next(z != nil && (depth == 0 || w.level < depth)) // without a Pin it may be gone
+		ok = w.next(exists && (depth == 0 || w.level < depth)) // without a Pin it may be gone
 	}
 	if v.isLost() {
 		return ErrPinLost
@@ -147,30 +144,26 @@ func (v View) Walk(path string, depth int, fn func(path string, f Found) bool) e
 // isLost reports whether what was found before may be wrong, because the pin was lost.
 func (v View) isLost() bool { return v.pin != nil && v.pin.lost.Load() }
 
-// A tour knows what a walk visits next. It takes little memory between two znodes, however many there
-// are and however deep: a remote client may let it wait.
+// A tour knows what a walk visits next. Between two znodes it keeps one path, and no names: a remote
+// client may let it wait, and names would outlive their znodes and the pin.
 type tour struct {
 	view  View
 	at    string // the path that was visited last
 	level int    // of at, below the first path
-	rows  [tourRows]row
 }
 
-// A row are the children that come next on a level, below the znode that was visited last on the one
-// above. It lasts until a deeper level takes its place, and is read again then.
-type row struct {
-	level int
-	names []string
+// show calls fn with the present znode, if it exists and may be read, and returns what fn does. It uses
+// the version last for that: while fn waits, nothing here keeps it in memory.
+func (w *tour) show(fn func(path string, f Found) bool) (exists, more bool) {
+	z := w.view.find(w.at)
+	switch {
+	case z == nil || w.view.isLost():
+		return false, true
+	case w.view.permit(z.acl(), Read) != nil:
+		return true, true
+	}
+	return true, fn(w.at, Found{z})
 }
-
-const (
-	// walkPage is how many names of a level a tour reads at once, and rowBytes how many bytes of them
-	// it keeps between two znodes. A name may have as many as a path.
-	walkPage = 32
-	rowBytes = 1 << 10
-	// tourRows is on how many levels a tour keeps names.
-	tourRows = 8
-)
 
 // next goes to the next path, which may be below the present one if it goes down, or returns false if
 // there is none.
@@ -182,44 +175,17 @@ func (w *tour) next(down bool) bool {
 		above, after = cut(above)
 	}
 	for ; w.level > 0; w.level-- {
-		if name, ok := w.child(above, after); ok {
-			w.at = above + "/" + name
-			return true
+		if z := w.view.find(cmp.Or(above, "/")); z != nil {
+			if name := z.rest().children.next(after); name != "" {
+				w.at = above + "/" + name
+				return true
+			}
 		}
 		if w.level > 1 {
 			above, after = cut(above)
 		}
 	}
 	return false
-}
-
-// child returns the child on the present level that follows another one; with "", the first.
-func (w *tour) child(above, after string) (name string, ok bool) {
-	r := &w.rows[w.level%tourRows]
-	if after == "" || r.level != w.level {
-		*r = row{level: w.level}
-	}
-	if len(r.names) == 0 {
-		if z := w.view.find(cmp.Or(above, "/")); z != nil {
-			r.names = few(z.rest().children.page(after, walkPage))
-		}
-	}
-	if len(r.names) == 0 {
-		return "", false
-	}
-	name, r.names[0] = r.names[0], "" // else the row would keep it
-	r.names = r.names[1:]
-	return name, true
-}
-
-// few returns the first name, which is taken at once, and those behind it that a row may keep.
-func few(names []string) []string {
-	n, bytes := min(1, len(names)), 0
-	for n < len(names) && bytes+len(names[n]) <= rowBytes {
-		bytes += len(names[n])
-		n++
-	}
-	return slices.Clone(names[:n])
 }
 
 // cut returns the path above and the name.

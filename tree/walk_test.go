@@ -2,17 +2,18 @@ package tree
 
 import (
 	"fmt"
+	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// A walk visits all znodes down to its depth, each before its children, in byte order. Between two of
-// them it keeps few names, however many children there are.
+// A walk visits all znodes down to its depth, each before its children, in byte order.
 func TestView_Walk(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	var ops []Op
-	for i := range 3 * walkPage {
+	for i := range 100 {
 		ops = append(ops, Op{Kind: KindCreate, Path: fmt.Sprintf("/d%03d", i)})
 		for j := range 3 {
 			ops = append(ops, Op{Kind: KindCreate, Path: fmt.Sprintf("/d%03d/e-%d", i, j)}, Op{Kind: KindCreate, Path: fmt.Sprintf("/d%03d/e-%d/f", i, j)})
@@ -53,21 +54,14 @@ func TestView_Walk(t *testing.T) {
 			}
 		}
 	}
-	for w := (tour{view: view, at: "/"}); w.next(true); {
-		for _, r := range w.rows {
-			if n := cap(r.names); n > 2*walkPage {
-				t.Fatalf("%d names are kept", n)
-			}
-		}
-	}
 }
 
-// M150: a walk comes back to a level whose names it no longer keeps, because it was far below.
+// M150: a walk comes back to a level from far below.
 func TestView_WalkFarDown(t *testing.T) {
 	tree, h := New(nil), &Header{}
 	var want []string
 	deep := func(path string) {
-		for range 3 * tourRows {
+		for range 24 {
 			want = append(want, path)
 			tree.must(t, h, Op{Kind: KindCreate, Path: path})
 			path += "/a"
@@ -75,7 +69,7 @@ func TestView_WalkFarDown(t *testing.T) {
 	}
 	for i := range 3 {
 		deep(fmt.Sprintf("/d%d", i))
-		above := fmt.Sprintf("/d%d%s", i, strings.Repeat("/a", tourRows+1))
+		above := fmt.Sprintf("/d%d%s", i, strings.Repeat("/a", 9))
 		for _, beside := range []string{"/b", "/c"} { // behind all that is below the one in the middle
 			want = append(want, above+beside)
 			tree.must(t, h, Op{Kind: KindCreate, Path: above + beside})
@@ -95,29 +89,46 @@ func TestView_WalkFarDown(t *testing.T) {
 	}
 }
 
-// M164: between two znodes a walk keeps few bytes of names, however long they are.
-func TestView_WalkOfLongNames(t *testing.T) {
-	tree, h := New(nil), &Header{}
-	above := ""
-	for level := range tourRows {
-		for i := range 3 * walkPage {
-			tree.must(t, h, Op{Kind: KindCreate, Path: fmt.Sprintf("%s/%d-%03d%s", above, level, i, strings.Repeat("n", 3000))})
-		}
-		above += fmt.Sprintf("/%d-000%s", level, strings.Repeat("n", 3000))
+// M164: walks wait that have shown a part, and keep names and data of what is gone, with its pins.
+func TestView_AWalkThatWaitsKeepsNothing(t *testing.T) {
+	const walks, beside, long, data = 16, 40, 60_000, 1 << 20
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
 	}
-	visited := 0
-	for w := (tour{view: tree.As(nil), at: "/"}); w.next(true); visited++ {
-		kept := 0
-		for _, r := range w.rows {
-			for _, name := range r.names[:cap(r.names)] {
-				kept += len(name)
+	for _, c := range []struct {
+		what        string
+		above, name int
+	}{{"long names", 0, long}, {"short names below a long one", long, 0}} {
+		tree, h := New(nil), &Header{}
+		before := heap()
+		for i := range walks {
+			top := fmt.Sprintf("/w%d%s", i, strings.Repeat("n", c.above))
+			ops := []Op{{Kind: KindCreate, Path: top}, {Kind: KindCreate, Path: top + "/0", Data: make([]byte, data)}}
+			for j := range beside {
+				path := fmt.Sprintf("%s/%02d%s", top, j, strings.Repeat("n", c.name))
+				ops = append(ops, Op{Kind: KindCreate, Path: path})
+			}
+			tree.must(t, h, ops...)
+			pin := tree.Pin()
+			next, stop := iter.Pull(func(yield func(string) bool) {
+				_ = pin.As(nil).Walk(top, 0, func(path string, _ Found) bool { return yield(path) })
+			})
+			defer stop()
+			next()
+			next()
+			pin.Release()
+			slices.Reverse(ops)
+			for _, o := range ops {
+				tree.must(t, h, Op{Kind: KindDelete, Path: o.Path})
 			}
 		}
-		if kept > tourRows*rowBytes {
-			t.Fatalf("after %d znodes it keeps %d bytes", visited, kept)
+		tree.forgetDirty() // as the image does
+		if took := heap() - before; took > walks*(3*long+16<<10) {
+			t.Errorf("%s: %d walks take %d KiB", c.what, walks, took>>10)
 		}
-	}
-	if visited < tourRows*3*walkPage {
-		t.Errorf("%d visited", visited)
+		runtime.KeepAlive(tree)
 	}
 }

@@ -175,11 +175,6 @@ func (c *conn) contain(fn func() error) (err error) {
 	return fn()
 }
 
-func (c *conn) panicked(cause any, stack string) {
-	c.gate.panics.Add(1)
-	c.gate.log.Error("a client's connection panicked", "client", c.raw.RemoteAddr().String(), "cause", cause, "stack", stack)
-}
-
 // secure does the handshake of TLS, if there is one. The connection has its deadline.
 func (c *conn) secure() error {
 	sock, ok := c.sock.(*tls.Conn)

@@ -343,7 +343,6 @@ func Start(n *embed.Node, cfg Config) (*Gateway, error) {
 	g.fit()
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.throttle.open(cfg.Handshakes, time.Now())
-	g.refusals.open()
 	g.readOnly.begin(g)
 	g.goroutines.Go(g.acceptLoop)
 	if g.tls != nil {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vivarium-go/vivarium/embed"
@@ -59,10 +60,36 @@ func TestPanicCostsItsConnection(t *testing.T) {
 	})
 }
 
+// M166: a client has the log tell of each panic, and of each change of the members that is refused.
+func TestRefusals_OfPanicsAndChanges(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var log lockedBuffer
+		g := startOn(t, startMoody(t, &log), Config{Reconfig: true})
+		for range 10 {
+			c := connect(t, g)
+			if r := c.call(wire.Request{Operation: wire.Operation{Op: wire.OpReconfig}}); r.Err == wire.OK {
+				t.Fatal("the members have changed")
+			}
+			c.send(wire.Request{Operation: wire.Operation{Op: wire.OpAuth}, Auth: wire.Auth{Scheme: "moody", Proof: []byte("boom")}})
+			c.endsSilently()
+		}
+		wait(t, "all panics to count", func() bool { return g.panics.Load() == 10 })
+		wait(t, "a line of each kind", func() bool {
+			return strings.Contains(log.String(), "panicked") && strings.Contains(log.String(), "has failed")
+		})
+		synctest.Wait()
+		for _, words := range []string{"a client's connection panicked", "a client's change of the members has failed"} {
+			if n := strings.Count(log.String(), words); n != 1 {
+				t.Errorf("%s: %d lines", words, n)
+			}
+		}
+	})
+}
+
 func startMoody(t *testing.T, log *lockedBuffer) *embed.Node {
 	return startNode(t, func(c *embed.Config) {
 		c.Schemes = map[string]embed.Scheme{"moody": moody{}}
-		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
 }
 

@@ -42,7 +42,7 @@ func (c *conn) reconfig(q *wire.Request, a *answer) error {
 		return c.finish(a, errReconfigDisabled)
 	}
 	if err := c.changeMembers(&q.Reconfig); err != nil {
-		c.gate.log.Info("a client's change of the members has failed", "client", c.sock.RemoteAddr().String(), "cause", err)
+		c.logChange(err)
 		return c.finish(a, err)
 	}
 	return c.answerRead(a, func(from source) error {

@@ -92,7 +92,6 @@ func TestRefusals_TroubleThatLasts(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		g := &Gateway{log: slog.New(slog.NewTextHandler(&log, nil)), listener: exhausted{}}
 		g.ctx = ctx
-		g.refusals.open()
 		ended := make(chan struct{})
 		go func() { defer close(ended); g.acceptLoop() }()
 		for range 1800 {

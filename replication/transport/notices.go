@@ -65,13 +65,13 @@ func (n *notices) due(k notice, now time.Time) (held int, ok bool) {
 }
 
 // paceLocked returns the pace of a notice that is not among those given. If these are too many, although
-// those of events that are over are forgotten, all further ones of an event have one.
+// those of events that are over are forgotten, all further ones of an event and a kind have one.
 func (n *notices) paceLocked(k notice, now time.Time) *pace.Pace {
 	if len(n.mu.given) >= noticesMax {
 		maps.DeleteFunc(n.mu.given, func(_ notice, p *pace.Pace) bool { return p.IsOver(now) })
 	}
 	if len(n.mu.given) >= noticesMax {
-		k = notice{event: k.event}
+		k.peer, k.host = 0, ""
 	}
 	if n.mu.given[k] == nil {
 		n.mu.given[k] = new(pace.Pace)

@@ -47,8 +47,13 @@ func TestNotices_OfManyStrangers(t *testing.T) {
 		if lines() > noticesMax+1 {
 			t.Errorf("there are %d lines", lines())
 		}
-		<-time.After(pace.Max)
 		before := lines()
+		n.give(slog.LevelError, notice{event: "broken", host: "192.0.2.1", kind: ErrRemoved})
+		if lines() != before+1 {
+			t.Error("what is refused for another reason is not told of")
+		}
+		<-time.After(pace.Max)
+		before = lines()
 		tell("192.0.2.1")
 		if lines() != before+1 || len(n.mu.given) > noticesMax+1 {
 			t.Errorf("later there are %d lines more, and %d notices are remembered", lines()-before, len(n.mu.given))
