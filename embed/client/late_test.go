@@ -41,7 +41,7 @@ func TestLate_NamesNoDeadlineOfItsOwn(t *testing.T) {
 			t.Errorf("connected: %v", err)
 		}
 		o.begin()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		for what, do := range map[string]func() error{"await": awaits, "new session": opens} {
 			if err := do(); !errors.Is(err, embed.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", what, err)
@@ -53,7 +53,7 @@ func TestLate_NamesNoDeadlineOfItsOwn(t *testing.T) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 		o.end()
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		select {
 		case err := <-waited:
 			t.Errorf("the recipe did not wait: %v", err)

@@ -3,11 +3,11 @@ package client
 import (
 	"container/list"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/vivarium-go/vivarium/embed"
+	"github.com/vivarium-go/vivarium/internal/testkit"
 	"github.com/vivarium-go/vivarium/internal/wire"
 	"github.com/vivarium-go/vivarium/tree"
 )
@@ -79,7 +79,7 @@ func TestGiveUp_LooksAtNoOtherCall(t *testing.T) {
 		c.at = s.mu.queue.PushBack(c)
 	}
 	all := slices.Concat(reads, writes)
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	testkit.Rand(t).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, c := range all {
 		_ = s.giveUp(c, context.Canceled)
 	}

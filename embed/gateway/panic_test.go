@@ -163,7 +163,7 @@ func TestTLS_FunctionsThatAreFaulty(t *testing.T) {
 			connectTLS(t, g, &tls.Config{RootCAs: ca.Pool}).must(op(wire.OpPing, ""))
 			ended := make(chan error, 1)
 			go func() { ended <- stranger() }()
-			time.Sleep(time.Second) // it is at work
+			<-time.After(time.Second) // it is at work
 			begun := time.Now()
 			testkit.Must(t, g.Close())
 			if took := time.Since(begun); took >= g.cfg.FirstFrame/2 {

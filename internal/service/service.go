@@ -57,6 +57,7 @@ type Fault struct {
 	Stack string // of a panic
 }
 
+// Error says what the function has done instead.
 func (f *Fault) Error() string { return f.text }
 
 // heard is what a function of the service has returned.

@@ -104,7 +104,7 @@ func TestTLS_FunctionsThatAreFaulty(t *testing.T) {
 			go func() {
 				_ = tls.Client(again, &tls.Config{InsecureSkipVerify: true, ServerName: "stranger.test"}).HandshakeContext(t.Context())
 			}()
-			time.Sleep(time.Second) // it is at work
+			<-time.After(time.Second) // it is at work
 			begun := time.Now()
 			faulty.Close()
 			if took := time.Since(begun); took >= handshakeTimeout/2 {
