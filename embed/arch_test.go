@@ -37,7 +37,7 @@ var imports = map[string][]string{
 
 	"engine/ask":        {"engine/outbox", "internal/certs", "replication", "replication/transport", "session", "tree", "golang.org/x/sync"},
 	"engine/backups":    {"engine/ask", "engine/backupfile", "engine/forest", "engine/outbox", "engine/replica", "engine/roster", "internal/meter", "session", "storage"},
-	"engine/census":     {"engine/forest", "engine/outbox", "engine/replica", "replication", "session", "tree"},
+	"engine/census":     {"engine/forest", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch"},
 	"engine/datadir":    {"internal/rank", "replication", "session", "storage", "storage/disk"},
 	"engine/entry":      {"engine/ask", "engine/roster", "internal/pace", "internal/service", "replication", "replication/transport", "session"},
 	"engine/forest":     {"engine/command", "engine/keeper", "engine/outbox", "engine/replica", "replication", "session", "tree", "watch", "golang.org/x/sync"},

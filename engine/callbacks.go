@@ -237,12 +237,14 @@ func (c callbacks) ToGo() string {
 	return ""
 }
 
-func (c callbacks) Finished() (over, cause error, at time.Time) {
+func (c callbacks) Finished() (at time.Time, over, cause error) {
 	e := c.engine
 	if over = e.over(); over != nil {
-		cause, at = e.Err(), e.endedAt()
+		e.end.Lock()
+		defer e.end.Unlock()
+		at, cause = e.end.at, e.end.err
 	}
-	return over, cause, at
+	return at, over, cause
 }
 
 func (c callbacks) Loading() string { return c.engine.seeding.Lack() }

@@ -162,3 +162,8 @@ func (c *Config) requestBytesMax() int { return c.MaxDataSize + command.Overhead
 
 // levels returns the feature levels that this node agrees to.
 func (c *Config) levels() transport.Levels { return transport.Levels{Min: LevelMin, Max: c.levelMax()} }
+
+// timeoutWithin clamps a session's timeout to the configured bounds.
+func (c *Config) timeoutWithin(timeout time.Duration) time.Duration {
+	return min(max(timeout, c.MinSessionTimeout), c.MaxSessionTimeout)
+}

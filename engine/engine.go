@@ -132,13 +132,6 @@ func (e *Engine) Err() error {
 	return e.end.err
 }
 
-// endedAt returns when the node failed or was closed.
-func (e *Engine) endedAt() time.Time {
-	e.end.Lock()
-	defer e.end.Unlock()
-	return e.end.at
-}
-
 // home returns the replica of the home shard, which has the session table.
 func (e *Engine) home() *replica.Replica { return e.shards.Home() }
 

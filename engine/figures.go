@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/engine/keeper"
 	"github.com/vivarium-go/vivarium/engine/outbox"
 	"github.com/vivarium-go/vivarium/engine/replica"
@@ -69,7 +67,7 @@ func (e *Engine) Figures() Figures {
 		Over: over, Failed: e.disk.Err() != nil || e.Err() != nil,
 		Level: e.Levels.Level(), LevelMax: e.cfg.levelMax(), Shards: make([]ShardFigures, len(e.shards)),
 		Life: &e.keeper.Meters, Fsyncs: e.disk.Meters(),
-		Started: e.started, Starts: e.startTimes(),
+		Started: e.started, Starts: e.meters.starts(),
 	}
 	for i, r := range e.shards {
 		e.lookAtShard(&f.Shards[i], r)
@@ -87,7 +85,7 @@ func (e *Engine) Figures() Figures {
 		looks = append(looks, into(&s.Watches, r.Watches.TryFigures), into(&s.Counts, r.TryCount))
 	}
 	lookUntil(until, looks)
-	f.Space = e.space.look(until, e.askSpace)
+	f.Space = e.space.look(until)
 	return f
 }
 
@@ -111,22 +109,7 @@ func (e *Engine) lookAtShard(s *ShardFigures, r *replica.Replica) {
 
 // Space returns what the node's disk has, or nil if it does not say so in time.
 func (e *Engine) Space(patience time.Duration) *Space {
-	return e.space.look(time.Now().Add(patience), e.askSpace)
-}
-
-// Version returns the version of the build.
-func (e *Engine) Version() string { return e.cfg.Version }
-
-// askSpace asks the file system. It waits for it.
-func (e *Engine) askSpace() (s Space, err error) {
-	if s.Free, s.Size, err = e.disk.Space(); err != nil {
-		return s, err
-	}
-	if s.Log, err = e.disk.Usage(filepath.Join(e.cfg.Dir, "raft")); err != nil {
-		return s, err
-	}
-	s.Image, err = e.disk.Usage(filepath.Join(e.cfg.Dir, datadir.ImagesName))
-	return s, err
+	return e.space.look(time.Now().Add(patience))
 }
 
 // lookPatience is how long a scrape waits altogether for locks that are busy and for the disk.
@@ -154,23 +137,4 @@ func into[F any](to **F, try func() (F, bool)) func() bool {
 		}
 		return ok
 	}
-}
-
-// endPhase records that a phase has ended.
-func (e *Engine) endPhase(p phase) {
-	took := time.Since(e.started)
-	for before := range p {
-		took -= time.Duration(e.meters.phases[before].Load())
-	}
-	e.meters.phases[p].Store(int64(max(took, 1)))
-}
-
-// startTimes returns the phases that have ended.
-func (e *Engine) startTimes() (list []StartTime) {
-	for p := range phases {
-		if took := e.meters.phases[p].Load(); took > 0 {
-			list = append(list, StartTime{p.String(), time.Duration(took)})
-		}
-	}
-	return list
 }

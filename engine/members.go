@@ -6,6 +6,7 @@ import (
 
 	"github.com/vivarium-go/vivarium/engine/command"
 	"github.com/vivarium-go/vivarium/engine/outbox"
+	"github.com/vivarium-go/vivarium/engine/roster"
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
@@ -81,10 +82,10 @@ func (e *Engine) removedFrom(id ShardID) {
 	case leaves:
 		e.endUse(outbox.ErrClosed, nil)
 	case serves:
-		e.endUse(ErrFailed, e.removed(how))
+		e.endUse(ErrFailed, e.roster.Removed(how))
 	}
 	switch {
-	case left+e.unseen() < len(e.shards):
+	case left+e.shards.Unseen() < len(e.shards):
 	case leaves:
 		e.departing.Do(func() { close(e.departed) })
 	default:
@@ -92,50 +93,18 @@ func (e *Engine) removedFrom(id ShardID) {
 	}
 }
 
-// unseen returns on how many shards this member has never applied anything. It does not vote there, and
-// is shut out before it ever does, so it never applies its removal from them.
-func (e *Engine) unseen() (n int) {
-	for _, r := range e.shards {
-		if r.Index() == 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // failAsRemoved records in the identity file that this member is out, and fails the node. A failed
 // disk may keep it from being recorded; then the next start is told again. When it returns, nobody
 // reads any more.
 func (e *Engine) failAsRemoved(how string) {
-	e.recordOut(e.reasonOut(toldByOthers))
-	e.fail(e.removed(how))
+	e.roster.RecordOut(e.roster.ReasonOut(roster.ToldByOthers))
+	e.fail(e.roster.Removed(how))
 	e.finish(e.switched()) // failureLoop may notice later
-}
-
-// removed is why a node fails whose member is out.
-func (e *Engine) removed(how string) error {
-	return fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, e.roster.Self(), e.reasonOut(toldByOthers), how)
-}
-
-const toldByOthers = "told by others"
-
-// reasonOut returns why this member is to be out by its table, or else what it says if that is not
-// known here.
-func (e *Engine) reasonOut(unknown string) string {
-	if rec, ok := e.roster.Table().Find(session.MemberID(e.roster.Self())); ok && rec.Wish == session.Out {
-		return rec.Reason.String()
-	}
-	return unknown
-}
-
-// recordOut records in the identity file that this member is out for good.
-func (e *Engine) recordOut(reason string) {
-	_ = e.identity.Amend(func(id *replication.Identity) bool { id.Out = reason; return true })
 }
 
 // failAsSuperseded records in the identity file that a forced recovery has gone on without this
 // member, and fails the node.
 func (e *Engine) failAsSuperseded(how string) {
-	e.recordOut(replication.Superseded)
+	e.roster.RecordOut(replication.Superseded)
 	e.fail(fmt.Errorf("%w: member %d: %s", ErrSuperseded, e.roster.Self(), how))
 }

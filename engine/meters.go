@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
+	"github.com/vivarium-go/vivarium/engine/datadir"
 	"github.com/vivarium-go/vivarium/internal/meter"
+	"github.com/vivarium-go/vivarium/storage/disk"
 )
 
 // meters count what the engine itself does. The rooms below have their own.
@@ -56,7 +59,10 @@ type Space struct{ Free, Size, Log, Image uint64 }
 
 // A spaceLook asks the file system for its space, once at a time. A file system that hangs may not
 // answer, so the question has a goroutine of its own, which ends with the answer.
-type spaceLook struct{ now atomic.Pointer[spaceAnswer] }
+type spaceLook struct {
+	ask func() (Space, error)
+	now atomic.Pointer[spaceAnswer]
+}
 
 // A spaceAnswer is what all wait for who ask at the same time.
 type spaceAnswer struct {
@@ -64,11 +70,11 @@ type spaceAnswer struct {
 	space *Space // nil if the file system cannot tell; set before done
 }
 
-// look returns what ask says, or nil if it fails or does not return in time.
-func (l *spaceLook) look(until time.Time, ask func() (Space, error)) *Space {
+// look returns what the file system says, or nil if it fails or does not say so in time.
+func (l *spaceLook) look(until time.Time) *Space {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
-	a := l.begin(ask)
+	a := l.begin()
 	select {
 	case <-a.done:
 		return a.space
@@ -78,7 +84,7 @@ func (l *spaceLook) look(until time.Time, ask func() (Space, error)) *Space {
 }
 
 // begin returns the answer that is under way. If there is none, it asks.
-func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
+func (l *spaceLook) begin() *spaceAnswer {
 	for {
 		if a := l.now.Load(); a != nil {
 			return a
@@ -88,7 +94,7 @@ func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
 			continue
 		}
 		go func() {
-			if space, err := ask(); err == nil {
+			if space, err := l.ask(); err == nil {
 				a.space = &space
 			}
 			l.now.Store(nil)
@@ -96,4 +102,34 @@ func (l *spaceLook) begin(ask func() (Space, error)) *spaceAnswer {
 		}()
 		return a
 	}
+}
+
+// askSpace asks the file system. It waits for it.
+func askSpace(d *disk.Disk, dir string) (s Space, err error) {
+	if s.Free, s.Size, err = d.Space(); err != nil {
+		return s, err
+	}
+	if s.Log, err = d.Usage(filepath.Join(dir, "raft")); err != nil {
+		return s, err
+	}
+	s.Image, err = d.Usage(filepath.Join(dir, datadir.ImagesName))
+	return s, err
+}
+
+// endPhase records that a phase has ended, so long after the start began.
+func (m *meters) endPhase(p phase, took time.Duration) {
+	for before := range p {
+		took -= time.Duration(m.phases[before].Load())
+	}
+	m.phases[p].Store(int64(max(took, 1)))
+}
+
+// starts returns the phases that have ended.
+func (m *meters) starts() (list []StartTime) {
+	for p := range phases {
+		if took := m.phases[p].Load(); took > 0 {
+			list = append(list, StartTime{p.String(), time.Duration(took)})
+		}
+	}
+	return list
 }

@@ -3,11 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -242,7 +240,7 @@ func (s *Session) Watch(path string, mode watch.Mode, o watch.Options, root stri
 	}
 	// Without the keeper's mu: this waits for a shard that is sending events or comparing its
 	// watches with a snapshot.
-	return s.AddWatch(s.engine.watch(path, mode, o, s.watcherBelow(root)))
+	return s.AddWatch(s.engine.shards.Watch(&s.engine.registries, path, mode, o, s.watcherBelow(root)))
 }
 
 // watcherBelow returns the receiver of the session's watches with a root. Watches with the same
@@ -259,14 +257,14 @@ func (s *Session) watcherBelow(root string) *watch.Watcher {
 // OpenSession opens an in-process session with the given identities. The timeout is clamped to the
 // configured bounds; zero is the configured default.
 func (e *Engine) OpenSession(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.openSession(ctx, e.timeoutWithin(cmp.Or(timeout, e.cfg.SessionTimeout)), false, who)
+	return e.openSession(ctx, e.cfg.timeoutWithin(cmp.Or(timeout, e.cfg.SessionTimeout)), false, who)
 }
 
 // OpenRemote opens a session for a remote client. The timeout is clamped to the configured bounds.
 // The session outlives this node: anyone who knows its id and password may Reattach it to this
 // node or another. The session ends unless Heard is called in time.
 func (e *Engine) OpenRemote(ctx context.Context, timeout time.Duration, who ...tree.Identity) (*Session, error) {
-	return e.openSession(ctx, e.timeoutWithin(timeout), true, who)
+	return e.openSession(ctx, e.cfg.timeoutWithin(timeout), true, who)
 }
 
 // openSession opens a session of either kind, unless the ensemble is still to be loaded from a
@@ -323,12 +321,12 @@ func (e *Engine) Reattach(ctx context.Context, id tree.SessionID, password [16]b
 // of it is final. If it does not know the session, it asks for what is committed. While it cannot,
 // the log has to tell.
 func (e *Engine) mayReattach(ctx context.Context, id tree.SessionID, password [16]byte) error {
-	known, right, err := e.hasPassword(ctx, id, password)
+	known, right, err := e.Tables.HasPassword(ctx, id, password)
 	if err == nil && !known {
 		if e.barrier(ctx, e.home().Shard) != nil {
 			return nil
 		}
-		_, right, err = e.hasPassword(ctx, id, password)
+		_, right, err = e.Tables.HasPassword(ctx, id, password)
 	}
 	if err == nil && !right {
 		return ErrSessionExpired
@@ -336,22 +334,11 @@ func (e *Engine) mayReattach(ctx context.Context, id tree.SessionID, password [1
 	return err
 }
 
-// hasPassword reports whether this member knows a session, and whether it is a remote one with that
-// password.
-func (e *Engine) hasPassword(ctx context.Context, id tree.SessionID, password [16]byte) (known, right bool, err error) {
-	err = e.Tables.Inspect(ctx, e.home(), func(table *session.Table) {
-		var r session.Record
-		r, known = table.Get(id)
-		right = known && r.Remote() && subtle.ConstantTimeCompare(r.Password[:], password[:]) == 1
-	})
-	return known, right, cmp.Or(e.over(), err) // the tables may be gone by now
-}
-
 // reattachTimeout returns the timeout that a session gets which asks for one as it comes back. A
 // member whose bound is lower than those of others does not shorten a session: the answer may be
 // lost, and its client would trust the session for too long.
 func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked time.Duration) (time.Duration, error) {
-	given := e.timeoutWithin(asked)
+	given := e.cfg.timeoutWithin(asked)
 	if given >= asked {
 		return given, nil
 	}
@@ -367,56 +354,6 @@ func (e *Engine) reattachTimeout(ctx context.Context, id tree.SessionID, asked t
 		return 0, err
 	}
 	return max(given, min(asked, r.Timeout)), nil
-}
-
-// timeoutWithin clamps a session's timeout to the configured bounds.
-func (e *Engine) timeoutWithin(timeout time.Duration) time.Duration {
-	return min(max(timeout, e.cfg.MinSessionTimeout), e.cfg.MaxSessionTimeout)
-}
-
-// watchedOn returns the index of the shard that has everything the watch sees, or watch.Everywhere.
-func (e *Engine) watchedOn(path string, mode watch.Mode) int {
-	if e.shards.Spans(path) || mode == watch.Recursive && e.shards.Reaches(path) {
-		return watch.Everywhere
-	}
-	return int(command.ShardOf(path, len(e.shards)) - 1)
-}
-
-// watch arms a watch on every shard that has a part of what it sees.
-func (e *Engine) watch(path string, mode watch.Mode, o watch.Options, who *watch.Watcher) keeper.Stream {
-	at := e.watchedOn(path, mode)
-	if at == watch.Everywhere {
-		return watch.Join(e.registries.Registries, path, mode, o, who)
-	}
-	return e.shards[at].Watches.Add(path, mode, o, who)
-}
-
-// Watches looks at up to n watches of this node's sessions on each shard, and returns what they
-// watch, in the order of the paths. It reports whether there are more. A watch on several shards
-// counts once. Watches of connections are not among them.
-func (e *Engine) Watches(n int) (list []watch.Watched, more bool) {
-	all := make(map[string]watch.Watched)
-	for _, r := range e.shards {
-		found, rest := r.Watches.Streams(n)
-		more = more || rest
-		for _, w := range found {
-			was := all[w.Path]
-			all[w.Path] = watch.Watched{Path: w.Path, Once: max(w.Once, was.Once), Persistent: max(w.Persistent, was.Persistent), Recursive: max(w.Recursive, was.Recursive)}
-		}
-	}
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, all[path])
-	}
-	return list, more
-}
-
-// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data
-// watch, on each shard.
-func (e *Engine) WatchedPaths() (n int) {
-	for _, r := range e.shards {
-		n += r.Watches.Watched()
-	}
-	return n
 }
 
 // Peek returns a Peek with the given identities.

@@ -78,7 +78,7 @@ func (e *Engine) whenReady() {
 			return
 		}
 	}
-	e.endPhase(phaseRegister)
+	e.meters.endPhase(phaseRegister, time.Since(e.started))
 	e.health.Recent.Note(health.Occurrence{Kind: health.Ready, Took: time.Since(e.started)})
 	e.log.Info("ready", "took", time.Since(e.started))
 	e.health.Look()         // whether the node serves

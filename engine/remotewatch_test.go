@@ -220,7 +220,7 @@ func TestRemoteWatches_Reset(t *testing.T) {
 			t.Fatal(place, err)
 		}
 		wantSent(t, w, "NodeDataChanged /set", "NodeDeleted /deleted", "NodeCreated /list/x", "NodeChildrenChanged /list", "NodeDeleted /deleted")
-		if got, want := w.Paths(), []string{"/list", "/none", "/p", "/recreated", "/same", "/set"}; !slices.Equal(got, want) || n.WatchedPaths() != len(want) {
+		if got, want := w.Paths(), []string{"/list", "/none", "/p", "/recreated", "/same", "/set"}; !slices.Equal(got, want) || n.Tables.WatchedPaths() != len(want) {
 			t.Errorf("left are %q, want %q", got, want)
 		}
 		n.write(s, set("/set"))

@@ -64,7 +64,7 @@ func Start(cfg Config) (*Engine, error) {
 		e.undoOpen()
 		return nil, err
 	}
-	e.endPhase(phaseOpen)
+	e.meters.endPhase(phaseOpen, time.Since(e.started))
 	e.health.WatchSlow() // only now: a start is not slow
 	for _, r := range e.shards {
 		e.health.WatchInstalls(r)
@@ -79,7 +79,7 @@ func Start(cfg Config) (*Engine, error) {
 	}
 	e.runMember()
 	e.replay()
-	e.endPhase(phaseReplay)
+	e.meters.endPhase(phaseReplay, time.Since(e.started))
 	e.logStart()
 	return e, nil
 }
@@ -127,6 +127,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	e.identity.Disk, e.health.Disk = e.disk, e.disk.Meters()
+	e.space.ask = func() (Space, error) { return askSpace(e.disk, e.cfg.Dir) }
 	e.disk.SetFault(e.cfg.Seams.Fault)
 	e.disk.SetReadFault(e.cfg.Seams.Unread)
 	e.disk.OnWait(e.diskWaiting)
@@ -234,7 +235,7 @@ func (e *Engine) newReplica(id ShardID, raft replica.Raft, node replica.Node, or
 		TimeoutMin: SessionTimeoutFloor(e.cfg.Tick), ReapEvery: e.cfg.ContainerCheckInterval, Log: e.log, Audit: e.cfg.Audit})
 	r.Portion = cmp.Or(e.cfg.Seams.Portion, r.Portion)
 	e.shards = append(e.shards, r)
-	e.registries.Of, e.registries.Registries = e.watchedOn, append(e.registries.Registries, r.Watches)
+	e.registries.Of, e.registries.Registries = e.shards.WatchedOn, append(e.registries.Registries, r.Watches)
 	return r
 }
 
@@ -301,7 +302,12 @@ func (e *Engine) become(me replication.Identity) error {
 	}
 	e.roster.Become(me)
 	e.names = replication.NewNames(me.Digest)
-	e.governor = e.newGovernor()
+	e.governor = governor.New(governor.Options{
+		Node: callbacks{e}, Roster: e.roster, Shards: e.shards, Transport: e.transport, Host: e.host.Load,
+		Ensemble: e.cfg.Ensemble, Tick: e.cfg.Tick, Election: LongestElection(e.cfg.Tick),
+		RequestTimeout: e.cfg.RequestTimeout, Voters: e.cfg.Voters, DeadAfter: e.cfg.DeadAfter, Admit: e.cfg.Admit,
+		Reach: e.reach, Done: e.done,
+	})
 	e.Petitioner.Governor = e.governor
 	e.roster.NoteOwnPart()
 	e.transport.Become(e.peerIdentity(me), entry.Settings(e.cfg.Ensemble, founders, e.cfg.Shards))
@@ -324,16 +330,6 @@ func (e *Engine) become(me replication.Identity) error {
 func (e *Engine) loaded() {
 	e.roster.Load(e.shards)
 	e.health.Forest, e.Tables.Forest = e.shards, e.shards
-}
-
-// newGovernor returns what this node does about members where it leads.
-func (e *Engine) newGovernor() *governor.Governor {
-	return governor.New(governor.Options{
-		Node: callbacks{e}, Roster: e.roster, Shards: e.shards, Transport: e.transport, Host: e.host.Load,
-		Ensemble: e.cfg.Ensemble, Tick: e.cfg.Tick, Election: LongestElection(e.cfg.Tick),
-		RequestTimeout: e.cfg.RequestTimeout, Voters: e.cfg.Voters, DeadAfter: e.cfg.DeadAfter, Admit: e.cfg.Admit,
-		Reach: e.reach, Done: e.done,
-	})
 }
 
 // enter finds out who this node is, and makes it that member.

@@ -230,7 +230,7 @@ func (e *Engine) depart(ctx context.Context, doubt error) error {
 	}
 	if late == nil {
 		if e.noted.CompareAndSwap(false, true) { // later the directory may be another node's
-			e.recordOut(e.reasonOut(session.Left.String()))
+			e.roster.RecordOut(e.roster.ReasonOut(session.Left.String()))
 		}
 		return e.Close() // all that it held ends with it
 	}

@@ -104,7 +104,7 @@ const countPatience = 100 * time.Millisecond
 
 func (c *call) status() error {
 	s, health := c.h.node.Status(), c.h.node.Health()
-	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Version: c.h.parts.Engine.Version(), Ready: health.Ready, Since: health.Since,
+	a := statusAnswer{Member: s.Member, Ensemble: c.h.parts.Config.Ensemble, Version: c.h.parts.Config.Version, Ready: health.Ready, Since: health.Since,
 		Waiting: health.Waiting, Slow: health.Slow, Joining: s.Joining, Level: s.Level, HeldDown: s.HeldDown,
 		Znodes: c.h.parts.Engine.Tables.Znodes(), Connected: []embed.MemberID{}, Missing: []embed.MemberID{}, Shards: []shardAnswer{}, Grant: grantAnswer{c.grant.Name, c.grant.Role}}
 	a.Connected = append(a.Connected, c.h.parts.Engine.Connected()...)
@@ -210,8 +210,8 @@ func (c *call) watches() error {
 	if err != nil {
 		return err
 	}
-	a := watchesAnswer{ClientPaths: c.h.parts.Engine.WatchedPaths(), Clients: []clientWatches{}, Here: []pathWatches{}}
-	list, more := c.h.parts.Engine.Watches(n)
+	a := watchesAnswer{ClientPaths: c.h.parts.Engine.Tables.WatchedPaths(), Clients: []clientWatches{}, Here: []pathWatches{}}
+	list, more := c.h.parts.Engine.Tables.Watches(n)
 	a.More = more
 	for _, w := range list {
 		a.Here = append(a.Here, pathWatches(w))

@@ -285,12 +285,17 @@ func (s *session) resumeLocked(at tree.Zxid, isNew bool) {
 	if s.mu.end != nil {
 		return
 	}
-	first, last := s.mu.queue.Front(), s.mu.queue.Back()
+	var before []*call
+	for s.mu.queue.Len() > 0 {
+		before = append(before, pop(&s.mu.queue))
+	}
 	s.mu.watches.resumeLocked(s, at)
 	s.resumeClaimsLocked()
 	s.followLocked(isNew)
-	for last != nil && last.Next() != nil {
-		s.mu.queue.MoveBefore(last.Next(), first)
+	for _, c := range before {
+		if c.stage == callQueued { // nothing of the above has ended it
+			c.at = s.mu.queue.PushBack(c)
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package census
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/vivarium-go/vivarium/replication"
 	"github.com/vivarium-go/vivarium/session"
 	"github.com/vivarium-go/vivarium/tree"
+	"github.com/vivarium-go/vivarium/watch"
 )
 
 // A Census has the sessions of the ensemble for monitoring, as this node's replicas know them.
@@ -266,4 +269,43 @@ func (t *Tables) Usable(ctx context.Context, id tree.SessionID) (r session.Recor
 		err = ErrNoSession
 	}
 	return r, err
+}
+
+// Watches looks at up to n watches of this node's sessions on each shard, and returns what they
+// watch, in the order of the paths. It reports whether there are more. A watch on several shards
+// counts once. Watches of connections are not among them.
+func (t *Tables) Watches(n int) (list []watch.Watched, more bool) {
+	all := make(map[string]watch.Watched)
+	for _, r := range t.Forest {
+		found, rest := r.Watches.Streams(n)
+		more = more || rest
+		for _, w := range found {
+			was := all[w.Path]
+			all[w.Path] = watch.Watched{Path: w.Path, Once: max(w.Once, was.Once), Persistent: max(w.Persistent, was.Persistent), Recursive: max(w.Recursive, was.Recursive)}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[path])
+	}
+	return list, more
+}
+
+// WatchedPaths counts the paths that connections watch, as ZooKeeper counts them: paths with a data
+// watch, on each shard.
+func (t *Tables) WatchedPaths() (n int) {
+	for _, r := range t.Forest {
+		n += r.Watches.Watched()
+	}
+	return n
+}
+
+// HasPassword reports whether this member knows a session, and whether it is a remote one with that
+// password.
+func (t *Tables) HasPassword(ctx context.Context, id tree.SessionID, password [16]byte) (known, right bool, err error) {
+	err = t.Inspect(ctx, t.Forest.Home(), func(table *session.Table) {
+		var r session.Record
+		r, known = table.Get(id)
+		right = known && r.Remote() && subtle.ConstantTimeCompare(r.Password[:], password[:]) == 1
+	})
+	return known, right, cmp.Or(t.Over(), err) // the tables may be gone by now
 }

@@ -34,6 +34,17 @@ func (f Forest) Each(fn func(r *replica.Replica) error) error {
 	return all.Wait()
 }
 
+// Unseen returns on how many shards this member has never applied anything. It does not vote there, and
+// is shut out before it ever does, so it never applies its removal from them.
+func (f Forest) Unseen() (n int) {
+	for _, r := range f {
+		if r.Index() == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // At returns the replica of the shard to which a path belongs.
 func (f Forest) At(path string) *replica.Replica {
 	return f[command.ShardOf(path, len(f))-1]

@@ -26,7 +26,7 @@ func (w *Watcher) Health() Health {
 	if lack != nil && s.ready && (lacking || lack.since.After(s.since)) {
 		h.Since = lack.since
 	}
-	if over, cause, at := w.Node.Finished(); over != nil {
+	if at, over, cause := w.Node.Finished(); over != nil {
 		if h.Ready {
 			h.Ready, h.Since = false, at
 		}

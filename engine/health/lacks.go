@@ -23,8 +23,8 @@ type Node interface {
 	ToGo() string
 	// Loading says what is missing of the backup that the ensemble begins with; empty if nothing is.
 	Loading() string
-	// Finished returns why the node is over for its users or nil, with its cause if it has failed, and since when.
-	Finished() (over, cause error, at time.Time)
+	// Finished returns since when and why the node is over for its users, with the cause if it has failed; else nil.
+	Finished() (at time.Time, over, cause error)
 	// Silenced returns why the node is over, or will be soon because its disk has failed; or nil.
 	Silenced() error
 }

@@ -15,11 +15,11 @@ type end struct {
 	at time.Time
 }
 
-func (e *end) Finished() (over, cause error, at time.Time) {
+func (e *end) Finished() (at time.Time, over, cause error) {
 	if !e.at.IsZero() {
 		over = errors.New("closed")
 	}
-	return over, nil, e.at
+	return e.at, over, nil
 }
 
 // Since is when Ready became what it is, also when the disk lacked room in between and when the

@@ -301,6 +301,28 @@ func (r *Roster) DirectoryOf(m MemberID) ([16]byte, bool) {
 	return known, ok
 }
 
+// ReasonOut returns why this member is to be out by its table, or else what it says if that is not
+// known here.
+func (r *Roster) ReasonOut(unknown string) string {
+	if rec, ok := r.Table().Find(session.MemberID(r.Self())); ok && rec.Wish == session.Out {
+		return rec.Reason.String()
+	}
+	return unknown
+}
+
+// Removed is why a node fails whose member is out.
+func (r *Roster) Removed(how string) error {
+	return fmt.Errorf("%w: member %d (%s): %s", ErrRemoved, r.Self(), r.ReasonOut(ToldByOthers), how)
+}
+
+// ToldByOthers is why a member is out if its own table does not say.
+const ToldByOthers = "told by others"
+
+// RecordOut records in the identity file that this member is out for good.
+func (r *Roster) RecordOut(reason string) {
+	_ = r.Identity.Amend(func(id *replication.Identity) bool { id.Out = reason; return true })
+}
+
 // SessionIDs returns ids in the type of package session.
 func SessionIDs(ids []MemberID) []session.MemberID {
 	list := make([]session.MemberID, len(ids))
