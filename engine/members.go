@@ -22,7 +22,8 @@ func (e *Engine) Learns() bool { return e.roster.Learns(command.HomeShard) }
 // founded, they are the founders.
 func (e *Engine) Members() (list []Member) {
 	table := e.roster.Table()
-	leads := e.Leader(command.HomeShard).Member == e.roster.Self() && !e.silenced()
+	self := e.roster.Self()
+	leads := self != 0 && e.Leader(command.HomeShard).Member == self && !e.silenced()
 	if table.Ensemble.Next == 0 {
 		for _, m := range e.roster.Founders() {
 			list = append(list, e.describe(session.Member{ID: session.MemberID(m), Wish: session.Voter}, leads))
