@@ -30,6 +30,10 @@ func TestRunbook_TwoHistories(t *testing.T) {
 	must(t, os.CopyFS(old, os.DirFS(n.data(2))))
 	runs[1] = n.start(2)
 	runs[1].Says("msg=serving")
+	// More than the other history has in the same term: there both logs look alike.
+	for i := range 40 {
+		n.writes(1, fmt.Sprintf("/lost-%d", i))
+	}
 	n.writes(1, "/lost")
 	end(t, runs[1])
 	end(t, runs[0])
