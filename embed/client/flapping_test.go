@@ -35,6 +35,9 @@ func (c flapping) Read(p []byte) (int, error) {
 // M158: the network breaks more connections than a read is sent on, while a recipe waits, or while it
 // begins to. That does not end a wait that lasts as long as its ctx.
 func TestWaits_OnAFlappingNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes minutes under the race detector")
+	}
 	for name, call := range waits {
 		for _, begins := range []bool{false, true} {
 			virtually(t, func(w *world) { waitOnAFlappingNetwork(w, name, call, begins) })

@@ -26,6 +26,9 @@ func (c thin) Read(b []byte) (int, error) {
 // M156: a client watches a large znode over a thin link. Small children come below it, or the znode is
 // set and nobody has asked for its data. The client keeps its locks.
 func TestWatches_ThinLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it moves much data, which says nothing of races")
+	}
 	child := func(ctx context.Context, s *embed.Session) error {
 		_, err := s.Create(ctx, "/cfg/i-", nil, embed.EphemeralSequential)
 		return err

@@ -185,6 +185,9 @@ func TestReads_BesideAFullQueue(t *testing.T) {
 // Calls that last as long as their ctx, and have to write or Sync, come through beside them. No other
 // write is refused either.
 func TestWrites_BesideReaders(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten thousand callers take minutes under the race detector")
+	}
 	writes := map[string]wait{
 		"Gate.Wait": waits["Gate.Wait"], "Mutex": waits["Mutex"], "Semaphore": waits["Semaphore"],
 		"Campaign": waits["Campaign"], "TakeNumber": waits["TakeNumber"],
