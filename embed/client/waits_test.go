@@ -113,6 +113,9 @@ func occupy(ctx context.Context, t *testing.T, s *embed.Session) {
 // M143: when a client's connection is back, the session's queue is full, and a recipe that waits has
 // to look again. A refusal that passes does not end its wait.
 func TestWaits_BesideAFullQueue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("twenty thousand callers take minutes under the race detector")
+	}
 	for name, call := range waits {
 		onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
 			t := w.t
@@ -139,6 +142,9 @@ var errNoWait = errors.New("it did not wait")
 // M143: reads wait for room beside a full queue, and get their answers, in order and within the
 // bounds. Their callers may give up, and the session may end.
 func TestReads_BesideAFullQueue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("twenty thousand callers take minutes under the race detector")
+	}
 	onOutages(t, 1, func(w *world, o *outage, s, writer *embed.Session) {
 		t := w.t
 		must(t, w.put(writer, "/a", "1"))
