@@ -24,7 +24,7 @@ const (
 	comesWithin = 30 * time.Second
 )
 
-// admit makes the asking node a member. It proposes the admission until the table shows it.
+// Admit makes the asking node a member. It proposes the admission until the table shows it.
 func (g *Governor) Admit(ctx context.Context, q *ask.Question) (MemberID, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/vivarium-go/vivarium/session"
 )
 
-// change does what a member asks where the home shard is led. It returns ask.ErrLater if this node does
+// Change does what a member asks where the home shard is led. It returns ask.ErrLater if this node does
 // not lead it, or not for long enough. It returns false without an error if it cannot say what
 // becomes of what it has proposed. A node that is over cannot say anything.
 func (g *Governor) Change(ctx context.Context, q *ask.Question) (answered bool, err error) {

@@ -87,7 +87,7 @@ func (o *Options) settled(ctx context.Context) bool {
 	}
 }
 
-// answers reports whether a member's replica of the home shard answered within two longest
+// Answers reports whether a member's replica of the home shard answered within two longest
 // elections. Only the shard's leader knows.
 func (o *Options) Answers(m MemberID) bool {
 	return m == o.Roster.Self() || time.Since(o.Transport.Pulse(uint64(m), int(command.HomeShard)).Answered) < 2*o.Election

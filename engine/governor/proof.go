@@ -8,7 +8,7 @@ import (
 	"github.com/vivarium-go/vivarium/engine/replica"
 )
 
-// prove has the members of a shard that this node leads store an entry, and returns who has. It waits
+// Prove has the members of a shard that this node leads store an entry, and returns who has. It waits
 // for those who answer, but not beyond ctx or a longest election. A heartbeat is no proof: whoever
 // answers it may have a disk that hangs. So everything that counts on a member for a quorum asks for
 // this first: promotions, removals, and handing over.
@@ -54,7 +54,7 @@ func (o *Options) Prove(ctx context.Context, id ShardID, members []MemberID) map
 	}
 }
 
-// proveAtHome is prove for all members of the home shard.
+// proveAtHome is Prove for all members of the home shard.
 func (o *Options) proveAtHome(ctx context.Context) map[MemberID]bool {
 	return o.Prove(ctx, command.HomeShard, o.Roster.MemberIDs())
 }

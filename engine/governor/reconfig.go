@@ -106,7 +106,7 @@ func (g *Governor) mayReconfig(ctx context.Context, c *ask.Reconfig) error {
 	return nil
 }
 
-// otherUnderWay returns a member that is on its way to another part, and that the change does not
+// underWay returns a member that is on its way to another part, and that the change does not
 // send there too; zero if there is none.
 func underWay(c *ask.Reconfig, table *session.MembersView) session.MemberID {
 	for i := range table.List {

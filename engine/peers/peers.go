@@ -44,7 +44,7 @@ func (d *Doorkeeper) Accept(peer transport.Identity) error {
 // recognise compares the random id of a peer's directory. A member that returns with another id has
 // lost its log, and its vote could undo what it has acknowledged. The table knows the id from the
 // member's admission or its Register. Before that, the first handshake with a founder decides, and
-// is remembered. A member that the table does not have yet is let in: see knows.
+// is remembered. A member that the table does not have yet is let in: see Roster.Knows.
 func (d *Doorkeeper) recognise(peer transport.Identity) error {
 	m := replication.MemberID(peer.Member)
 	o, _ := d.Forest.Home().Origin(session.MemberID(m))
